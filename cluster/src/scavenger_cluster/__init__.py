@@ -1,0 +1,1 @@
+"""The embedded local cluster: a real Kubernetes built from Go modules."""

@@ -1,0 +1,1 @@
+"""The contract of scavenger jobs: types, names, parsing."""

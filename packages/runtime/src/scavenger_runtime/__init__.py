@@ -1,0 +1,1 @@
+"""Informer, work queue, election, probes, settings and logging for Kubernetes services on asyncio."""

@@ -1,0 +1,1 @@
+"""Builders, fake API server and virtual clock for the tests; never shipped."""

@@ -1,0 +1,1 @@
+"""Reconciles ScavengerJobs: who starts, and what an ending means."""
