@@ -1,0 +1,300 @@
+"""Projections of the core kinds the services read: only the fields that a decision needs.
+
+A Kubernetes pod has some two hundred fields and a decision here reads twenty of them. msgspec skips the rest while
+it scans the JSON, so a list of thousands of pods costs milliseconds and megabytes instead of seconds and hundreds of
+megabytes. The structs are frozen (an informer's cache is shared by everybody in the process) and outside the garbage
+collector's view (they hold no cycles).
+
+Names follow Kubernetes; `rename="camel"` maps `deletion_timestamp` to `deletionTimestamp`. Timestamps stay RFC 3339
+strings, as most are never looked at; `scavenger_api.times` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Base of all projections: immutable, camelCase on the wire, unknown fields skipped."""
+
+
+class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
+    """metadata, without managedFields (more than half the bytes of a typical object)."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the bare name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+@runtime_checkable
+class Object(Protocol):
+    """What an informer needs of whatever it stores."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The object's metadata."""
+        ...
+
+
+class Condition(Struct, frozen=True, gc=False, rename="camel"):
+    """status.conditions[] of pods, nodes, jobs."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------
+
+
+class Resources(Struct, frozen=True, gc=False, rename="camel"):
+    """Container resources: quantities as written (`500m`, `2Gi`). The API allows numbers as well as strings."""
+
+    requests: dict[str, str | int | float] = {}
+    limits: dict[str, str | int | float] = {}
+
+
+class Container(Struct, frozen=True, gc=False, rename="camel"):
+    """A container or init container of a pod spec."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    restart_policy: str | None = None
+
+
+class Toleration(Struct, frozen=True, gc=False, rename="camel"):
+    """A pod's toleration; `operator` empty means Equal, `effect` empty means all effects."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """What placement, class and accounting read of a pod spec."""
+
+    node_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, str | int | float] = {}
+    resources: Resources = Resources()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    scheduler_name: str = ""
+    termination_grace_period_seconds: int | None = None
+
+
+class Running(Struct, frozen=True, gc=False, rename="camel"):
+    """containerStatuses[].state.running."""
+
+    started_at: str | None = None
+
+
+class Waiting(Struct, frozen=True, gc=False, rename="camel"):
+    """containerStatuses[].state.waiting."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(Struct, frozen=True, gc=False, rename="camel"):
+    """containerStatuses[].state.terminated."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(Struct, frozen=True, gc=False, rename="camel"):
+    """Exactly one of the three is set; none means waiting."""
+
+    running: Running | None = None
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status.containerStatuses[]."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+
+
+class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    qos_class: str = ""
+
+
+class Pod(Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ended(self) -> bool:
+        """In a terminal phase: its containers will never run again and it occupies no node."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+class Taint(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.taints[] of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a node."""
+
+    allocatable: dict[str, str | int | float] = {}
+    capacity: dict[str, str | int | float] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """The kubelet reports Ready; a node whose kubelet fell silent is Unknown, so not ready."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+# --- jobs, configmaps, events, leases -------------------------------------------------------------------------------
+
+
+class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a batch/v1 Job."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+
+
+class JobStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a batch/v1 Job."""
+
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    conditions: tuple[Condition, ...] = ()
+    start_time: str | None = None
+    completion_time: str | None = None
+
+
+class Job(Struct, frozen=True, gc=False, rename="camel"):
+    """batch/v1 Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class ConfigMap(Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 ConfigMap."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class ObjectReference(Struct, frozen=True, gc=False, rename="camel"):
+    """involvedObject of an event."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Event(Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Event, as far as a diagnosis needs it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((c for c in conditions if c.type == kind), None)
+
+
+def quantity_map(values: Mapping[str, str | int | float]) -> dict[str, str]:
+    """Resource quantities as strings: YAML authors write `cpu: 1` as often as `cpu: "1"`."""
+    return {name: str(value) for name, value in values.items()}
