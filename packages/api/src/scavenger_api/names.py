@@ -1,0 +1,83 @@
+"""Every name of the contract, once: what users and other programs may rely on, to the letter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "scavenger.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+SYSTEM_NAMESPACE: Final = "scavenger-system"
+
+# --- PriorityClasses ---
+# Both scavenger classes lie below -10, the cluster autoscaler's cut-off: it neither scales up for such pods nor counts
+# them as a reason not to scale down.
+PRIORITY_CLASS_ORDINARY: Final = "ordinary-workload"
+PRIORITY_CLASS_NON_PREEMPTIBLE: Final = "scavenger-non-preemptible"
+PRIORITY_CLASS_PREEMPTIBLE: Final = "scavenger-preemptible"
+PRIORITY_VALUES: Final = {
+    PRIORITY_CLASS_ORDINARY: 1000,
+    PRIORITY_CLASS_NON_PREEMPTIBLE: -1000,
+    PRIORITY_CLASS_PREEMPTIBLE: -2000,
+}
+
+# --- labels ---
+LABEL_JOB: Final = f"{GROUP}/job"
+LABEL_QUEUE: Final = f"{GROUP}/queue"
+LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
+
+# --- annotations ---
+ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
+ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
+ANNOTATION_LATENCY: Final = f"{GROUP}/latency"
+LATENCY_INTERACTIVE: Final = "interactive"
+# On the batch/v1 Job: which place in line this run was started from (docs/designs/0001-run-identity.md).
+ANNOTATION_RUN: Final = f"{GROUP}/run"
+ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
+
+FINALIZER: Final = f"{GROUP}/interruption-record"
+
+# --- the ConfigMap of the regulator ---
+LEVELS_CONFIGMAP: Final = "scavenger-levels"
+LEVELS_PREEMPTIBLE_PERCENTAGE: Final = "preemptiblePercentage"
+LEVELS_STATE: Final = "state"
+LEVELS_ADMIT: Final = "admit"
+LEVELS_RESERVE: Final = "reserve"
+LEVELS_OBSERVED_AT: Final = "observedAt"
+LEVELS_PERIOD_SECONDS: Final = "periodSeconds"
+LEVELS_RESOURCES: Final = ("cpu", "memory")
+LEVELS_PER_RESOURCE: Final = ("load", "mean", "stdev", "lower", "upper", "admission")
+STALE_AFTER_PERIODS: Final = 3
+
+# --- extended resources of reclaimed capacity ---
+RESOURCE_RECLAIMED_CPU: Final = f"{GROUP}/reclaimed-cpu"
+RESOURCE_RECLAIMED_MEMORY: Final = f"{GROUP}/reclaimed-memory"
+
+# --- service accounts, which are also the field managers ---
+ADMITTER: Final = "scavenger-admitter"
+REGULATOR: Final = "scavenger-regulator"
+PRIORITIZER: Final = "scavenger-prioritizer"
+WEBHOOK: Final = "scavenger-webhook"
+SCHEDULER: Final = "scavenger-scheduler"
+
+# --- environment of every scavenger container ---
+ENV_INDEX: Final = "SCAVENGER_INDEX"
+ENV_PARALLELISM: Final = "SCAVENGER_PARALLELISM"
+ENV_PEERS: Final = "SCAVENGER_PEERS"
+ENV_RESTARTS: Final = "SCAVENGER_RESTARTS"
+ENV_CHECKPOINT_INTERVAL: Final = "SCAVENGER_CHECKPOINT_INTERVAL"
+RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_CHECKPOINT_INTERVAL)
+
+DEFAULT_QUEUE: Final = "default"
+MAX_NAME_LENGTH: Final = 52
+MAX_RECENT_TIMESTAMPS: Final = 20
+
+# --- defaults of the spec ---
+DEFAULT_INTERRUPTION_AFTER: Final = "30m"
+DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS: Final = 30
+
+# Without a regulator: admission under this percentage of requests (section 5 of the design).
+FALLBACK_ADMISSION_PERCENT: Final = 70.0
+FALLBACK_PREEMPTIBLE_PERCENT: Final = 33.0

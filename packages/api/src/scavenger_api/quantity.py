@@ -1,0 +1,107 @@
+"""Resource quantities, read as Kubernetes reads them (apimachinery/pkg/api/resource).
+
+`500m` is half, `1k` a thousand, `1Ki` 1,024, `1e3` a thousand; a suffix is decimal (n u m, none, k M G T P E), binary
+(Ki Mi Gi Ti Pi Ei) or an exponent. Amounts are exact integers here: CPU in thousandths of a core, everything else in
+whole units (bytes, devices), rounded up as the scheduler does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from typing import Final
+
+_PATTERN: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))((?:[eE][+-]?[0-9]+)|(?:[KMGTPE]i)|[numkMGTPE])?", re.ASCII
+)
+_SCALE: Final = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+MAX_UNITS: Final = 2**63 - 1
+"""Kubernetes caps what it cannot hold in an int64; so do we."""
+
+
+class QuantityError(ValueError):
+    """Not a Kubernetes quantity."""
+
+
+def parse_quantity(text: str | int | float) -> Decimal:
+    """The exact value of a quantity.
+
+    Raises:
+        QuantityError: when the text is not a quantity; the message shows it and what would be right.
+    """
+    match = _PATTERN.fullmatch(str(text))
+    if match is None:
+        raise QuantityError(f"{str(text)!r} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi")
+    number, suffix = match.group(1), match.group(2) or ""
+    if suffix in _SCALE:
+        return Decimal(number) * _SCALE[suffix]
+    exponent = int(suffix[1:])
+    if abs(exponent) > 64:
+        raise QuantityError(f"{str(text)!r} has an exponent outside -64..64")
+    return Decimal(number).scaleb(exponent)
+
+
+def _ceil(value: Decimal) -> int:
+    return max(-MAX_UNITS, min(MAX_UNITS, int(value.to_integral_value(rounding=ROUND_CEILING))))
+
+
+@lru_cache(maxsize=8192)
+def millis(text: str | int | float) -> int:
+    """Thousandths, rounded up: millicores of a CPU quantity. Raises QuantityError."""
+    return _ceil(parse_quantity(text) * 1000)
+
+
+@lru_cache(maxsize=8192)
+def units(text: str | int | float) -> int:
+    """Whole units, rounded up: bytes of memory, number of devices. Raises QuantityError."""
+    return _ceil(parse_quantity(text))
+
+
+def amount(resource: str, text: str | int | float) -> int:
+    """The integer this project counts a resource in: millicores for `cpu`, whole units for all others."""
+    return millis(text) if resource == "cpu" else units(text)
+
+
+def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
+    """`amount` of every entry. Raises QuantityError."""
+    return {name: amount(name, text) for name, text in quantities.items()}
+
+
+def format_amount(resource: str, value: int) -> str:
+    """An amount as a person would write it: `1500m`, `2`, `512Mi`."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return _format_bytes(value)
+    return str(value)
+
+
+def _format_bytes(value: int) -> str:
+    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        scale = int(_SCALE[suffix])
+        if value and value % scale == 0:
+            return f"{value // scale}{suffix}"
+    for suffix in ("Gi", "Mi", "Ki"):  # not whole: rounded for reading, never used to compute
+        scale = int(_SCALE[suffix])
+        if abs(value) >= 10 * scale:
+            return f"{value / scale:.1f}{suffix}"
+    return str(value)
