@@ -1,0 +1,136 @@
+"""Bases of the API models, and the scalar types that recur in them.
+
+The models are the one source of the contract: services read and write objects through them and the CRDs are generated
+from them (`scavenger_api.crd`). What JSON Schema cannot say stands beside the field or class it is about, as CEL in
+`x-kubernetes-validations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from scavenger_api.quantity import parse_quantity
+from scavenger_api.times import format_micro_time, format_time
+
+
+class Model(BaseModel):
+    """A part of an API object: camelCase on the wire, immutable in memory, unknown fields dropped."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_attribute_docstrings=True
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as JSON values, without the fields that are unset."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def cel(rule: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> dict[str, str]:
+    """One entry of x-kubernetes-validations. The message names the field and the remedy."""
+    entry = {"rule": rule, "message": message}
+    if field_path:
+        entry["fieldPath"] = field_path
+    if reason:
+        entry["reason"] = reason
+    return entry
+
+
+def validations(*rules: Mapping[str, str]) -> dict[str, Any]:
+    """`json_schema_extra` that carries CEL rules into the CRD."""
+    return {"x-kubernetes-validations": [dict(rule) for rule in rules]}
+
+
+def _quantity(value: str | int | float) -> str:
+    parse_quantity(value)
+    return str(value)
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+"""A Kubernetes quantity, kept as written."""
+
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(format_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""RFC 3339 to the second."""
+
+MicroTimestamp = Annotated[
+    datetime,
+    PlainSerializer(format_micro_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""RFC 3339 to the microsecond, where order depends on it."""
+
+
+def _finite(value: float) -> float:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError("must be a finite number")
+    return value
+
+
+Seconds = Annotated[float, AfterValidator(_finite)]
+"""A span in seconds; never NaN or infinite."""
+
+DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+DnsSubdomain = Annotated[
+    str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+]
+
+
+class OwnerReference(Model):
+    """metadata.ownerReferences[]."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Model):
+    """The part of metadata that the services read."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the bare name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Condition(Model):
+    """A condition as metav1.Condition has it."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316)]
+    status: Annotated[str, Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})]
+    observed_generation: Annotated[int | None, Field(ge=0)] = None
+    last_transition_time: Timestamp
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """One word in CamelCase, for programs."""
+    message: Annotated[str, Field(max_length=32768)] = ""

@@ -1,0 +1,82 @@
+"""ScavengerQueue: a share of what scavenging may use."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from scavenger_api import names
+from scavenger_api.job import ResourceMap
+from scavenger_api.model import Model, ObjectMeta, Quantity, cel, validations
+
+
+class QueueState(StrEnum):
+    """Whether a queue takes and starts jobs."""
+
+    OPEN = "Open"
+    CLOSED = "Closed"
+    RELEASING = "Releasing"
+
+
+class ScavengerQueueSpec(Model):
+    """The queue's weight against the other queues, and its bounds."""
+
+    weight: Annotated[int, Field(ge=1, le=1_000_000, json_schema_extra={"format": "int32"})] = 1
+    """The queue's share is its weight over the sum of the weights of all queues with demand."""
+    quota: ResourceMap | None = None
+    """The most that jobs of this queue may use together, per resource."""
+    closed: bool = False
+    """Takes no new jobs; those that run go on."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!has(self.quota) || self.quota.all(k, quantity(string(self.quota[k])).sign() >= 0)",
+                "quota: every quantity must be zero or more",
+                field_path=".quota",
+            )
+        )
+    )
+
+
+class QueueCounts(Model):
+    """Jobs of the queue by phase."""
+
+    waiting: int = 0
+    starting: int = 0
+    running: int = 0
+    interrupted: int = 0
+    suspended: int = 0
+    completed: int = 0
+    failed: int = 0
+    unknown: int = 0
+
+
+class ScavengerQueueStatus(Model):
+    """What the queue holds and what it is entitled to."""
+
+    state: QueueState | None = None
+    jobs: QueueCounts | None = None
+    allocated: dict[str, Quantity] | None = None
+    deserved: dict[str, Quantity] | None = None
+
+
+class ScavengerQueue(Model):
+    """A line of ScavengerJobs with a weighted share of what scavenging may use."""
+
+    api_version: str = names.API_VERSION
+    kind: str = "ScavengerQueue"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScavengerQueueSpec = ScavengerQueueSpec()
+    status: ScavengerQueueStatus = ScavengerQueueStatus()
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+                "metadata.name: at most 63 characters and no dots, as it becomes a label value",
+            )
+        )
+    )
