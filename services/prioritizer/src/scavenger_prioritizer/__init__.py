@@ -1,0 +1,1 @@
+"""Sorts running jobs by CPU time since the last checkpoint; the first X percent are preemptible."""
