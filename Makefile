@@ -1,0 +1,85 @@
+# Everything a developer or CI does, by name. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+UV := ./tools/uv
+RUN := $(UV) run --frozen --quiet
+PYTEST := $(RUN) pytest
+PYTHON_SOURCES := packages services cluster demo-apps bench tests tools
+# mypy sees one package at a time: `src` layouts of a workspace share no root.
+TYPED := packages/api/src packages/runtime/src packages/testing/src \
+	services/admitter/src services/regulator/src services/prioritizer/src cluster/src
+ONLY ?=
+CLUSTER ?= scavenger
+
+.PHONY: help
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+##@ Try it
+
+.PHONY: demo
+demo: sync ## Tell the story on a real cluster: run, interrupt, resume, complete; then a gang of two
+	$(RUN) python demo-apps/demo.py
+
+.PHONY: up
+up: sync ## Leave an embedded cluster running with the CRDs, the RBAC and every service
+	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack up
+
+.PHONY: down
+down: sync ## End what `make up` left running
+	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack down
+
+.PHONY: cluster-up
+cluster-up: sync ## Leave an embedded cluster running, empty
+	$(RUN) python -m scavenger_cluster --name $(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: sync ## End the embedded cluster; leaves no process, mount or interface
+	$(RUN) python -m scavenger_cluster --name $(CLUSTER) down
+
+##@ Test it
+
+.PHONY: test
+test: verify test-unit test-integration test-e2e ## All of it
+
+.PHONY: test-unit
+test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
+	$(PYTEST) tests/unit tests/contract -q -n 2
+
+.PHONY: test-integration
+test-integration: sync ## Against a real API server
+	$(PYTEST) tests/integration -q --timeout 600 -rs
+
+.PHONY: test-e2e
+test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
+	$(PYTEST) tests/e2e -q --timeout 900 -rs
+
+.PHONY: verify
+verify: sync ## Formatting, types, layers, generated files, manifests
+	$(RUN) ruff format --check $(PYTHON_SOURCES)
+	$(RUN) ruff check $(PYTHON_SOURCES)
+	$(RUN) mypy $(TYPED)
+	$(RUN) lint-imports --no-cache
+	$(RUN) python -m scavenger_api.crd --check manifests/crds
+
+.PHONY: generate
+generate: sync ## Write the generated files anew
+	$(RUN) python -m scavenger_api.crd --write manifests/crds
+	$(RUN) ruff format $(PYTHON_SOURCES)
+	$(RUN) ruff check --fix $(PYTHON_SOURCES)
+
+.PHONY: bench
+bench: sync ## Print a table of figures and write bench.json; ONLY="informer queue" runs what begins with these
+	$(RUN) python -m bench $(ONLY)
+
+##@ Prepare
+
+.PHONY: sync
+sync: ## Install the Python workspace into .venv (uv itself too, if it is absent)
+	@$(UV) sync --frozen --quiet
+
+.PHONY: images
+images: sync ## Build the images of the services and of the demo applications from local bases
+	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack images
