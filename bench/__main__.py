@@ -1,0 +1,87 @@
+"""Runs the benchmarks, prints a table, writes bench.json: a list of {name, value, unit, goal}.
+
+    python -m bench                     everything
+    python -m bench informer queue      what begins with one of these names
+
+Figures are figures: a goal that is missed is shown and never fails the run. A benchmark that cannot run here (no root,
+no cluster) says why and the others go on; one that breaks makes the exit code 1, after the others have run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+Figure = dict[str, Any]
+
+BENCHMARKS: Final = {
+    "bench.runtime.bench_informer": ("informer.decode",),
+    "bench.runtime.bench_queue": ("queue",),
+    "bench.admitter.bench_plan": ("admission.full_cycle", "admission.one_arrival"),
+    "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
+    "bench.regulator.bench_regulator": ("regulator",),
+    "bench.prioritizer.bench_prioritizer": ("prioritizer",),
+}
+"""Module with a `run() -> list[Figure]`, and what the names of its figures begin with."""
+
+RESULT: Final = Path("bench.json")
+
+
+class Skipped(Exception):  # noqa: N818 - a reason, not a fault
+    """The benchmark cannot run on this machine; the message says why."""
+
+
+def wanted(prefixes: tuple[str, ...], only: list[str]) -> bool:
+    """Whether a benchmark with figures of these prefixes has something that begins with one of `only`."""
+    return not only or any(p.startswith(o) or o.startswith(p) for p in prefixes for o in only)
+
+
+def verdict(figure: Figure) -> str:
+    """`met` or `missed` for a figure with a goal such as `<= 0.5`; empty without one."""
+    goal = figure.get("goal")
+    if not goal:
+        return ""
+    sign, bound = str(goal).split()
+    met = figure["value"] <= float(bound) if sign == "<=" else figure["value"] >= float(bound)
+    return "met" if met else "missed"
+
+
+def show(figures: list[Figure]) -> None:
+    """Prints the table."""
+    width = max((len(f["name"]) for f in figures), default=10)
+    for f in figures:
+        print(f"{f['name']:<{width}}  {f['value']:>14,.4g} {f['unit']:<8} {f.get('goal') or '':<12} {verdict(f)}")
+
+
+def main(only: list[str]) -> int:
+    """Runs what is wanted; 1 when a benchmark broke, 2 when nothing is called so."""
+    modules = [module for module, prefixes in BENCHMARKS.items() if wanted(prefixes, only)]
+    if not modules:
+        print(f"no benchmark begins with {' or '.join(only)}; there are: {', '.join(sum(BENCHMARKS.values(), ()))}")
+        return 2
+    figures: list[Figure] = []
+    broken = False
+    for module in modules:
+        started = time.monotonic()
+        print(f"running {module} …", file=sys.stderr, flush=True)
+        try:
+            figures += importlib.import_module(module).run()
+        except Skipped as reason:
+            print(f"  skipped: {reason}", file=sys.stderr)
+        except Exception:
+            traceback.print_exc()
+            broken = True
+        print(f"  {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+    figures = [f for f in figures if not only or any(f["name"].startswith(o) for o in only)]
+    show(figures)
+    RESULT.write_text(json.dumps(figures, indent=2) + "\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
