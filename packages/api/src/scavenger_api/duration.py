@@ -7,7 +7,16 @@ from datetime import timedelta
 from typing import Final
 
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|us|µs|ns|s|m|h|d)")
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 
 
 class DurationError(ValueError):
@@ -28,7 +37,9 @@ def parse_duration(text: str) -> timedelta:
         seconds += float(part.group(1)) * _SECONDS[part.group(2)]
         position = part.end()
     if not text or position != len(text):
-        raise DurationError(f"{text!r} is not a duration: write numbers with a unit, as 90s, 30m, 1h30m or 7d")
+        raise DurationError(
+            f"{text!r} is not a duration: write numbers with a unit, as 90s, 30m, 1h30m or 7d"
+        )
     return timedelta(seconds=seconds)
 
 

@@ -23,6 +23,7 @@ from scavenger_api.model import (
     Seconds,
     Timestamp,
     cel,
+    list_map,
     validations,
 )
 from scavenger_api.quantity import amounts
@@ -75,7 +76,7 @@ class Capacity(StrEnum):
     RECLAIMED = "Reclaimed"
 
 
-# --- parts of the spec, as core/v1 has them -------------------------------------------------------------------------
+# --- parts of the spec, as core/v1 has them ---
 
 
 class LocalObjectReference(Model):
@@ -118,8 +119,8 @@ class EnvVarSource(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
-                "[has(self.fieldRef), has(self.resourceFieldRef), has(self.configMapKeyRef), has(self.secretKeyRef)]"
-                ".filter(x, x).size() == 1",
+                "[has(self.fieldRef), has(self.resourceFieldRef), has(self.configMapKeyRef), "
+                "has(self.secretKeyRef)].filter(x, x).size() == 1",
                 "valueFrom: name exactly one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef",
             )
         )
@@ -141,7 +142,9 @@ class EnvVar(Model):
             ),
             cel(
                 f"!(self.name in {list(names.RESERVED_ENV)!r})",
-                "env: the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name",
+                "env: the names "
+                + ", ".join(names.RESERVED_ENV)
+                + " are set by the admitter; choose another name",
                 field_path=".name",
             ),
         )
@@ -215,7 +218,8 @@ class VolumeMount(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
-                "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.split('/').exists(p, p == '..'))",
+                "!has(self.subPath) || (!self.subPath.startsWith('/') && "
+                "!self.subPath.matches('(^|/)[.][.](/|$)'))",
                 "subPath: write a relative path without '..'",
                 field_path=".subPath",
             )
@@ -224,11 +228,20 @@ class VolumeMount(Model):
 
 
 ResourceMap = Annotated[dict[str, Quantity], Field(max_length=16)]
+_SIDES: Final = ("requests", "limits")
 
 
 def _names_resource(resource: str) -> str:
-    return (
-        f"(has(self.requests) && '{resource}' in self.requests) || (has(self.limits) && '{resource}' in self.limits)"
+    return " || ".join(f"(has(self.{side}) && '{resource}' in self.{side})" for side in _SIDES)
+
+
+def _every_resource(condition: str) -> str:
+    """CEL: `condition` holds for each entry of both sides, with name `k` and quantity `q`."""
+    return " && ".join(
+        f"(!has(self.{side}) || self.{side}.all(k, "
+        + condition.replace("$q", f"quantity(string(self.{side}[k]))")
+        + "))"
+        for side in _SIDES
     )
 
 
@@ -236,25 +249,30 @@ class ResourceRequirements(Model):
     """What each pod gets. Requests equal limits: one side given fills in the other."""
 
     requests: ResourceMap | None = None
+    """What is set aside for each pod: cpu and memory, and other resources such as GPUs."""
     limits: ResourceMap | None = None
+    """The most each pod may use. Equal to requests, unless `capacity: Reclaimed`."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
-            cel(_names_resource("cpu"), "resources: cpu is mandatory; add it to resources.requests, as cpu: 500m"),
-            cel(_names_resource("memory"), "resources: memory is mandatory; add it to resources.requests, as memory: 1Gi"),
+            cel(_names_resource("cpu"), "cpu is mandatory; add it to resources.requests, as cpu: 500m"),
             cel(
-                "!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || "
-                "quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0)",
-                "resources: requests and limits must be equal; give one side only, the other is filled in",
+                _names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"
             ),
             cel(
-                "(!has(self.requests) || self.requests.all(k, quantity(string(self.requests[k])).sign() > 0)) && "
-                "(!has(self.limits) || self.limits.all(k, quantity(string(self.limits[k])).sign() > 0))",
+                _every_resource("$q.sign() > 0"),
                 "resources: every quantity must be greater than zero; remove the resource or raise it",
             ),
             cel(
-                "(!has(self.requests) || self.requests.all(k, !k.startsWith('scavenger.dev/'))) && "
-                "(!has(self.limits) || self.limits.all(k, !k.startsWith('scavenger.dev/')))",
+                _every_resource(
+                    "k in ['cpu', 'memory', 'ephemeral-storage'] || k.startsWith('hugepages-') || "
+                    "(k.contains('/') && $q.isInteger())"
+                ),
+                "resources: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a device with its domain "
+                "in whole units, as nvidia.com/gpu: 1",
+            ),
+            cel(
+                _every_resource("!k.startsWith('scavenger.dev/')"),
                 "resources: scavenger.dev/* resources are set by the admitter; use capacity: Reclaimed",
             ),
         )
@@ -265,9 +283,31 @@ class ResourceRequirements(Model):
         return {**(self.limits or {}), **(self.requests or {})}
 
 
-def _total_mounts() -> str:
-    lists = ("persistentVolumeClaims", "configMaps", "secrets")
-    return " + ".join(f"(has(self.{name}) ? self.{name}.map(m, m.mountPath) : [])" for name in lists)
+MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
+_MERGED_BY_MOUNT_PATH: Final[dict[str, Any]] = list_map("mountPath")
+
+
+def _mount_path_in(one: str, other: str) -> str:
+    return f"(has(self.{other}) && self.{other}.exists(o, o.mountPath == {one}.mountPath))"
+
+
+def _no_shared_mount_path() -> str:
+    """CEL: no mountPath is in two of the three lists; inside one list the map key sees to it."""
+    pvcs, config_maps, secrets = MOUNTS
+    return (
+        f"(!has(self.{pvcs}) || !self.{pvcs}.exists(m, "
+        f"{_mount_path_in('m', config_maps)} || {_mount_path_in('m', secrets)})) && "
+        f"(!has(self.{config_maps}) || !self.{config_maps}.exists(m, {_mount_path_in('m', secrets)}))"
+    )
+
+
+_SAME_ON_BOTH_SIDES: Final = (
+    "!has(self.resources.requests) || !has(self.resources.limits) || "
+    "self.resources.requests.all(k, !(k in self.resources.limits) || "
+    "quantity(string(self.resources.requests[k]))"
+    ".compareTo(quantity(string(self.resources.limits[k]))) {comparison} 0)"
+)
+Id = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})]
 
 
 class ScavengerJobSpec(Model):
@@ -278,32 +318,56 @@ class ScavengerJobSpec(Model):
 
     queue: DnsLabel = names.DEFAULT_QUEUE
     """The ScavengerQueue this job stands in line in. May change while no pod of the job exists."""
-    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    image: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\S+$")]
     """The container image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...] | None, Field(max_length=16)] = None
-    command: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
-    args: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
-    env: Annotated[
-        tuple[EnvVar, ...] | None,
-        Field(
-            max_length=256,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
+    """When the kubelet pulls the image; by default Always for the tag latest, IfNotPresent for others."""
+    image_pull_secrets: Annotated[
+        tuple[LocalObjectReference, ...] | None, Field(max_length=16, json_schema_extra=list_map("name"))
     ] = None
+    """Secrets of the namespace with the registry's credentials."""
+    command: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
+    """The program, instead of the image's entrypoint. It is process 1 and must handle SIGTERM itself."""
+    args: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
+    """The program's arguments, instead of the image's."""
+    env: Annotated[tuple[EnvVar, ...] | None, Field(max_length=256, json_schema_extra=list_map("name"))] = (
+        None
+    )
+    """Environment variables. The admitter adds SCAVENGER_INDEX, SCAVENGER_PARALLELISM, SCAVENGER_PEERS,
+    SCAVENGER_RESTARTS and SCAVENGER_CHECKPOINT_INTERVAL."""
     env_from: Annotated[tuple[EnvFromSource, ...] | None, Field(max_length=MAX_ITEMS)] = None
+    """Whole ConfigMaps and Secrets as environment variables."""
     service_account_name: DnsSubdomain | None = None
-    node_selector: Annotated[dict[str, str] | None, Field(max_length=MAX_ITEMS)] = None
+    """The service account the pods run as; by default the namespace's."""
+    node_selector: Annotated[
+        dict[str, str] | None,
+        Field(max_length=MAX_ITEMS, json_schema_extra={"x-kubernetes-map-type": "atomic"}),
+    ] = None
+    """Labels a node must have."""
     tolerations: Annotated[tuple[Toleration, ...] | None, Field(max_length=MAX_ITEMS)] = None
+    """Taints of nodes that the pods tolerate."""
     resources: ResourceRequirements
+    """What each pod gets. cpu and memory are mandatory."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM, json_schema_extra={"format": "int32"})] = 1
     """Pods in the gang, with the same resources each; all run or none."""
-    persistent_volume_claims: Annotated[tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS)] = None
-    config_maps: Annotated[tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS)] = None
-    secrets: Annotated[tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS)] = None
-    run_as_user: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})] = None
-    run_as_group: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})] = None
-    fs_group: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})] = None
+    persistent_volume_claims: Annotated[
+        tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS, json_schema_extra=_MERGED_BY_MOUNT_PATH)
+    ] = None
+    """PersistentVolumeClaims to mount: where the checkpoints go."""
+    config_maps: Annotated[
+        tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS, json_schema_extra=_MERGED_BY_MOUNT_PATH)
+    ] = None
+    """ConfigMaps to mount, one file per key."""
+    secrets: Annotated[
+        tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS, json_schema_extra=_MERGED_BY_MOUNT_PATH)
+    ] = None
+    """Secrets to mount, one file per key."""
+    run_as_user: Id | None = None
+    """User id of the processes; by default the image's."""
+    run_as_group: Id | None = None
+    """Group id of the processes; by default the image's."""
+    fs_group: Id | None = None
+    """Group id that owns the mounted volumes."""
     interruption_after: Annotated[
         str,
         Field(
@@ -313,7 +377,7 @@ class ScavengerJobSpec(Model):
                 cel(
                     "self.matches('^[1-7]d$') || (!self.endsWith('d') && duration(self) >= duration('1s') && "
                     "duration(self) <= duration('168h'))",
-                    "interruptionAfter: write a duration from 1s to 7d, as 90s, 30m or 2h",
+                    "write a duration from 1s to 7d, as 90s, 30m or 2h",
                 )
             ),
         ),
@@ -324,25 +388,41 @@ class ScavengerJobSpec(Model):
     ] = names.DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
     """Seconds between SIGTERM and SIGKILL. An ordinary pod may have to wait this long."""
     suspend: bool = False
-    """Takes the job off the cluster, or keeps it off, until set to false."""
-    ttl_seconds_after_finished: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int32"})] = None
-    """Deletes the job and all it owns this many seconds after it completed or failed."""
+    """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
+    ttl_seconds_after_finished: Annotated[
+        int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
+    ] = None
+    """Deletes the job and all it owns this many seconds after it completed or failed. May change any time."""
     capacity: Capacity = Capacity.GUARANTEED
     """Guaranteed runs on room nobody has requested; Reclaimed on what others requested and do not use."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
-                f"({_total_mounts()}).all(p, ({_total_mounts()}).filter(q, q == p).size() == 1)",
-                "mountPath: two mounts share a path; give each of persistentVolumeClaims, configMaps and secrets a "
-                "mountPath of its own",
-            )
+                _no_shared_mount_path(),
+                "mountPath: two mounts share a path; give each of persistentVolumeClaims, configMaps and "
+                "secrets a mountPath of its own",
+            ),
+            cel(
+                "self.capacity == 'Reclaimed' || " + _SAME_ON_BOTH_SIDES.format(comparison="=="),
+                "requests and limits must be equal; give one side only, the other is filled in",
+                field_path=".resources",
+            ),
+            cel(
+                "self.capacity != 'Reclaimed' || " + _SAME_ON_BOTH_SIDES.format(comparison="<="),
+                "requests must not be greater than limits",
+                field_path=".resources",
+            ),
         )
     )
 
     @cached_property
     def requests(self) -> Mapping[str, int]:
-        """What one pod asks for: millicores of cpu, bytes of memory, whole units of others. Raises QuantityError."""
+        """What one pod asks for: millicores of cpu, bytes of memory, whole units of others.
+
+        Raises:
+            QuantityError: when one of them is not a quantity, which the API server lets nobody write.
+        """
         return amounts(self.resources.effective())
 
     @cached_property
@@ -365,16 +445,16 @@ class ScavengerJobStatus(Model):
     phase: Phase | None = None
     conditions: Annotated[
         tuple[Condition, ...],
-        Field(
-            max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-        ),
+        Field(max_length=16, json_schema_extra=list_map("type")),
     ] = ()
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     queued_timestamp: MicroTimestamp | None = None
     """The place in line; moves to now with every interruption and every start that did not come off."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running."""
-    interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
+    interrupted_timestamps: Annotated[
+        tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)
+    ] = ()
     """The last 20 times when the gang was interrupted."""
     finished_timestamp: Timestamp | None = None
     priority_start_over_timestamp: Timestamp | None = None
@@ -397,7 +477,10 @@ class ScavengerJobStatus(Model):
 
 
 class ScavengerJob(Model):
-    """A low-priority batch job that runs on idle resources and leaves when an ordinary workload needs them."""
+    """A low-priority batch job that runs on idle resources and leaves when an ordinary workload needs them.
+
+    The application writes checkpoints and continues from the last one when it is started again.
+    """
 
     api_version: str = names.API_VERSION
     kind: str = "ScavengerJob"
@@ -409,7 +492,8 @@ class ScavengerJob(Model):
         json_schema_extra=validations(
             cel(
                 f"self.metadata.name.size() <= {names.MAX_NAME_LENGTH}",
-                f"metadata.name: at most {names.MAX_NAME_LENGTH} characters, so that pod names and label values fit; shorten it",
+                f"metadata.name: at most {names.MAX_NAME_LENGTH} characters, so that pod names and label "
+                "values fit; shorten it",
             ),
             cel(
                 "!self.metadata.name.contains('.')",
@@ -417,7 +501,9 @@ class ScavengerJob(Model):
             ),
             cel(
                 "self.spec.queue == oldSelf.spec.queue || !has(self.status) || !has(self.status.jobName)",
-                "spec.queue: can change only while no pod of the job exists; set suspend: true first, or wait",
+                "can change only while no pod of the job exists; set suspend: true first, or wait",
+                field_path=".spec.queue",
+                reason="FieldValueForbidden",
             ),
         )
     )

@@ -1,17 +1,25 @@
 """Bases of the API models, and the scalar types that recur in them.
 
-The models are the one source of the contract: services read and write objects through them and the CRDs are generated
-from them (`scavenger_api.crd`). What JSON Schema cannot say stands beside the field or class it is about, as CEL in
-`x-kubernetes-validations`.
+The models are the one source of the contract: services read and write objects through them and the CRDs are
+generated from them (`scavenger_api.crd`). What JSON Schema cannot say stands beside the field or class it is
+about, as CEL in `x-kubernetes-validations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from scavenger_api.quantity import parse_quantity
@@ -22,7 +30,11 @@ class Model(BaseModel):
     """A part of an API object: camelCase on the wire, immutable in memory, unknown fields dropped."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_attribute_docstrings=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
     )
 
     def to_dict(self) -> dict[str, Any]:
@@ -30,7 +42,9 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def cel(rule: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> dict[str, str]:
+def cel(
+    rule: str, message: str, *, field_path: str | None = None, reason: str | None = None
+) -> dict[str, str]:
     """One entry of x-kubernetes-validations. The message names the field and the remedy."""
     entry = {"rule": rule, "message": message}
     if field_path:
@@ -45,10 +59,18 @@ def validations(*rules: Mapping[str, str]) -> dict[str, Any]:
     return {"x-kubernetes-validations": [dict(rule) for rule in rules]}
 
 
+def list_map(*keys: str) -> dict[str, Any]:
+    """`json_schema_extra` of a list whose entries are told apart, and merged, by these fields."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
 def _quantity(value: str | int | float) -> str:
     parse_quantity(value)
     return str(value)
 
+
+# What resource.Quantity parses: looser patterns let through exponents that the services cannot read.
+QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
 
 Quantity = Annotated[
     str,
@@ -56,7 +78,7 @@ Quantity = Annotated[
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            "pattern": QUANTITY_PATTERN,
             "x-kubernetes-int-or-string": True,
         }
     ),
@@ -89,7 +111,12 @@ Seconds = Annotated[float, AfterValidator(_finite)]
 
 DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 DnsSubdomain = Annotated[
-    str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    str,
+    Field(
+        min_length=1,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    ),
 ]
 
 
@@ -131,6 +158,8 @@ class Condition(Model):
     status: Annotated[str, Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})]
     observed_generation: Annotated[int | None, Field(ge=0)] = None
     last_transition_time: Timestamp
-    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    reason: Annotated[
+        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    ]
     """One word in CamelCase, for programs."""
     message: Annotated[str, Field(max_length=32768)] = ""

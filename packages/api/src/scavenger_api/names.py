@@ -10,8 +10,8 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 SYSTEM_NAMESPACE: Final = "scavenger-system"
 
 # --- PriorityClasses ---
-# Both scavenger classes lie below -10, the cluster autoscaler's cut-off: it neither scales up for such pods nor counts
-# them as a reason not to scale down.
+# Both scavenger classes lie below -10, the cluster autoscaler's cut-off: it neither scales up for such pods
+# nor counts them as a reason not to scale down.
 PRIORITY_CLASS_ORDINARY: Final = "ordinary-workload"
 PRIORITY_CLASS_NON_PREEMPTIBLE: Final = "scavenger-non-preemptible"
 PRIORITY_CLASS_PREEMPTIBLE: Final = "scavenger-preemptible"
@@ -69,6 +69,10 @@ ENV_PEERS: Final = "SCAVENGER_PEERS"
 ENV_RESTARTS: Final = "SCAVENGER_RESTARTS"
 ENV_CHECKPOINT_INTERVAL: Final = "SCAVENGER_CHECKPOINT_INTERVAL"
 RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_CHECKPOINT_INTERVAL)
+
+# The reason of condition Running while it is True, and of no other condition: `kubectl get sj` finds the
+# start of the present run by it (column RUNTIME).
+REASON_RUNNING: Final = "AllPodsRunning"
 
 DEFAULT_QUEUE: Final = "default"
 MAX_NAME_LENGTH: Final = 52

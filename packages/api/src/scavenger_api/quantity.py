@@ -1,8 +1,8 @@
 """Resource quantities, read as Kubernetes reads them (apimachinery/pkg/api/resource).
 
-`500m` is half, `1k` a thousand, `1Ki` 1,024, `1e3` a thousand; a suffix is decimal (n u m, none, k M G T P E), binary
-(Ki Mi Gi Ti Pi Ei) or an exponent. Amounts are exact integers here: CPU in thousandths of a core, everything else in
-whole units (bytes, devices), rounded up as the scheduler does.
+`500m` is half, `1k` a thousand, `1Ki` 1,024, `1e3` a thousand; a suffix is decimal (n u m, none, k M G T P
+E), binary (Ki Mi Gi Ti Pi Ei) or an exponent. Amounts are exact integers here: CPU in thousandths of a core,
+everything else in whole units (bytes, devices), rounded up as the scheduler does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def parse_quantity(text: str | int | float) -> Decimal:
     """
     match = _PATTERN.fullmatch(str(text))
     if match is None:
-        raise QuantityError(f"{str(text)!r} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi")
+        raise QuantityError(
+            f"{str(text)!r} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi"
+        )
     number, suffix = match.group(1), match.group(2) or ""
     if suffix in _SCALE:
         return Decimal(number) * _SCALE[suffix]

@@ -10,8 +10,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def parse_time(text: str | None) -> datetime | None:
     """An RFC 3339 timestamp as an aware UTC datetime; None for None, empty or unreadable text.
 
-    Timestamps in annotations are written by users' programs. An unreadable one says nothing, and must not stop a
-    service, so it is not an error here.
+    Timestamps in annotations are written by users' programs. An unreadable one says nothing, and must not
+    stop a service, so it is not an error here.
     """
     if not text:
         return None
