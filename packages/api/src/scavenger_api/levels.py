@@ -1,0 +1,353 @@
+"""The water levels as they are published: the ConfigMap `scavenger-levels`, read and written in one place.
+
+The regulator writes it, the admitter, the prioritizer and kubectl-sj read it. A reader must be safe whatever
+stands in it, as anybody with the right to edit a ConfigMap can write nonsense into this one. So
+`PublishedLevels.parse` never raises: what cannot be understood is Blind, with the reason in words, and Blind
+means "change nothing".
+
+Most readers want `LevelsView`: it adds what depends on the moment of reading (stale or not) and on the
+ConfigMap being there at all (services are installed one by one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.times import format_time, parse_time
+
+MESSAGE: Final = "message"
+"""Beyond the contract's keys: why the state is what it is, for people. Nothing decides by it."""
+
+CLOSED_NODES: Final = "closedNodes"
+"""Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
+where the regulator has a level per node. Start nothing new on them."""
+
+MAX_PERIOD_SECONDS: Final = 86_400.0
+ORDER_TOLERANCE: Final = 0.01
+"""Percentage points by which rounding may put two levels out of order."""
+
+
+class LevelsState(StrEnum):
+    """What the regulator is doing."""
+
+    FILLING = "Filling"
+    """Load under `lower`: idle room is being filled."""
+    SPECULATIVE = "Speculative"
+    """Load between `lower` and `upper`: the preemptible percentage rises along the curve."""
+    EVICTING = "Evicting"
+    """Load has reached `upper` and has not come down to `lower` yet."""
+    BLIND = "Blind"
+    """No fresh measurement: nothing is evicted and nothing new is admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLevels:
+    """One resource: load, its statistics and the three levels, all in percent of what the counted nodes can
+    allocate.
+
+    mean, stdev: of the ordinary load over the window; None before there is history.
+    """
+
+    load: float
+    lower: float
+    admission: float
+    upper: float
+    mean: float | None = None
+    stdev: float | None = None
+
+
+class _GarbageError(ValueError):
+    """What stands in the ConfigMap says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLevels:
+    """The content of `scavenger-levels`.
+
+    preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
+    the oldest sample used; None only when Blind. message: why it is Blind, or what the regulator is at.
+    """
+
+    state: LevelsState
+    preemptible_percentage: float | None = None
+    admit: bool = False
+    reserve: float | None = None
+    observed_at: datetime | None = None
+    period_seconds: float = 0.0
+    resources: Mapping[str, ResourceLevels] = field(default_factory=lambda: MappingProxyType({}))
+    closed_nodes: frozenset[str] = frozenset()
+    message: str = ""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
+        """What the ConfigMap says; Blind with a message when it says nothing sensible. Never raises."""
+        try:
+            return _parse(data)
+        except _GarbageError as garbage:
+            return cls(LevelsState.BLIND, message=f"{names.LEVELS_CONFIGMAP} is unreadable: {garbage}")
+
+    def to_data(self) -> dict[str, str]:
+        """The `data` of the ConfigMap: percentages to two decimals, times to the second (rounded down)."""
+        data = {
+            names.LEVELS_STATE: self.state.value,
+            names.LEVELS_ADMIT: "true" if self.admit else "false",
+            names.LEVELS_PERIOD_SECONDS: _number(self.period_seconds),
+        }
+        if self.preemptible_percentage is not None:
+            data[names.LEVELS_PREEMPTIBLE_PERCENTAGE] = _number(self.preemptible_percentage)
+        if self.reserve is not None:
+            data[names.LEVELS_RESERVE] = _number(self.reserve)
+        if self.observed_at is not None:
+            data[names.LEVELS_OBSERVED_AT] = format_time(self.observed_at)
+        for resource, levels in self.resources.items():
+            for name in names.LEVELS_PER_RESOURCE:
+                value: float | None = getattr(levels, name)
+                if value is not None:
+                    data[f"{name}.{resource}"] = _number(value)
+        if self.closed_nodes:
+            data[CLOSED_NODES] = " ".join(sorted(self.closed_nodes))
+        if self.message:
+            data[MESSAGE] = self.message
+        return data
+
+    def stale(self, now: datetime) -> bool:
+        """Whether `observedAt` is further from `now` than 3 periods; true where there is none.
+
+        Further in either direction: a regulator whose clock runs far ahead could otherwise be dead for as
+        long before anybody noticed. A future time within the tolerance is ordinary clock skew and counts as
+        fresh.
+        """
+        if self.observed_at is None:
+            return True
+        return abs(now - self.observed_at) > timedelta(
+            seconds=names.STALE_AFTER_PERIODS * self.period_seconds
+        )
+
+    # Plain access per resource, in percent; None where the resource is not published.
+
+    def load(self, resource: str) -> float | None:
+        """Use divided by allocatable."""
+        levels = self.resources.get(resource)
+        return levels.load if levels else None
+
+    def mean(self, resource: str) -> float | None:
+        """Mean of the ordinary load over the window."""
+        levels = self.resources.get(resource)
+        return levels.mean if levels else None
+
+    def stdev(self, resource: str) -> float | None:
+        """Standard deviation of the ordinary load over the window."""
+        levels = self.resources.get(resource)
+        return levels.stdev if levels else None
+
+    def lower(self, resource: str) -> float | None:
+        """Where filling ends and eviction stops."""
+        levels = self.resources.get(resource)
+        return levels.lower if levels else None
+
+    def upper(self, resource: str) -> float | None:
+        """Where eviction begins."""
+        levels = self.resources.get(resource)
+        return levels.upper if levels else None
+
+    def admission(self, resource: str) -> float | None:
+        """Below it new jobs may start."""
+        levels = self.resources.get(resource)
+        return levels.admission if levels else None
+
+
+class Visibility(StrEnum):
+    """What a reader of the levels is looking at."""
+
+    ABSENT = "Absent"
+    """No ConfigMap: no regulator here, work with the fixed levels."""
+    FRESH = "Fresh"
+    """Act on it."""
+    STALE = "Stale"
+    """The regulator is silent: start nothing new, keep the last classes."""
+    BLIND = "Blind"
+    """The regulator says that it sees nothing, or the content is garbage: the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsView:
+    """The levels at one moment, as the admitter and the prioritizer obey them.
+
+    reason: in words, why `visibility` is not Fresh.
+    """
+
+    visibility: Visibility
+    levels: PublishedLevels | None = None
+    reason: str = ""
+
+    @classmethod
+    def of(cls, data: Mapping[str, str] | None, now: datetime) -> LevelsView:
+        """The view of a ConfigMap's `data`, None where the ConfigMap does not exist. Never raises."""
+        if data is None:
+            return cls(Visibility.ABSENT, reason=f"there is no {names.LEVELS_CONFIGMAP}: fixed levels")
+        levels = PublishedLevels.parse(data)
+        if levels.state is LevelsState.BLIND:
+            return cls(Visibility.BLIND, levels, levels.message or "the regulator has no fresh measurement")
+        if levels.stale(now):
+            age = (now - levels.observed_at).total_seconds() if levels.observed_at else math.inf
+            return cls(
+                Visibility.STALE,
+                levels,
+                f"the levels were observed {age:.0f} s ago, stale after "
+                f"{names.STALE_AFTER_PERIODS * levels.period_seconds:.0f} s",
+            )
+        return cls(Visibility.FRESH, levels)
+
+    @property
+    def admit(self) -> bool:
+        """Whether anything new may start at all (below the admission level)."""
+        if self.visibility is Visibility.ABSENT:
+            return True
+        return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.admit
+
+    @property
+    def on_requests(self) -> bool:
+        """Whether the admission level is to be held against requests, as nobody measures real use."""
+        return self.visibility is Visibility.ABSENT
+
+    @property
+    def observed_at(self) -> datetime | None:
+        """Scavenger pods started after this moment are not in the load yet; None without fresh levels."""
+        return self.levels.observed_at if self.visibility is Visibility.FRESH and self.levels else None
+
+    @property
+    def preemptible_percentage(self) -> float | None:
+        """Percent of the running jobs to be preemptible; None: keep the classes as they are."""
+        if self.visibility is Visibility.ABSENT:
+            return names.FALLBACK_PREEMPTIBLE_PERCENT
+        return (
+            self.levels.preemptible_percentage
+            if self.visibility is Visibility.FRESH and self.levels
+            else None
+        )
+
+    @property
+    def closed_nodes(self) -> frozenset[str]:
+        """Nodes at or above a level of their own; start nothing new there."""
+        return (
+            self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
+        )
+
+    def load(self, resource: str) -> float | None:
+        """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
+        return self.levels.load(resource) if self.visibility is Visibility.FRESH and self.levels else None
+
+    def admission(self, resource: str) -> float | None:
+        """The admission level in percent; None: no level for this resource, or nothing may start at all
+        (`admit`)."""
+        if self.visibility is Visibility.ABSENT:
+            return names.FALLBACK_ADMISSION_PERCENT if resource in names.LEVELS_RESOURCES else None
+        return (
+            self.levels.admission(resource) if self.visibility is Visibility.FRESH and self.levels else None
+        )
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _read_number(data: Mapping[str, str], key: str, *, low: float = 0.0, high: float = 100.0) -> float:
+    text = data.get(key)
+    if text is None:
+        raise _GarbageError(f"{key} is missing")
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        raise _GarbageError(f"{key} is {text!r}, not a number") from None
+    if not low <= value <= high:  # NaN compares false
+        raise _GarbageError(f"{key} is {text!r}, not within {low:g} to {high:g}")
+    return value
+
+
+def _read_optional(data: Mapping[str, str], key: str) -> float | None:
+    return _read_number(data, key) if key in data else None
+
+
+def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | None:
+    if not any(f"{name}.{resource}" in data for name in names.LEVELS_PER_RESOURCE):
+        return None
+    levels = ResourceLevels(
+        load=_read_number(data, f"load.{resource}"),
+        lower=_read_number(data, f"lower.{resource}"),
+        admission=_read_number(data, f"admission.{resource}"),
+        upper=_read_number(data, f"upper.{resource}"),
+        mean=_read_optional(data, f"mean.{resource}"),
+        stdev=_read_optional(data, f"stdev.{resource}"),
+    )
+    if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
+        raise _GarbageError(
+            f"the levels of {resource} are out of order: lower {levels.lower:g}, "
+            f"admission {levels.admission:g}, upper {levels.upper:g}"
+        )
+    return levels
+
+
+def _read_state(data: Mapping[str, str]) -> LevelsState:
+    text = data.get(names.LEVELS_STATE)
+    try:
+        return LevelsState(text or "")
+    except ValueError:
+        raise _GarbageError(
+            f"{names.LEVELS_STATE} is {text!r}, not one of {', '.join(LevelsState)}"
+        ) from None
+
+
+def _read_admit(data: Mapping[str, str]) -> bool:
+    text = data.get(names.LEVELS_ADMIT)
+    if text not in ("true", "false"):
+        raise _GarbageError(f"{names.LEVELS_ADMIT} is {text!r}, not true or false")
+    return text == "true"
+
+
+def _read_time(data: Mapping[str, str]) -> datetime:
+    text = data.get(names.LEVELS_OBSERVED_AT)
+    observed_at = parse_time(text)
+    if observed_at is None:
+        raise _GarbageError(f"{names.LEVELS_OBSERVED_AT} is {text!r}, not an RFC 3339 time")
+    return observed_at
+
+
+def _parse(data: Mapping[str, str]) -> PublishedLevels:
+    state = _read_state(data)
+    if state is LevelsState.BLIND:  # the regulator saying so itself: nothing else has to be there
+        return PublishedLevels(state, message=data.get(MESSAGE, ""), observed_at=_optional_time(data))
+    resources = {
+        resource: levels
+        for resource in names.LEVELS_RESOURCES
+        if (levels := _read_resource(data, resource)) is not None
+    }
+    if not resources:
+        raise _GarbageError("no resource has levels")
+    period = _read_number(data, names.LEVELS_PERIOD_SECONDS, high=MAX_PERIOD_SECONDS)
+    if period <= 0:
+        raise _GarbageError(f"{names.LEVELS_PERIOD_SECONDS} is 0")
+    return PublishedLevels(
+        state=state,
+        preemptible_percentage=_read_number(data, names.LEVELS_PREEMPTIBLE_PERCENTAGE),
+        admit=_read_admit(data),
+        reserve=_read_optional(data, names.LEVELS_RESERVE),
+        observed_at=_read_time(data),
+        period_seconds=period,
+        resources=MappingProxyType(resources),
+        closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
+        message=data.get(MESSAGE, ""),
+    )
+
+
+def _optional_time(data: Mapping[str, str]) -> datetime | None:
+    return parse_time(data.get(names.LEVELS_OBSERVED_AT))

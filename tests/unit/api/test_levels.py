@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_api import names
+from scavenger_api.evictions import (
+    ANNOTATION_EVICTION_REASON,
+    EVICTED_BY_API,
+    EvictionNote,
+    EvictionReason,
+    eviction_reason,
+    read_eviction_note,
+)
+from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, ResourceLevels, Visibility
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CPU = ResourceLevels(load=72.25, lower=70, admission=80, upper=85, mean=40.5, stdev=8.25)
+LEVELS = PublishedLevels(
+    state=LevelsState.SPECULATIVE,
+    preemptible_percentage=41.5,
+    admit=True,
+    reserve=20,
+    observed_at=NOW,
+    period_seconds=30,
+    resources={"cpu": CPU, "memory": replace(CPU, mean=None, stdev=None)},
+)
+
+
+def test_what_is_written_is_read_back() -> None:
+    data = LEVELS.to_data()
+    assert data["load.cpu"] == "72.25"
+    assert data["observedAt"] == "2026-01-02T03:04:05Z"
+    assert "mean.memory" not in data
+    assert PublishedLevels.parse(data) == LEVELS
+
+
+def test_every_key_of_the_contract_is_written() -> None:
+    assert set(LEVELS.to_data()) >= {
+        names.LEVELS_PREEMPTIBLE_PERCENTAGE,
+        names.LEVELS_STATE,
+        names.LEVELS_ADMIT,
+        names.LEVELS_RESERVE,
+        names.LEVELS_OBSERVED_AT,
+        names.LEVELS_PERIOD_SECONDS,
+        *(f"{name}.cpu" for name in names.LEVELS_PER_RESOURCE),
+    }
+
+
+def test_access_per_resource() -> None:
+    assert [
+        LEVELS.load("cpu"),
+        LEVELS.mean("cpu"),
+        LEVELS.stdev("cpu"),
+        LEVELS.lower("cpu"),
+        LEVELS.upper("cpu"),
+        LEVELS.admission("cpu"),
+    ] == [72.25, 40.5, 8.25, 70, 85, 80]
+    assert LEVELS.load("nvidia.com/gpu") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"load.cpu": "NaN"}, "load.cpu is 'NaN', not within 0 to 100"),
+        ({"load.cpu": "inf"}, "not within"),
+        ({"load.cpu": "-1"}, "not within"),
+        ({"load.cpu": "100.1"}, "not within"),
+        ({"load.cpu": "a lot"}, "not a number"),
+        ({"load.cpu": None}, "load.cpu is missing"),
+        ({"stdev.cpu": "NaN"}, "stdev.cpu"),
+        ({"lower.cpu": "90"}, "out of order"),
+        ({"admission.cpu": "86"}, "out of order"),
+        ({"state": "Panicking"}, "not one of Filling, Speculative, Evicting, Blind"),
+        ({"state": None}, "state is None"),
+        ({"admit": "yes"}, "not true or false"),
+        ({"observedAt": "yesterday"}, "not an RFC 3339 time"),
+        ({"observedAt": "2026-01-02T03:04:05"}, "not an RFC 3339 time"),
+        ({"periodSeconds": "0"}, "periodSeconds is 0"),
+        ({"periodSeconds": "-30"}, "not within"),
+        ({"preemptiblePercentage": "101"}, "not within"),
+    ],
+)
+def test_garbage_is_blind_and_says_why(change: dict[str, str | None], says: str) -> None:
+    data = {key: value for key, value in {**LEVELS.to_data(), **change}.items() if value is not None}
+    parsed = PublishedLevels.parse(data)
+    assert parsed.state is LevelsState.BLIND
+    assert not parsed.admit
+    assert says in parsed.message
+    view = LevelsView.of(data, NOW)
+    assert (view.visibility, view.admit, view.preemptible_percentage) == (Visibility.BLIND, False, None)
+    assert view.admission("cpu") is None
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*LEVELS.to_data(), "other"]),
+        st.one_of(st.text(max_size=8), st.floats().map(str), st.sampled_from(["true", "Filling", "Blind"])),
+    )
+)
+def test_parsing_never_raises_and_what_it_accepts_is_sane(change: dict[str, str]) -> None:
+    for data in (change, {**LEVELS.to_data(), **change}):
+        parsed = PublishedLevels.parse(data)
+        LevelsView.of(data, NOW)
+        if parsed.state is LevelsState.BLIND:
+            assert not parsed.admit
+            continue
+        assert parsed.observed_at is not None
+        assert parsed.preemptible_percentage is not None
+        assert parsed.resources
+        for levels in parsed.resources.values():
+            assert 0 <= levels.lower <= levels.admission + 0.01 <= levels.upper + 0.02 <= 100.02
+            assert 0 <= levels.load <= 100
+
+
+@pytest.mark.parametrize(
+    ("age", "stale"),
+    [
+        (0, False),
+        (90, False),
+        (90.001, True),
+        (3600, True),
+        (-60, False),
+        (-90, False),
+        (-91, True),
+        (-86400, True),
+    ],
+)
+def test_stale_after_three_periods_either_way(age: float, stale: bool) -> None:
+    now = NOW + timedelta(seconds=age)
+    assert LEVELS.stale(now) is stale
+    assert LevelsView.of(LEVELS.to_data(), now).visibility is (
+        Visibility.STALE if stale else Visibility.FRESH
+    )
+
+
+def test_views() -> None:
+    absent = LevelsView.of(None, NOW)
+    assert (absent.admit, absent.on_requests) == (True, True)
+    assert (absent.admission("cpu"), absent.admission("nvidia.com/gpu")) == (70, None)
+    assert absent.preemptible_percentage == 33
+
+    fresh = LevelsView.of(LEVELS.to_data(), NOW)
+    assert (fresh.admit, fresh.on_requests, fresh.observed_at) == (True, False, NOW)
+    assert (fresh.admission("cpu"), fresh.load("cpu"), fresh.preemptible_percentage) == (80, 72.25, 41.5)
+
+    stale = LevelsView.of(LEVELS.to_data(), NOW + timedelta(hours=1))
+    assert (stale.admit, stale.admission("cpu"), stale.preemptible_percentage) == (False, None, None)
+    assert "3600 s ago" in stale.reason
+
+    blind = LevelsView.of({"state": "Blind", "message": "no metrics"}, NOW)
+    assert (blind.visibility, blind.admit, blind.reason) == (Visibility.BLIND, False, "no metrics")
+
+    closed = LevelsView.of({**LEVELS.to_data(), "admit": "false"}, NOW)
+    assert (closed.visibility, closed.admit) == (Visibility.FRESH, False)
+
+
+def test_closed_nodes() -> None:
+    levels = replace(LEVELS, closed_nodes=frozenset({"b", "a"}))
+    assert levels.to_data()["closedNodes"] == "a b"
+    assert LevelsView.of(levels.to_data(), NOW).closed_nodes == {"a", "b"}
+
+
+def test_eviction_note() -> None:
+    note = EvictionNote(EvictionReason.YIELD, NOW)
+    pod = {ANNOTATION_EVICTION_REASON: str(note)}
+    assert read_eviction_note(pod) == note
+    assert eviction_reason(pod, EVICTED_BY_API, NOW + timedelta(seconds=3)) is EvictionReason.YIELD
+    # refused then, preempted by the scheduler or drained by a person later: not ours
+    assert eviction_reason(pod, "PreemptionByScheduler", NOW) is None
+    assert eviction_reason(pod, EVICTED_BY_API, NOW + timedelta(minutes=2)) is None
+    assert eviction_reason(pod, EVICTED_BY_API, None) is None
+    assert eviction_reason({}, EVICTED_BY_API, NOW) is None
+    assert read_eviction_note({ANNOTATION_EVICTION_REASON: "Boredom 2026-01-02T03:04:05Z"}) is None
+    assert read_eviction_note({ANNOTATION_EVICTION_REASON: "YieldAtCheckpoint"}) is None
