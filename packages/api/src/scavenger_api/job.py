@@ -260,7 +260,7 @@ class ResourceRequirements(Model):
                 _names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"
             ),
             cel(
-                _every_resource("$q.sign() > 0"),
+                _every_resource("$q.isGreaterThan(quantity('0'))"),
                 "resources: every quantity must be greater than zero; remove the resource or raise it",
             ),
             cel(

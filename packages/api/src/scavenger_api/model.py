@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -79,6 +78,7 @@ Quantity = Annotated[
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": QUANTITY_PATTERN,
+            "maxLength": 64,
             "x-kubernetes-int-or-string": True,
         }
     ),
@@ -100,13 +100,7 @@ MicroTimestamp = Annotated[
 """RFC 3339 to the microsecond, where order depends on it."""
 
 
-def _finite(value: float) -> float:
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError("must be a finite number")
-    return value
-
-
-Seconds = Annotated[float, AfterValidator(_finite)]
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
 """A span in seconds; never NaN or infinite."""
 
 DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
