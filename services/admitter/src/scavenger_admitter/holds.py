@@ -59,7 +59,7 @@ class Hold:
 
     @property
     def message(self) -> str:
-        """A plain sentence with the figures of the cycle that made this hold; rendered when first asked for."""
+        """A plain sentence with the figures of the cycle that made this hold; rendered when asked for."""
         if self._render is not None:
             # Dropped after use: what renders may refer to the whole room of its cycle, and holds are kept for
             # long.
@@ -80,7 +80,7 @@ class Hold:
 
 
 def spell(requests: Iterable[tuple[str, int]]) -> str:
-    """Amounts as a person reads them: `4 cpu, 8Gi memory, 1 nvidia.com/gpu`; the pod's own slot is left out."""
+    """Amounts as a person reads them: `4 cpu, 8Gi memory, 1 nvidia.com/gpu`; the pod's slot is left out."""
     return (
         ", ".join(f"{format_amount(name, value)} {name}" for name, value in requests if name != "pods")
         or "nothing"

@@ -165,7 +165,7 @@ class LoadLimit:
     admission_ppm: int
 
     def under(self, extra: int = 0) -> bool:
-        """Whether the load with `extra` requested on top is strictly below the level; never where nothing is."""
+        """Whether the load with `extra` requested on top is strictly below the level (of nothing, never)."""
         taken = self.load_ppm * self.allocatable + (self.requested + extra) * PPM
         return taken < self.admission_ppm * self.allocatable
 

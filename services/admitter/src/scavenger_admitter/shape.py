@@ -74,7 +74,7 @@ class Shape:
 
 
 def normalized(requests: Mapping[str, int]) -> Requests:
-    """Amounts of one pod in the one order they are compared in; zeros count as absent, as to the scheduler."""
+    """Amounts of one pod in the one order they are compared in; zeros count as absent."""
     return tuple(sorted((name, value) for name, value in {**requests, PODS: 1}.items() if value > 0))
 
 

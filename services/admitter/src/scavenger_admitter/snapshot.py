@@ -723,8 +723,8 @@ def _pods_remain(node: str, pod: str) -> Hold:
         )
     return Hold(
         Reason.PODS_REMAIN,
-        f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has ended,"
-        f" or when the pod or node {node} is deleted",
+        f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has"
+        f" ended, or when the pod or node {node} is deleted",
         node,
     )
 

@@ -1,0 +1,293 @@
+"""Room on the nodes during one cycle: who fits where, and what is taken.
+
+Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, and out of the box it spreads:
+the node with the most room left wins (LeastAllocated: the mean of free cpu and memory after placement, in
+whole percent of allocatable). The plan follows the same score, so that the room it takes from a node is the
+room that is really taken, and two jobs of one cycle do not both count on the place the scheduler gives to the
+first. Packing tightly instead would leave larger holes on paper only. Where the score is equal the scheduler
+picks at random; the plan then picks the smaller node, so that the larger ones stay whole for large jobs, and
+then by name.
+
+Why it is quick. Within a cycle room only shrinks: a node that does not fit a shape never will again, and its
+score
+for a shape only falls. So each shape keeps a heap of its nodes, ranked once, in which only the top is brought
+up to date (lazily), and a shape for which no node is left is refused at once from then on. All pods of a gang
+are equal, so how many fit is a sum over nodes, known before the first is taken: nothing is ever rolled back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+
+from scavenger_runtime.kinds import Taint, Toleration
+
+from scavenger_admitter.holds import Hold, Reason, spell
+from scavenger_admitter.shape import PODS, Shape, tolerates
+from scavenger_admitter.snapshot import NodeView
+
+_Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
+
+
+class Room:
+    """Free amounts of all nodes, from which a cycle takes.
+
+    Args:
+        nodes: the nodes of the snapshot; their order does not matter.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
+        self._nodes = [nodes[name] for name in sorted(nodes)]
+        self._index = {node.name: i for i, node in enumerate(self._nodes)}
+        # One column per resource, made when first asked for: a filter over one list of integers is the
+        # fastest loop there is in Python.
+        self._free: dict[str, list[int]] = {}
+        self._allocatable: dict[str, list[int]] = {}
+        self._tolerated: dict[tuple[Toleration, ...], list[int]] = {}
+        self._admitted: dict[tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]], list[int]] = {}
+        self._ranked: dict[Shape, list[_Key]] = {}
+        # No more than this many pods of a shape fit; learnt when a gang did not.
+        self._at_most: dict[Shape, int] = {}
+
+    # --- taking room ---
+
+    def place(self, shape: Shape, count: int = 1) -> tuple[str, ...] | None:
+        """Take room for `count` pods of a shape: their nodes, or None and nothing taken when not all fit."""
+        if not self.fits(shape, count):
+            return None
+        return tuple(self._take_best(shape) for _ in range(count))
+
+    def fits(self, shape: Shape, count: int = 1) -> bool:
+        """Whether that many pods of a shape fit now, all at once."""
+        if count > self._at_most.get(shape, count):
+            return False
+        if count == 1:
+            fitting = self._best(shape) is not None
+            room = int(fitting)
+        else:
+            room = self._room_for(shape, count)
+            fitting = room >= count
+        if not fitting:
+            self._at_most[shape] = room
+        return fitting
+
+    def reserve(self, shape: Shape, count: int, planned: Iterable[str] = ()) -> None:
+        """Take room for pods that will come anyway: on the planned nodes where they fit, else on the best.
+
+        Each pod on its own; one that fits nowhere takes nothing.
+        """
+        for name in planned:
+            i = self._index.get(name)
+            if count and i is not None and self._nodes[i].place and self._holds(i, shape):
+                self._take(i, shape)
+                count -= 1
+        for _ in range(count):
+            if self._best(shape) is None:
+                return
+            self._take_best(shape)
+
+    def reserve_nominated(self, shape: Shape, node: str) -> bool:
+        """Take room on the node a pod is nominated to, fit or not: its victims are still leaving.
+
+        False, and nothing taken, when there is no such place any more.
+        """
+        i = self._index.get(node)
+        if i is None or not self._nodes[i].place:
+            return False
+        self._take(i, shape)
+        return True
+
+    def _take(self, i: int, shape: Shape) -> None:
+        for resource, amount in shape.requests:
+            self._column(resource)[i] -= amount
+
+    def _take_best(self, shape: Shape) -> str:
+        i = self._best(shape)
+        assert i is not None, "take only what fits"
+        self._take(i, shape)
+        return self._nodes[i].name
+
+    # --- looking ---
+
+    def _column(self, resource: str) -> list[int]:
+        column = self._free.get(resource)
+        if column is None:
+            offered = self._offered(resource)
+            used = [node.used.get(resource, 0) for node in self._nodes]
+            column = self._free[resource] = [o - u for o, u in zip(offered, used, strict=True)]
+        return column
+
+    def _offered(self, resource: str) -> list[int]:
+        column = self._allocatable.get(resource)
+        if column is None:
+            column = self._allocatable[resource] = [node.allocatable.get(resource, 0) for node in self._nodes]
+        return column
+
+    def _holds(self, i: int, shape: Shape) -> bool:
+        return all(self._column(resource)[i] >= amount for resource, amount in shape.requests)
+
+    def _best(self, shape: Shape) -> int | None:
+        """The best node for one pod of a shape, or None."""
+        heap = self._ranked.get(shape)
+        if heap is None:
+            heap = self._ranked[shape] = self._rank(shape)
+        while heap:
+            top = heap[0]
+            i = top[2]
+            if not self._holds(i, shape):
+                heapq.heappop(heap)
+                continue
+            key = self._key(i, shape)
+            if key == top:
+                return i
+            heapq.heapreplace(heap, key)
+        return None
+
+    def _rank(self, shape: Shape) -> list[_Key]:
+        indexes = [i for i in self._matching(shape) if self._nodes[i].place]
+        for resource, amount in shape.requests:
+            column = self._column(resource)
+            indexes = [i for i in indexes if column[i] >= amount]
+        heap = [self._key(i, shape) for i in indexes]
+        heapq.heapify(heap)
+        return heap
+
+    def _key(self, i: int, shape: Shape) -> _Key:
+        """Rank of a node for one more pod (k8s.io/kubernetes noderesources/least_allocated.go)."""
+        score = 0
+        for resource in ("cpu", "memory"):
+            offered = self._offered(resource)[i]
+            if offered > 0:
+                score += max(0, self._column(resource)[i] - shape.request(resource)) * 100 // offered
+        return (-(score // 2), self._offered("cpu")[i], i)
+
+    def _room_for(self, shape: Shape, enough: int) -> int:
+        """How many pods of a shape fit; stops counting at `enough`."""
+        if self._best(shape) is None:
+            return 0
+        total = 0
+        for _, _, i in self._ranked[shape]:
+            total += max(0, min(self._column(name)[i] // amount for name, amount in shape.requests))
+            if total >= enough:
+                break
+        return total
+
+    def _matching(self, shape: Shape) -> list[int]:
+        """Nodes whose labels and taints let a shape in, places or not."""
+        key = (shape.node_selector, shape.tolerations)
+        found = self._admitted.get(key)
+        if found is None:
+            found = self._tolerating(shape.tolerations)
+            for name, value in shape.node_selector:
+                found = [i for i in found if self._nodes[i].labels.get(name) == value]
+            self._admitted[key] = found
+        return found
+
+    def _tolerating(self, tolerations: tuple[Toleration, ...]) -> list[int]:
+        found = self._tolerated.get(tolerations)
+        if found is None:
+            # Thousands of nodes carry few different sets of taints.
+            known: dict[tuple[Taint, ...], bool] = {(): True}
+            found = []
+            for i, node in enumerate(self._nodes):
+                fine = known.get(node.taints)
+                if fine is None:
+                    fine = known[node.taints] = all(tolerates(tolerations, taint) for taint in node.taints)
+                if fine:
+                    found.append(i)
+            self._tolerated[tolerations] = found
+        return found
+
+    # --- what no waiting will change ---
+
+    def impossible(self, shape: Shape, count: int) -> Hold | None:
+        """Why a gang would not fit an empty cluster either, if so: job or nodes have to change, not the load.
+
+        Nodes that are not ready or cordoned count here: they may be back any time.
+        """
+        matching = self._matching(shape)
+        if not matching:
+            return self._mismatch(shape)
+        total = 0
+        for i in matching:
+            total += self._empty_room(i, shape)
+            if total >= count:
+                return None
+        if total == 0:
+            return Hold(Reason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
+        return Hold(
+            Reason.LARGER_THAN_CLUSTER,
+            f"needs {count} pods of {spell(shape.requests)} each; all nodes together would hold {total} of"
+            " them, were they empty: lower parallelism or resources.requests, or add nodes",
+            count,
+        )
+
+    def _empty_room(self, i: int, shape: Shape) -> int:
+        return max(0, min(self._offered(name)[i] // amount for name, amount in shape.requests))
+
+    def _mismatch(self, shape: Shape) -> Hold:
+        if not self._nodes:
+            return Hold(Reason.NO_NODE, "the cluster has no node")
+        selector = ", ".join(f"{name}={value}" for name, value in shape.node_selector)
+        labels = dict(shape.node_selector)
+        selected = [n for n in self._nodes if all(n.labels.get(k) == v for k, v in labels.items())]
+        if not selected:
+            return Hold(Reason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
+        taints = sorted(
+            {
+                f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+                for node in selected
+                for taint in node.taints
+                if not tolerates(shape.tolerations, taint)
+            }
+        )
+        which = f"nodes with the labels {selector}" if selector else "nodes"
+        return Hold(
+            Reason.TAINT_NOT_TOLERATED,
+            f"all {which} carry a taint that spec.tolerations does not cover: {', '.join(taints)}",
+        )
+
+    def _largest_node(self, shape: Shape) -> str:
+        matching = self._matching(shape)
+        short = []
+        for name, amount in shape.requests:
+            most = max(self._offered(name)[i] for i in matching)
+            if most < amount:
+                short.append((name, amount, most))
+        if not short:
+            return f"requests {spell(shape.requests)}; no node offers all of that: lower resources.requests"
+        asked = spell((name, amount) for name, amount, _ in short)
+        offered = spell((name, most) for name, _, most in short)
+        return f"requests {asked}; the largest node offers {offered}: lower resources.requests or add a node"
+
+    # --- the sentence for those that wait for room ---
+
+    def no_place(self, shape: Shape, count: int) -> Hold:
+        """The hold of a gang that does not fit now."""
+        return Hold(Reason.NO_PLACE, lambda: self._no_place(shape, count), count)
+
+    def _no_place(self, shape: Shape, count: int) -> str:
+        needs = (
+            f"needs {count} pods of {spell(shape.requests)} each"
+            if count > 1
+            else f"needs {spell(shape.requests)}"
+        )
+        places = [i for i in self._matching(shape) if self._nodes[i].place]
+        if not places:
+            return f"{needs}; every node it may run on is not ready or cordoned"
+        room = self._room_for(shape, count)
+        if room:
+            return f"{needs}; there is room for {room} now"
+        return f"{needs}; the largest free place is {self._largest_free(shape, places)}"
+
+    def _largest_free(self, shape: Shape, places: list[int]) -> str:
+        """The place that comes closest to what one pod asks for: the largest share of what it lacks most."""
+
+        def share(i: int) -> tuple[float, int]:
+            return (min(self._column(name)[i] / amount for name, amount in shape.requests), -i)
+
+        best = max(places, key=share)
+        names = [name for name, _ in shape.requests]
+        if self._column(PODS)[best] <= 0:
+            return f"node {self._nodes[best].name}, which holds as many pods as it may"
+        return spell((name, max(0, self._column(name)[best])) for name in names)
