@@ -88,5 +88,5 @@ def spell(requests: Iterable[tuple[str, int]]) -> str:
 
 
 def percent(ppm: int) -> str:
-    """Millionths as percent with at most one decimal: `70 %`, `72.1 %`."""
-    return f"{ppm / 10_000:.1f}".removesuffix(".0") + " %"
+    """Millionths as percent with at most one decimal, rounded up: `70 %`, `72.1 %`."""
+    return f"{-(-ppm // 1000) / 10:.1f}".removesuffix(".0") + " %"

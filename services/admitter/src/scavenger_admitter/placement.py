@@ -29,6 +29,70 @@ from scavenger_admitter.snapshot import NodeView
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
 
 
+class _Ranking:
+    """The places of one shape, best first.
+
+    Holds the columns of the room it reads, not copies: what other shapes take is seen here.
+
+    Args:
+        needs: per resource the free column, and what one pod requests.
+        scored: per resource that counts for the score the free column, the request, and the allocatable
+            column.
+        size: what makes a node large, for the choice among equals.
+        nodes: indexes of the nodes that may be places.
+    """
+
+    __slots__ = ("_heap", "_needs", "_scored", "_size")
+
+    def __init__(
+        self,
+        needs: list[tuple[list[int], int]],
+        scored: list[tuple[list[int], int, list[int]]],
+        size: list[int],
+        nodes: list[int],
+    ) -> None:
+        self._needs = needs
+        self._scored = scored
+        self._size = size
+        for free, amount in needs:
+            nodes = [i for i in nodes if free[i] >= amount]
+        self._heap = [self._key(i) for i in nodes]
+        heapq.heapify(self._heap)
+
+    def best(self) -> int | None:
+        """The best place, or None when none is left."""
+        heap = self._heap
+        while heap:
+            top = heap[0]
+            i = top[2]
+            if any(free[i] < amount for free, amount in self._needs):
+                heapq.heappop(heap)
+                continue
+            key = self._key(i)
+            if key == top:
+                return i
+            heapq.heapreplace(heap, key)
+        return None
+
+    def room(self, enough: int) -> int:
+        """How many pods fit; stops counting at `enough`."""
+        total = 0
+        for _, _, i in self._heap:
+            total += max(0, min(free[i] // amount for free, amount in self._needs))
+            if total >= enough:
+                break
+        return total
+
+    def _key(self, i: int) -> _Key:
+        """Rank of a node for one more pod (k8s.io/kubernetes noderesources/least_allocated.go)."""
+        score = 0
+        for free, request, offered in self._scored:
+            left = free[i] - request
+            if left > 0:
+                score += left * 100 // offered[i]
+        return (-(score // 2), self._size[i], i)
+
+
 class Room:
     """Free amounts of all nodes, from which a cycle takes.
 
@@ -45,7 +109,7 @@ class Room:
         self._allocatable: dict[str, list[int]] = {}
         self._tolerated: dict[tuple[Toleration, ...], list[int]] = {}
         self._admitted: dict[tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]], list[int]] = {}
-        self._ranked: dict[Shape, list[_Key]] = {}
+        self._ranked: dict[Shape, _Ranking] = {}
         # No more than this many pods of a shape fit; learnt when a gang did not.
         self._at_most: dict[Shape, int] = {}
 
@@ -128,49 +192,24 @@ class Room:
 
     def _best(self, shape: Shape) -> int | None:
         """The best node for one pod of a shape, or None."""
-        heap = self._ranked.get(shape)
-        if heap is None:
-            heap = self._ranked[shape] = self._rank(shape)
-        while heap:
-            top = heap[0]
-            i = top[2]
-            if not self._holds(i, shape):
-                heapq.heappop(heap)
-                continue
-            key = self._key(i, shape)
-            if key == top:
-                return i
-            heapq.heapreplace(heap, key)
-        return None
+        ranking = self._ranked.get(shape)
+        if ranking is None:
+            ranking = self._ranked[shape] = self._rank(shape)
+        return ranking.best()
 
-    def _rank(self, shape: Shape) -> list[_Key]:
-        indexes = [i for i in self._matching(shape) if self._nodes[i].place]
-        for resource, amount in shape.requests:
-            column = self._column(resource)
-            indexes = [i for i in indexes if column[i] >= amount]
-        heap = [self._key(i, shape) for i in indexes]
-        heapq.heapify(heap)
-        return heap
-
-    def _key(self, i: int, shape: Shape) -> _Key:
-        """Rank of a node for one more pod (k8s.io/kubernetes noderesources/least_allocated.go)."""
-        score = 0
-        for resource in ("cpu", "memory"):
-            offered = self._offered(resource)[i]
-            if offered > 0:
-                score += max(0, self._column(resource)[i] - shape.request(resource)) * 100 // offered
-        return (-(score // 2), self._offered("cpu")[i], i)
+    def _rank(self, shape: Shape) -> _Ranking:
+        return _Ranking(
+            needs=[(self._column(name), amount) for name, amount in shape.requests],
+            scored=[
+                (self._column(name), shape.request(name), self._offered(name)) for name in ("cpu", "memory")
+            ],
+            size=self._offered("cpu"),
+            nodes=[i for i in self._matching(shape) if self._nodes[i].place],
+        )
 
     def _room_for(self, shape: Shape, enough: int) -> int:
         """How many pods of a shape fit; stops counting at `enough`."""
-        if self._best(shape) is None:
-            return 0
-        total = 0
-        for _, _, i in self._ranked[shape]:
-            total += max(0, min(self._column(name)[i] // amount for name, amount in shape.requests))
-            if total >= enough:
-                break
-        return total
+        return 0 if self._best(shape) is None else self._ranked[shape].room(enough)
 
     def _matching(self, shape: Shape) -> list[int]:
         """Nodes whose labels and taints let a shape in, places or not."""

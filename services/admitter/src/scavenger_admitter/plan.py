@@ -330,8 +330,8 @@ def _at_level(limit: LoadLimit) -> Hold:
     return Hold(
         Reason.ADMISSION_LEVEL,
         lambda: (
-            f"{limit.resource} load is {percent(limit.ppm())}, admission level is"
-            f" {percent(limit.admission_ppm)}"
+            f"{limit.resource} load is {percent(limit.ppm())}; jobs start while it is under the"
+            f" admission level of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
     )
@@ -341,8 +341,8 @@ def _would_pass_level(limit: LoadLimit, extra: int) -> Hold:
     return Hold(
         Reason.ADMISSION_LEVEL,
         lambda: (
-            f"{limit.resource} load would be {percent(limit.ppm(extra))}, admission level is"
-            f" {percent(limit.admission_ppm)}"
+            f"{limit.resource} load would be {percent(limit.ppm(extra))}; it has to stay under the"
+            f" admission level of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
     )
@@ -352,8 +352,8 @@ def _over_quota(queue: str, resource: str, allocated: int, most: int, extra: int
     return Hold(
         Reason.QUEUE_QUOTA,
         lambda: (
-            f"needs {spell([(resource, extra)])}; queue {queue} has {format_amount(resource, allocated)} of its"
-            f" quota of {format_amount(resource, most)} in use"
+            f"needs {spell([(resource, extra)])}; queue {queue} has {format_amount(resource, allocated)} of"
+            f" its quota of {format_amount(resource, most)} in use"
         ),
         queue,
         resource,
