@@ -121,7 +121,7 @@ class EnvVarSource(Model):
             cel(
                 "[has(self.fieldRef), has(self.resourceFieldRef), has(self.configMapKeyRef), "
                 "has(self.secretKeyRef)].filter(x, x).size() == 1",
-                "valueFrom: name exactly one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef",
+                "name exactly one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef",
             )
         )
     )
@@ -138,11 +138,11 @@ class EnvVar(Model):
         json_schema_extra=validations(
             cel(
                 "!(has(self.value) && self.value != '' && has(self.valueFrom))",
-                "env: a variable has a value or a valueFrom, not both; remove one of them",
+                "a variable has a value or a valueFrom, not both; remove one of them",
             ),
             cel(
                 f"!(self.name in {list(names.RESERVED_ENV)!r})",
-                "env: the names "
+                "the names "
                 + ", ".join(names.RESERVED_ENV)
                 + " are set by the admitter; choose another name",
                 field_path=".name",
@@ -169,7 +169,7 @@ class EnvFromSource(Model):
         json_schema_extra=validations(
             cel(
                 "has(self.configMapRef) != has(self.secretRef)",
-                "envFrom: each entry names exactly one of configMapRef and secretRef",
+                "each entry names exactly one of configMapRef and secretRef",
             )
         )
     )
@@ -188,15 +188,15 @@ class Toleration(Model):
         json_schema_extra=validations(
             cel(
                 "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
-                "tolerations: an empty key needs operator: Exists, which then tolerates every taint",
+                "an empty key needs operator: Exists, which then tolerates every taint",
             ),
             cel(
                 "!(has(self.operator) && self.operator == 'Exists' && has(self.value) && self.value != '')",
-                "tolerations: operator: Exists takes no value; remove value, or use operator: Equal",
+                "operator: Exists takes no value; remove value, or use operator: Equal",
             ),
             cel(
                 "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-                "tolerations: tolerationSeconds needs effect: NoExecute",
+                "tolerationSeconds needs effect: NoExecute",
             ),
         )
     )
@@ -220,7 +220,7 @@ class VolumeMount(Model):
             cel(
                 "!has(self.subPath) || (!self.subPath.startsWith('/') && "
                 "!self.subPath.matches('(^|/)[.][.](/|$)'))",
-                "subPath: write a relative path without '..'",
+                "write a relative path without '..'",
                 field_path=".subPath",
             )
         )
@@ -261,19 +261,19 @@ class ResourceRequirements(Model):
             ),
             cel(
                 _every_resource("$q.isGreaterThan(quantity('0'))"),
-                "resources: every quantity must be greater than zero; remove the resource or raise it",
+                "every quantity must be greater than zero; remove the resource or raise it",
             ),
             cel(
                 _every_resource(
                     "k in ['cpu', 'memory', 'ephemeral-storage'] || k.startsWith('hugepages-') || "
                     "(k.contains('/') && $q.isInteger())"
                 ),
-                "resources: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a device with its domain "
+                "name cpu, memory, ephemeral-storage, hugepages-SIZE, or a device with its domain "
                 "in whole units, as nvidia.com/gpu: 1",
             ),
             cel(
                 _every_resource("!k.startsWith('scavenger.dev/')"),
-                "resources: scavenger.dev/* resources are set by the admitter; use capacity: Reclaimed",
+                "scavenger.dev/* resources are set by the admitter; use capacity: Reclaimed",
             ),
         )
     )

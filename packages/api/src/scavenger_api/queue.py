@@ -35,7 +35,7 @@ class ScavengerQueueSpec(Model):
             cel(
                 "!has(self.quota) || "
                 "self.quota.all(k, !quantity(string(self.quota[k])).isLessThan(quantity('0')))",
-                "quota: every quantity must be zero or more",
+                "every quantity must be zero or more",
                 field_path=".quota",
             )
         )
