@@ -1,12 +1,12 @@
 """Projections of the core kinds the services read: only the fields that a decision needs.
 
-A Kubernetes pod has some two hundred fields and a decision here reads twenty of them. msgspec skips the rest while
-it scans the JSON, so a list of thousands of pods costs milliseconds and megabytes instead of seconds and hundreds of
-megabytes. The structs are frozen (an informer's cache is shared by everybody in the process) and outside the garbage
-collector's view (they hold no cycles).
+A Kubernetes pod has some two hundred fields and a decision here reads twenty of them. msgspec skips the rest
+while it scans the JSON, so a list of thousands of pods costs milliseconds and megabytes instead of seconds
+and hundreds of megabytes. The structs are frozen (an informer's cache is shared by everybody in the process)
+and outside the garbage collector's view (they hold no cycles).
 
-Names follow Kubernetes; `rename="camel"` maps `deletion_timestamp` to `deletionTimestamp`. Timestamps stay RFC 3339
-strings, as most are never looked at; `scavenger_api.times` reads them.
+Names follow Kubernetes; `rename="camel"` maps `deletion_timestamp` to `deletionTimestamp`. Timestamps stay
+RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 """
 
 from __future__ import annotations
@@ -77,11 +77,13 @@ class Condition(Struct, frozen=True, gc=False, rename="camel"):
     last_transition_time: str | None = None
 
 
-# --- pods -----------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------
 
 
 class Resources(Struct, frozen=True, gc=False, rename="camel"):
-    """Container resources: quantities as written (`500m`, `2Gi`). The API allows numbers as well as strings."""
+    """Container resources: quantities as written (`500m`, `2Gi`). The API allows numbers as well as
+    strings.
+    """
 
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
@@ -190,7 +192,7 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-# --- nodes ----------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------
 
 
 class Taint(Struct, frozen=True, gc=False, rename="camel"):
@@ -229,7 +231,7 @@ class Node(Struct, frozen=True, gc=False, rename="camel"):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
-# --- jobs, configmaps, events, leases -------------------------------------------------------------------------------
+# --- jobs, configmaps, events, leases -------------------------------------------------------------
 
 
 class JobSpec(Struct, frozen=True, gc=False, rename="camel"):

@@ -1,0 +1,228 @@
+"""From the bytes of a list page or a watch event to typed objects, without the dicts in between.
+
+An object that cannot be decoded (a field of an unexpected type, a custom resource older than its schema) is
+reported by its key and left out; it never takes its neighbours with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import msgspec
+from pydantic import BaseModel
+
+
+class Metadata(Protocol):
+    """What of its metadata an object must show to be kept in a cache."""
+
+    @property
+    def uid(self) -> str:
+        """Tells an object from a later one of the same name."""
+        ...
+
+    @property
+    def resource_version(self) -> str:
+        """Changes with every write."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the bare name of a cluster-scoped object."""
+        ...
+
+
+class Cacheable(Protocol):
+    """Anything with such metadata: a projection of `kinds`, or a pydantic model of our own kinds."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """The object's metadata."""
+        ...
+
+
+T = TypeVar("T", bound=Cacheable)
+
+
+class DecodeError(ValueError):
+    """The answer as a whole is not what the API server sends: not JSON, or not a list or a watch event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An object that could not be decoded. `key` and `resource_version` are empty where even they are
+    unreadable.
+    """
+
+    key: str
+    resource_version: str
+    error: str
+
+
+@dataclass(slots=True)
+class Page(Generic[T]):
+    """One page of a list. `remaining` is the server's estimate of what is left, None where it does not
+    say.
+    """
+
+    items: Sequence[T]
+    resource_version: str
+    continue_token: str = ""
+    malformed: list[Malformed] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One line of a watch.
+
+    type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR. obj: for the first three, None where it is malformed.
+    status: the metav1.Status of an ERROR. resource_version: to resume from; empty for an ERROR.
+    """
+
+    type: str
+    resource_version: str = ""
+    obj: T | None = None
+    malformed: Malformed | None = None
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+class Decoder(Protocol[T]):
+    """How the bytes of one kind are read."""
+
+    def page(self, body: bytes) -> Page[T]:
+        """Decode one page of a list. Raises DecodeError."""
+        ...
+
+    def event(self, line: bytes) -> Event[T]:
+        """Decode one line of a watch. Raises DecodeError."""
+        ...
+
+
+# --- the envelopes, with objects left raw -----------------------------------------------------------
+
+
+class _ListMeta(
+    msgspec.Struct, gc=False, rename={"continue_token": "continue", "resource_version": "resourceVersion"}
+):
+    resource_version: str = ""
+    continue_token: str = ""
+
+
+class _RawPage(msgspec.Struct, gc=False):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _KeyMeta(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str | None = None
+    resource_version: str = ""
+
+
+class _Keyed(msgspec.Struct, gc=False):
+    metadata: _KeyMeta = msgspec.field(default_factory=_KeyMeta)
+
+
+_raw_page = msgspec.json.Decoder(_RawPage)
+_raw_event = msgspec.json.Decoder(_RawEvent)
+_keyed = msgspec.json.Decoder(_Keyed)
+_status = msgspec.json.Decoder(dict[str, Any])
+
+
+def _malformed(raw: bytes | msgspec.Raw, error: Exception) -> Malformed:
+    try:
+        meta = _keyed.decode(raw).metadata
+    except ValueError:
+        return Malformed("", "", str(error))
+    key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return Malformed(key, meta.resource_version, str(error))
+
+
+class _RawDecoder(Generic[T]):
+    """The part that all decoders share: envelopes first, then object by object."""
+
+    def _object(self, raw: bytes | msgspec.Raw) -> T:
+        """One object. Raises ValueError (msgspec's and pydantic's errors are ValueErrors)."""
+        raise NotImplementedError
+
+    def page(self, body: bytes) -> Page[T]:
+        """Decode one page object by object. Raises DecodeError."""
+        try:
+            raw = _raw_page.decode(body)
+        except ValueError as error:
+            raise DecodeError(f"not a list: {error}") from error
+        items: list[T] = []
+        malformed: list[Malformed] = []
+        for one in raw.items or ():
+            try:
+                items.append(self._object(one))
+            except ValueError as error:
+                malformed.append(_malformed(one, error))
+        return Page(items, raw.metadata.resource_version, raw.metadata.continue_token, malformed)
+
+    def event(self, line: bytes) -> Event[T]:
+        """Decode one watch event. Raises DecodeError."""
+        try:
+            raw = _raw_event.decode(line)
+            if raw.type == "ERROR":
+                return Event(raw.type, status=_status.decode(raw.object))
+            if raw.type == "BOOKMARK":
+                return Event(raw.type, _keyed.decode(raw.object).metadata.resource_version)
+        except ValueError as error:
+            raise DecodeError(f"not a watch event: {error}") from error
+        try:
+            obj = self._object(raw.object)
+        except ValueError as error:
+            malformed = _malformed(raw.object, error)
+            return Event(raw.type, malformed.resource_version, malformed=malformed)
+        return Event(raw.type, obj.metadata.resource_version, obj)
+
+
+class StructDecoder(_RawDecoder[T]):
+    """Decodes into a msgspec Struct. A page goes straight to a list of them; only a page with a malformed
+    object is gone through object by object."""
+
+    def __init__(self, type: type[T]) -> None:
+        self._decoder = msgspec.json.Decoder(type)
+        # the type is known only now, which mypy cannot follow
+        items: Any = list[type] | None  # type: ignore[valid-type]
+        page = msgspec.defstruct("_Page", [("metadata", _ListMeta), ("items", items, None)], gc=False)
+        self._page_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+
+    def _object(self, raw: bytes | msgspec.Raw) -> T:
+        return self._decoder.decode(raw)
+
+    def page(self, body: bytes) -> Page[T]:
+        """Decode one page. Raises DecodeError."""
+        try:
+            page = self._page_decoder.decode(body)
+        except ValueError:
+            return super().page(body)
+        return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_token)
+
+
+class ModelDecoder(_RawDecoder[T]):
+    """Decodes into a pydantic model, for the kinds of our own where every field matters."""
+
+    def __init__(self, model: type[T]) -> None:
+        if not issubclass(model, BaseModel):
+            raise TypeError(f"{model.__name__} is not a pydantic model")
+        self._validate: Callable[[bytes], T] = cast("Any", model).model_validate_json
+
+    def _object(self, raw: bytes | msgspec.Raw) -> T:
+        return self._validate(bytes(raw))
+
+
+def decoder_for(type: type[T]) -> Decoder[T]:
+    """The decoder that fits a type: ModelDecoder for pydantic models, StructDecoder for msgspec Structs."""
+    if issubclass(type, BaseModel):
+        return ModelDecoder(type)
+    if issubclass(type, msgspec.Struct):
+        return StructDecoder(type)
+    raise TypeError(f"no decoder for {type.__name__}: neither a msgspec Struct nor a pydantic model")

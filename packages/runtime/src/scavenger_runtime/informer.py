@@ -1,0 +1,353 @@
+"""A cache of one kind of object that follows the API server and never stops quietly.
+
+List in pages, then watch from the version of the list. The watch ends sooner or later, in good order (the
+server closes it after `timeoutSeconds`), with an error, or by falling silent; it is then started again where
+it left off. When that place is no longer known to the server (410), everything is listed anew and what
+changed meanwhile, deletions included, is worked out from the difference. Failures are waited for with a
+jittered, growing backoff, for as long as it takes; but a cache that has not been able to follow for
+`stale_after` seconds is no longer `healthy()`, and its process should end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from scavenger_runtime import metrics
+from scavenger_runtime.backoff import Backoff
+from scavenger_runtime.cache import (
+    Cache,
+    Change,
+    IndexFunction,
+    by_label,
+    by_namespace,
+    by_node,
+    by_owner_uid,
+)
+from scavenger_runtime.clock import Clock, SystemClock
+from scavenger_runtime.decode import (
+    Cacheable,
+    DecodeError,
+    Decoder,
+    Event,
+    Malformed,
+    ModelDecoder,
+    StructDecoder,
+    decoder_for,
+)
+from scavenger_runtime.errors import ApiError, Gone, Unavailable, error_for_status
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.resources import Resource
+from scavenger_runtime.transport import ApiClient, Params
+
+__all__ = [
+    "Change",
+    "Decoder",
+    "Informer",
+    "ModelDecoder",
+    "StructDecoder",
+    "by_label",
+    "by_namespace",
+    "by_node",
+    "by_owner_uid",
+]
+
+PAGE_SIZE = 500
+"""Objects per page of a list: what the API server serves from its cache without holding up others."""
+
+WATCH_SECONDS = (300, 600)
+"""Between these a watch ends in good order; drawn at random, so that a fleet does not reconnect in step."""
+
+WATCH_READ_TIMEOUT = 150.0
+"""Seconds of silence after which a watch counts as dead: the API server sends a bookmark every minute."""
+
+STALE_AFTER = 300.0
+"""Seconds without any sign of following after which the cache is not healthy."""
+
+QUICK_WATCH = 1.0
+"""A watch that ends in good order within that many seconds, with nothing said, is followed by a wait."""
+
+LIST_AFTER_FAILURES = 4
+"""Failures in a row to resume a watch after which the place to resume from is given up and everything
+listed anew.
+"""
+
+OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"])
+LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
+WATCH_ERRORS = metrics.counter(
+    "informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"]
+)
+MALFORMED = metrics.counter("informer_malformed_objects", "Objects that could not be decoded.", ["informer"])
+HANDLER_ERRORS = metrics.counter("informer_handler_errors", "Handlers that raised.", ["informer"])
+AGE = metrics.gauge(
+    "informer_last_event_age_seconds", "Time since the cache was last known to follow.", ["informer"]
+)
+
+log = get_logger(__name__)
+
+T = TypeVar("T", bound=Cacheable)
+
+Handler = Callable[[Change[T]], None]
+
+
+class Informer(Generic[T]):
+    """A cache of the objects of one resource, kept up to date by `run()`.
+
+    namespace: only that one. label_selector, field_selector: as in kubectl. decoder: how objects are read, by
+    default what fits `resource.type`. name: in logs, metrics and probes, by default the plural; needed where
+    there are two informers of one kind. indices: functions naming the values under which `by_index` finds an
+    object. stale_after: see `healthy`. read_timeout: seconds of silence that end a watch. page_size: objects
+    per page.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        decoder: Decoder[T] | None = None,
+        name: str | None = None,
+        indices: Mapping[str, IndexFunction[T]] | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        backoff: Backoff | None = None,
+        stale_after: float = STALE_AFTER,
+        read_timeout: float = WATCH_READ_TIMEOUT,
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        self.resource = resource
+        self.name = name or resource.plural
+        self._client = client
+        self._path = resource.path(namespace)
+        self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._decoder = decoder if decoder is not None else decoder_for(resource.type)
+        self._cache = Cache(indices or {})
+        self._handlers: list[Handler[T]] = []
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._backoff = backoff or Backoff(0.5, 30.0, rng=self._rng)
+        self._stale_after = stale_after
+        self._read_timeout = read_timeout
+        self._page_size = page_size
+        self._version = ""  # to watch from; empty when everything has to be listed
+        self._synced = asyncio.Event()
+        self._followed_at = self._clock.monotonic()
+        self._log = log.bind(informer=self.name)
+        AGE.labels(self.name).set_function(lambda: self.age)
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """The first list is in the cache and has been shown to all handlers."""
+        return self._synced.is_set()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the cache was last known to follow: a list, an event, a bookmark, a watch ended
+        in good order.
+        """
+        return self._clock.monotonic() - self._followed_at
+
+    def healthy(self) -> bool:
+        """Whether the cache could follow within the last `stale_after` seconds. Belongs in the liveness
+        probe.
+        """
+        return self.age <= self._stale_after
+
+    async def wait_synced(self) -> None:
+        """Return once `synced`; `run` must be running."""
+        await self._synced.wait()
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def get(self, key: str) -> T | None:
+        """The object with that key (`namespace/name` or `name`), or None."""
+        return self._cache.get(key)
+
+    def keys(self) -> Sequence[str]:
+        """All keys, at this moment."""
+        return self._cache.keys()
+
+    def items(self) -> Sequence[T]:
+        """All objects, at this moment."""
+        return self._cache.items()
+
+    def by_index(self, name: str, value: str) -> Sequence[T]:
+        """The objects whose index function named `value`. Raises KeyError for an index that does not
+        exist.
+        """
+        return self._cache.by_index(name, value)
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Have `handler` called with every change, after it is in the cache.
+
+        It is called synchronously and must not do I/O; what it raises is logged and counted and stops
+        nothing. Objects already in the cache are shown to it at once, as initial additions.
+        """
+        self._handlers.append(handler)
+        for obj in self._cache.items():
+            self._call(handler, Change("added", None, obj, initial=True))
+
+    # --- following ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        self._follow()
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Exception as error:
+                await self._recover(error)
+
+    async def _recover(self, error: Exception) -> None:
+        """Decide where to go on, and when."""
+        reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
+        WATCH_ERRORS.labels(self.name, reason).inc()
+        expected = isinstance(error, ApiError | DecodeError)
+        wait = self._backoff.next()
+        resumable = expected and not isinstance(error, Gone) and self._backoff.failures < LIST_AFTER_FAILURES
+        if not resumable:
+            self._version = ""
+        if isinstance(error, Gone) and self._backoff.failures == 1:
+            wait = 0.0  # the usual case: away for longer than the server remembers
+        self._log.warning(
+            "cannot follow", reason=reason, error=str(error), wait=round(wait, 2), exc_info=not expected
+        )
+        await self._clock.sleep(wait)
+
+    def _follow(self) -> None:
+        self._followed_at = self._clock.monotonic()
+
+    async def _list(self) -> None:
+        """Read everything and work out what changed since the last time.
+
+        Without a resourceVersion, hence a consistent read (from the server's cache since 1.31, from etcd
+        before): a list "not older than" what is known would be cheaper on old servers, but after a restart
+        nothing is known, and a cache that goes back in time makes a controller start a job a second time.
+        resourceVersionMatch is not allowed without a version. Pages after the first are bound to its version
+        by the continue token; when the server has forgotten that one (410), a huge list is read again in one
+        piece.
+        """
+        try:
+            pages = await self._pages(self._page_size)
+        except Gone:
+            pages = await self._pages(None)
+        self._replace(*pages)
+        LISTS.labels(self.name).inc()
+        self._follow()
+        if not self._synced.is_set():
+            self._synced.set()
+            self._log.info("synced", objects=len(self._cache), version=self._version)
+
+    async def _pages(self, limit: int | None) -> tuple[dict[str, T], set[str], str]:
+        """All objects by key, the keys of those that are there but malformed, and the version of the list."""
+        found: dict[str, T] = {}
+        unreadable: set[str] = set()
+        token: str | None = None
+        while True:
+            body = await self._client.request(
+                "GET", self._path, params={**self._selectors, "limit": limit, "continue": token}
+            )
+            page = self._decoder.page(body)
+            for obj in page.items:
+                found[obj.metadata.key] = self._cache.same(obj)
+            for malformed in page.malformed:
+                self._report(malformed)
+                unreadable.add(malformed.key)
+            token = page.continue_token
+            if not token:
+                return found, unreadable, page.resource_version
+
+    def _replace(self, found: dict[str, T], unreadable: set[str], version: str) -> None:
+        """Make the cache what the list says. An object that is there but unreadable keeps its last readable
+        state: to report it as deleted would be a lie with consequences."""
+        initial = not self._synced.is_set()
+        for key in set(self._cache.keys()) - found.keys() - unreadable:
+            self._tell(self._cache.remove(key))
+        for obj in found.values():
+            self._tell(self._put(obj, initial=initial))
+        self._version = version
+        OBJECTS.labels(self.name).set(len(self._cache))
+
+    async def _watch(self) -> None:
+        """Follow from the known version until the server ends the watch in good order."""
+        seconds = self._rng.randint(*WATCH_SECONDS)
+        started = self._clock.monotonic()
+        events = 0
+        params: dict[str, Any] = {
+            **self._selectors,
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "timeoutSeconds": seconds,
+            "resourceVersion": self._version,
+        }
+        async for line in self._client.stream(self._path, params=params, read_timeout=self._read_timeout):
+            self._apply(self._decoder.event(line))
+            events += 1
+        if events == 0:
+            self._doubt(self._clock.monotonic() - started, seconds)
+        self._backoff.reset()
+        self._follow()
+
+    def _doubt(self, lasted: float, seconds: int) -> None:
+        """A watch without a single event or bookmark proves little.
+
+        Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop.
+        Ended after minutes without a bookmark, it may hang on a version that does not exist, as after a
+        restore of etcd: list anew.
+        """
+        if lasted < QUICK_WATCH:
+            raise Unavailable(0, "EmptyWatch", f"the watch ended after {lasted:.2f} s with nothing said")
+        if lasted >= 0.9 * seconds:
+            self._version = ""
+
+    def _apply(self, event: Event[T]) -> None:
+        if event.type == "ERROR":
+            raise error_for_status(event.status)
+        if event.malformed is not None:
+            self._report(event.malformed)
+            if event.type == "DELETED":
+                self._tell(self._cache.remove(event.malformed.key))
+        elif event.obj is not None:
+            if event.type == "DELETED":
+                self._tell(self._cache.remove(event.obj.metadata.key, event.obj))
+            else:
+                self._tell(self._put(event.obj))
+            OBJECTS.labels(self.name).set(len(self._cache))
+        if event.resource_version:
+            self._version = event.resource_version
+        self._backoff.reset()
+        self._follow()
+
+    def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
+        """Store an object; one that an index function cannot take is left out like a malformed one."""
+        try:
+            return self._cache.put(obj, initial=initial)
+        except Exception as error:
+            self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"index: {error!r}"))
+            return ()
+
+    def _tell(self, changes: Iterable[Change[T]]) -> None:
+        for change in changes:
+            for handler in self._handlers:
+                self._call(handler, change)
+
+    def _call(self, handler: Handler[T], change: Change[T]) -> None:
+        try:
+            handler(change)
+        except Exception:
+            HANDLER_ERRORS.labels(self.name).inc()
+            self._log.exception("a handler failed", key=change.key, change=change.kind)
+
+    def _report(self, malformed: Malformed) -> None:
+        MALFORMED.labels(self.name).inc()
+        self._log.error("object left out: it cannot be read", key=malformed.key, error=malformed.error)

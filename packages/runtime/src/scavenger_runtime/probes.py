@@ -1,0 +1,92 @@
+"""The HTTP side door of a service: /healthz (liveness), /readyz (readiness) and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+from aiohttp import web
+
+from scavenger_runtime import metrics
+from scavenger_runtime.logging import get_logger
+
+Check = Callable[[], bool | str | None]
+"""True or None when all is well; False, or a sentence saying what is not."""
+
+OPENMETRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    name: str
+    check: Check
+
+    def failure(self) -> str | None:
+        """Why it fails, or None. A check that raises has failed."""
+        try:
+            verdict = self.check()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        if verdict is None or verdict is True:
+            return None
+        return verdict or "failed"
+
+
+class ProbeServer:
+    """Answers probes by named checks: 200 when all pass, 503 with a JSON body naming those that do not.
+
+    `?verbose` lists the passing ones as well. port 0 takes a free one, see `port` after `start`.
+    """
+
+    def __init__(self, host: str = "0.0.0.0", port: int = 8080) -> None:
+        self.host = host
+        self.port = port
+        self._live: list[_Named] = []
+        self._ready: list[_Named] = []
+        self._runner: web.AppRunner | None = None
+
+    def add_liveness(self, name: str, check: Check) -> None:
+        """A failing liveness check has the kubelet restart the process: only for what a restart mends."""
+        self._live.append(_Named(name, check))
+
+    def add_readiness(self, name: str, check: Check) -> None:
+        """A failing readiness check takes the process out of Services and holds a rollout back."""
+        self._ready.append(_Named(name, check))
+
+    async def start(self) -> None:
+        """Begin to answer. Raises OSError where the address is taken."""
+        app = web.Application()
+        app.router.add_get("/healthz", lambda request: _answer(request, self._live))
+        app.router.add_get("/readyz", lambda request: _answer(request, self._ready))
+        app.router.add_get("/metrics", _metrics)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.host, self.port, shutdown_timeout=1.0).start()
+        self.port = self._runner.addresses[0][1]
+        log.info("probes listen", address=f"{self.host}:{self.port}")
+
+    async def close(self) -> None:
+        """Stop to answer."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+async def _answer(request: web.Request, checks: list[_Named]) -> web.Response:
+    verdicts = {named.name: named.failure() for named in checks}
+    failing = {name: why for name, why in verdicts.items() if why is not None}
+    body: dict[str, object] = {"status": "failing" if failing else "ok"}
+    if failing:
+        body["failing"] = failing
+    if "verbose" in request.query:
+        body["passing"] = sorted(verdicts.keys() - failing.keys())
+    return web.Response(
+        status=503 if failing else 200, body=orjson.dumps(body) + b"\n", content_type="application/json"
+    )
+
+
+async def _metrics(_request: web.Request) -> web.Response:
+    return web.Response(body=metrics.exposition(), headers={"Content-Type": OPENMETRICS_TEXT})

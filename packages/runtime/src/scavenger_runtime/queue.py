@@ -1,0 +1,298 @@
+"""The work queue of a controller: de-duplicated, with delays, backoff and priorities.
+
+An item is in at most one of these places:
+
+- *ready*: waiting to be handed out, in a heap ordered by priority and then by the moment it became ready;
+- *delayed*: its wait is not over, in a heap ordered by when it will be;
+- *being processed*; added again meanwhile, its request is kept aside until `done`.
+
+Moving an item leaves its old heap entry behind (removal from the middle of a heap is linear); such dead
+entries are skipped when they surface and swept out when they outnumber the live ones, so every operation
+stays O(log n) amortised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from scavenger_runtime.clock import Clock, SystemClock
+
+LOW_PRIORITY = -100
+"""For items from the initial list and unchanged resyncs: they must not delay what has just happened."""
+
+BASE_DELAY = 0.005
+"""Seconds before the first rate-limited retry, as in client-go."""
+
+MAX_DELAY = 1000.0
+"""Seconds at most between rate-limited retries, as in client-go."""
+
+SWEEP_FROM = 64
+"""Heaps smaller than this are never swept."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class ShutDown(Exception):  # noqa: N818 - the name is part of the interface, as is asyncio.QueueShutDown
+    """The queue has been shut down; there will be no more items."""
+
+
+class _Entry(Generic[K]):
+    """A request for an item. `turn` identifies the one heap entry that speaks for it; any other is dead."""
+
+    __slots__ = ("due", "item", "priority", "turn")
+
+    def __init__(self, item: K, priority: int, due: float | None) -> None:
+        self.item = item
+        self.priority = priority
+        self.due = due  # on the monotonic clock; None once ready
+        self.turn = 0
+
+
+class PriorityQueue(Generic[K]):
+    """Hands out each item to one worker at a time, highest priority first, then in the order they became
+    ready.
+
+    clock: a Clock, or a bare monotonic callable (seconds). base_delay, max_delay: seconds of wait for the
+    first rate-limited add of an item and at most; doubled with each one until `forget`. Not thread-safe: use
+    it from one event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | Callable[[], float] | None = None,
+        base_delay: float = BASE_DELAY,
+        max_delay: float = MAX_DELAY,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._monotonic = clock.monotonic if isinstance(clock, Clock) else clock
+        self._sleep = clock.sleep if isinstance(clock, Clock) else asyncio.sleep
+        self._base_delay = base_delay
+        self._max_delay = max_delay
+        self._waiting: dict[K, _Entry[K]] = {}
+        self._again: dict[K, _Entry[K]] = {}
+        self._processing: set[K] = set()
+        self._ready: list[tuple[int, int, _Entry[K]]] = []  # (-priority, turn, entry)
+        self._delayed: list[tuple[float, int, _Entry[K]]] = []  # (due, turn, entry)
+        self._delayed_count = 0
+        self._retries: dict[K, int] = {}
+        self._turn = 0
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_due = 0.0
+        self._shut_down = False
+
+    def __len__(self) -> int:
+        """Items waiting, ready or not, those added again while being processed included."""
+        return len(self._waiting) + len(self._again)
+
+    @property
+    def processing(self) -> int:
+        """Items handed out and not yet done."""
+        return len(self._processing)
+
+    def add(self, item: K, *, after: float = 0.0, rate_limited: bool = False, priority: int = 0) -> None:
+        """Ask for `item` to be handed out after `after` seconds.
+
+        rate_limited: wait for the item's backoff, and longer the next time; with `after`, the longer of the
+        two. An item that is already waiting keeps the lower wait and the higher priority. Ignored after
+        `shutdown()`.
+        """
+        if self._shut_down:
+            return
+        if rate_limited:
+            after = max(after, self._backoff(item))
+        due = self._monotonic() + after if after > 0 else None
+        if self._delayed:
+            self._promote()
+        if item in self._processing:
+            self._add_again(item, due, priority)
+            return
+        entry = self._waiting.get(item)
+        if entry is None:
+            self._waiting[item] = entry = _Entry(item, priority, due)
+            self._place(entry)
+        else:
+            self._merge(entry, due, priority)
+        if self._getters:
+            self._wake()
+
+    async def get(self) -> tuple[K, int]:
+        """The next ready item and its priority; waits for one. Raises ShutDown.
+
+        The item is the caller's until it calls `done(item)`.
+        """
+        while not self._shut_down:
+            entry = self._pop()
+            if entry is not None:
+                self._processing.add(entry.item)
+                return entry.item, entry.priority
+            await self._wait()
+        raise ShutDown
+
+    def done(self, item: K) -> None:
+        """The caller of `get` has finished with `item`; if it was added meanwhile, it is ready (or waiting)
+        again.
+        """
+        self._processing.discard(item)
+        if not self._again:
+            return
+        entry = self._again.pop(item, None)
+        if entry is None:
+            return
+        if self._delayed:
+            self._promote()
+        if entry.due is not None and entry.due <= self._monotonic():
+            entry.due = None
+        self._waiting[item] = entry
+        self._place(entry)
+        if self._getters:
+            self._wake()
+
+    def forget(self, item: K) -> None:
+        """The item is well again: its next rate-limited wait is the shortest. Does not take it off the
+        queue.
+        """
+        self._retries.pop(item, None)
+
+    def retries(self, item: K) -> int:
+        """How often the item was added rate-limited since it was last forgotten."""
+        return self._retries.get(item, 0)
+
+    def shutdown(self) -> None:
+        """End the queue: every waiting and later `get` raises ShutDown, every later `add` is ignored."""
+        self._shut_down = True
+        self._cancel_timer()
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_result(None)
+        self._getters.clear()
+
+    # --- places -----------------------------------------------------------------------------------
+
+    def _backoff(self, item: K) -> float:
+        retries = self._retries.get(item, 0)
+        self._retries[item] = retries + 1
+        # 2^64 times any base is past every sensible maximum, and more would overflow a float in the end
+        return min(self._base_delay * 2.0 ** min(retries, 64), self._max_delay)
+
+    def _add_again(self, item: K, due: float | None, priority: int) -> None:
+        entry = self._again.get(item)
+        if entry is None:
+            self._again[item] = _Entry(item, priority, due)
+            return
+        entry.priority = max(entry.priority, priority)
+        if due is None or (entry.due is not None and due < entry.due):
+            entry.due = due
+
+    def _merge(self, entry: _Entry[K], due: float | None, priority: int) -> None:
+        """Lower wait, higher priority. A ready entry keeps its turn: its place among equals is when it became
+        ready.
+        """
+        sooner = entry.due is not None and (due is None or due < entry.due)
+        higher = priority > entry.priority
+        entry.priority = max(entry.priority, priority)
+        if sooner:
+            self._delayed_count -= 1
+            entry.due = due
+            self._place(entry)
+        elif higher and entry.due is None:
+            heappush(self._ready, (-priority, entry.turn, entry))
+        else:
+            return
+        self._sweep()
+
+    def _place(self, entry: _Entry[K]) -> None:
+        self._turn += 1
+        entry.turn = self._turn
+        if entry.due is None:
+            heappush(self._ready, (-entry.priority, entry.turn, entry))
+        else:
+            heappush(self._delayed, (entry.due, entry.turn, entry))
+            self._delayed_count += 1
+
+    def _promote(self) -> None:
+        """Move what is due from delayed to ready, in the order in which the waits ended."""
+        now = self._monotonic()
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now:
+            _, turn, entry = heappop(delayed)
+            if entry.turn == turn and entry.due is not None:
+                self._delayed_count -= 1
+                entry.due = None
+                self._place(entry)
+
+    def _pop(self) -> _Entry[K] | None:
+        if self._delayed:
+            self._promote()
+        ready = self._ready
+        while ready:
+            rank, turn, entry = heappop(ready)
+            if entry.turn == turn and entry.priority == -rank and entry.due is None:
+                entry.turn = 0
+                del self._waiting[entry.item]
+                return entry
+        return None
+
+    def _sweep(self) -> None:
+        """Rebuild a heap in which the dead outnumber the living; that many operations have paid for it."""
+        ready = len(self._waiting) - self._delayed_count
+        if len(self._ready) > SWEEP_FROM + 2 * ready:
+            self._ready = [r for r in self._ready if r[2].turn == r[1] and r[2].priority == -r[0]]
+            heapify(self._ready)
+        if len(self._delayed) > SWEEP_FROM + 2 * self._delayed_count:
+            self._delayed = [d for d in self._delayed if d[2].turn == d[1]]
+            heapify(self._delayed)
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Until something may be ready. A getter cancelled after it was woken passes the word on."""
+        getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        self._set_timer()
+        try:
+            await getter
+        except asyncio.CancelledError:
+            if getter in self._getters:
+                self._getters.remove(getter)
+            elif not getter.cancelled():
+                self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """Wake as many getters as there are ready items, and have the timer set for the rest."""
+        ready = len(self._waiting) - self._delayed_count
+        while self._getters and ready > 0:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                ready -= 1
+        if self._getters:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Have somebody look when the next wait is over; only needed while a getter waits."""
+        if not self._delayed:
+            return
+        due = self._delayed[0][0]
+        if self._timer is not None and not self._timer.done() and self._timer_due <= due:
+            return
+        self._cancel_timer()
+        self._timer_due = due
+        self._timer = asyncio.get_running_loop().create_task(self._ring(due))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _ring(self, due: float) -> None:
+        await self._sleep(max(0.0, due - self._monotonic()))
+        self._timer = None
+        self._promote()
+        self._wake()

@@ -1,0 +1,147 @@
+"""The loop around a reconcile: takes keys off the queue, and decides when to look at them again.
+
+Reconciles are level-triggered: they get a key, look at what is, and bring it closer to what should be.
+Whatever one raises is an answer to "when to look again", never the end of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from scavenger_runtime import metrics
+from scavenger_runtime.clock import Clock, SystemClock
+from scavenger_runtime.errors import ApiError, Conflict, NotFound
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.queue import PriorityQueue, ShutDown
+
+DRAIN_SECONDS = 20.0
+"""How long reconciles under way may go on after the loop was told to stop."""
+
+SECONDS = metrics.histogram("reconcile_seconds", "Duration of a reconcile.", ["loop"])
+OUTCOMES = metrics.counter("reconciles", "Reconciles, by outcome.", ["loop", "outcome"])
+DEPTH = metrics.gauge("reconcile_queue_depth", "Keys waiting, ready or not.", ["loop"])
+RETRIES = metrics.counter("reconcile_retries", "Keys queued again after a failure.", ["loop"])
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a reconcile that went well may ask for. requeue_after: seconds until the key is looked at
+    again.
+    """
+
+    requeue_after: float | None = None
+
+
+Reconcile = Callable[[str], Awaitable[Result | None]]
+
+
+class ReconcileLoop:
+    """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one
+    key.
+
+    name: in logs and metrics. queue: to share or to configure one. drain_seconds: how long a reconcile under
+    way may go on after `run` was cancelled; a second cancellation ends it at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        workers: int = 4,
+        queue: PriorityQueue[str] | None = None,
+        clock: Clock | None = None,
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
+        if workers < 1:
+            raise ValueError("workers must be at least 1")
+        self.name = name
+        self._clock = clock or SystemClock()
+        self.queue: PriorityQueue[str] = queue if queue is not None else PriorityQueue(clock=self._clock)
+        self._reconcile = reconcile
+        self._workers = workers
+        self._drain_seconds = drain_seconds
+        self._log = log.bind(loop=name)
+        DEPTH.labels(name).set_function(lambda: len(self.queue))
+
+    def add(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:
+        """Have a key looked at, after `after` seconds. See `PriorityQueue.add`."""
+        self.queue.add(key, after=after, priority=priority)
+
+    async def run(self) -> None:
+        """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to
+        end.
+        """
+        workers = {asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)}
+        try:
+            await asyncio.gather(*(asyncio.shield(worker) for worker in workers))
+        finally:
+            self.queue.shutdown()
+            try:
+                await self._drain(workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _drain(self, workers: set[asyncio.Task[None]]) -> None:
+        deadline = asyncio.ensure_future(self._clock.sleep(self._drain_seconds))
+        pending = set(workers)
+        try:
+            while pending and not deadline.done():
+                await asyncio.wait({*pending, deadline}, return_when=asyncio.FIRST_COMPLETED)
+                pending = {worker for worker in pending if not worker.done()}
+        finally:
+            deadline.cancel()
+        if pending:
+            self._log.warning("reconciles cut off: not done in time", count=len(pending))
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key, priority = await self.queue.get()
+            except ShutDown:
+                return
+            try:
+                await self._handle(key, priority)
+            finally:
+                self.queue.done(key)
+
+    async def _handle(self, key: str, priority: int) -> None:
+        started = self._clock.monotonic()
+        try:
+            result = await self._reconcile(key)
+        except Exception as error:
+            outcome = self._failed(key, priority, error)
+        else:
+            outcome = "success"
+            self.queue.forget(key)
+            if result is not None and result.requeue_after is not None:
+                outcome = "requeue"
+                self.queue.add(key, after=result.requeue_after, priority=priority)
+        SECONDS.labels(self.name).observe(self._clock.monotonic() - started)
+        OUTCOMES.labels(self.name, outcome).inc()
+
+    def _failed(self, key: str, priority: int, error: Exception) -> str:
+        """Log a failure as loudly as it deserves, and say when to look again."""
+        retries = self.queue.retries(key)
+        if isinstance(error, NotFound):
+            self._log.debug("object is gone", key=key, error=str(error))
+            self.queue.forget(key)
+            return "not_found"
+        if isinstance(error, Conflict):
+            self._log.debug("object has changed, looking again", key=key, error=str(error))
+        elif isinstance(error, ApiError):
+            self._log.warning(
+                "reconcile failed", key=key, retries=retries, reason=error.reason, error=str(error)
+            )
+        else:
+            self._log.error("reconcile failed", key=key, retries=retries, exc_info=error)
+        RETRIES.labels(self.name).inc()
+        after = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
+        self.queue.add(key, after=after, rate_limited=True, priority=priority)
+        return type(error).__name__ if isinstance(error, ApiError) else "error"

@@ -1,0 +1,95 @@
+"""Which kinds there are, where they live in the API, and what they are read into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from scavenger_runtime import kinds
+
+T = TypeVar("T")
+
+
+class Lease(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """coordination.k8s.io/v1 Lease, as far as an informer shows it; election reads the whole object."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+
+
+class Service(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Service: nothing here decides by its spec."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+
+
+class Namespace(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Namespace: existence, labels and deletion."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+
+
+class PodDisruptionBudget(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """policy/v1 PodDisruptionBudget; `spec` as it came, to compare with what it should be."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+    spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A kind of the API. `type` is what its objects are decoded into (a msgspec Struct or a pydantic
+    model).
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        """As in manifests: `v1`, `batch/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The URL path of a collection (all namespaces without one), an object, or a subresource of it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        elif self.namespaced and name:
+            raise ValueError(f"{self.kind} {name!r} needs a namespace")
+        parts.append(self.plural)
+        parts.extend(part for part in (name, subresource) if part)
+        return "/".join(parts)
+
+
+PODS = Resource("", "v1", "pods", "Pod", True, kinds.Pod)
+NODES = Resource("", "v1", "nodes", "Node", False, kinds.Node)
+JOBS = Resource("batch", "v1", "jobs", "Job", True, kinds.Job)
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, kinds.ConfigMap)
+EVENTS = Resource("", "v1", "events", "Event", True, kinds.Event)
+SERVICES = Resource("", "v1", "services", "Service", True, Service)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
+PODDISRUPTIONBUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget
+)
+
+
+def encode(obj: Any) -> bytes:
+    """JSON of a request body: bytes as they are, dicts, msgspec Structs and pydantic models as the API
+    expects them.
+    """
+    if isinstance(obj, bytes):
+        return obj
+    dump = getattr(obj, "model_dump_json", None)
+    if dump is not None:
+        return bytes(dump(by_alias=True, exclude_none=True), "utf-8")
+    return msgspec.json.encode(obj)

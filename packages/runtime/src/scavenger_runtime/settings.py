@@ -1,0 +1,207 @@
+"""Settings of a service: one typed class, read from flags, then the environment, then defaults.
+
+`health_port` is `--health-port` and SCAVENGER_HEALTH_PORT. `--help` lists every setting with its unit,
+default and both names, all of it from the class, so that it cannot be out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+ENV_PREFIX = "SCAVENGER_"
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+
+
+def parse_seconds(value: Any) -> Any:
+    """Seconds from a number or a duration such as `90s`, `1h30m` or `250ms`. Raises ValueError for other
+    strings.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if _DURATION.fullmatch(text):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("expected seconds or a duration such as 30s, 5m or 1h30m") from None
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+"""A duration in seconds; flags and environment also take `30s`, `5m`, `1h30m`."""
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""A list of words; flags and environment take them separated by commas."""
+
+
+def option(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
+    """A setting: its default, what it does, its unit, and pydantic's limits (ge, le, gt, ...)."""
+    return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
+
+
+def unique_identity() -> str:
+    """Host name (the pod's name), process id and a random part: no two processes share it, not even
+    restarts of one.
+    """
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+class ServiceSettings(BaseSettings):
+    """What every service can be told. Services add their own fields in a subclass."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="ignore", validate_default=True
+    )
+
+    namespace: str = option(
+        "scavenger-system", "namespace of the system: its Lease and its ConfigMaps", min_length=1
+    )
+    kubeconfig: str | None = option(
+        None, "kubeconfig file; without one, the pod's service account or ~/.kube/config"
+    )
+    context: str | None = option(None, "context in the kubeconfig; without one, the current one")
+    health_address: str = option("0.0.0.0", "address for /healthz, /readyz and /metrics")
+    health_port: int = option(
+        8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = option("info", "least level that is logged")
+    log_format: Literal["json", "console"] = option("json", "json for machines, console for people")
+    leader_elect: bool = option(True, "have one replica at a time do the work")
+    lease_duration: Seconds = option(
+        15.0, "others may take over from a silent leader after", unit="seconds", gt=0
+    )
+    renew_deadline: Seconds = option(
+        10.0, "a leader that cannot renew its lease gives up after", unit="seconds", gt=0
+    )
+    retry_period: Seconds = option(
+        2.0, "between renewals, and between attempts to lead", unit="seconds", gt=0
+    )
+    identity: str = Field(
+        default_factory=unique_identity, description="name in the lease; unique to the process", min_length=1
+    )
+    workers: int = option(4, "reconciles under way at once", ge=1, le=1000)
+    shutdown_timeout: Seconds = option(
+        25.0, "to finish what is under way when told to stop", unit="seconds", ge=0
+    )
+
+    @model_validator(mode="after")
+    def _lease_times_in_order(self) -> Self:
+        if not self.lease_duration > self.renew_deadline > self.retry_period:
+            raise ValueError("it must be that lease-duration > renew-deadline > retry-period")
+        return self
+
+    @classmethod
+    def load(cls, argv: Sequence[str] | None = None) -> Self:
+        """The settings from flags (default: of this process), environment and defaults, in that order.
+
+        Exits with status 2 and one line naming the flag and the variable where a value is bad, 0 after
+        `--help`.
+        """
+        parser = cls._parser()
+        flags = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+        try:
+            return cls(**flags)
+        except ValidationError as error:
+            parser.exit(2, f"{parser.prog}: error: {_explain(cls, error)}\n")
+
+    def shown(self) -> dict[str, Any]:
+        """All settings for the log, secrets masked."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def _parser(cls) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser(
+            prog=cls._program(), description=(cls.__doc__ or "").strip(), allow_abbrev=False
+        )
+        for name, field in cls.model_fields.items():
+            flag: dict[str, Any] = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
+            parser.add_argument(
+                _flag(name),
+                dest=name,
+                default=None,
+                metavar=_placeholder(field),
+                help=_help(cls, name, field),
+                **flag,
+            )
+        return parser
+
+    @classmethod
+    def _program(cls) -> str:
+        module = cls.__module__.split(".", maxsplit=1)[0]
+        return module.replace("_", "-") if module != "__main__" else Path(sys.argv[0]).name
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _variable(cls: type[BaseSettings], name: str) -> str:
+    return (str(cls.model_config.get("env_prefix") or "") + name).upper()
+
+
+def _placeholder(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return "{" + ",".join(str(arg) for arg in get_args(field.annotation)) + "}"
+    extra = field.json_schema_extra
+    unit = extra.get("unit") if isinstance(extra, dict) else None
+    if unit:
+        return str(unit).upper()
+    named: dict[Any, str] = {bool: "{true,false}", int: "NUMBER", float: "NUMBER"}
+    return named.get(field.annotation, "TEXT")
+
+
+def _help(cls: type[BaseSettings], name: str, field: FieldInfo) -> str:
+    default = "unique" if field.default_factory is not None else _shown(field.default)
+    extra = field.json_schema_extra
+    unit = f" {extra['unit']}" if isinstance(extra, dict) and "unit" in extra else ""
+    text = f"{field.description or name} (default: {default}{unit}; env: {_variable(cls, name)})"
+    return text.replace("%", "%%")
+
+
+def _shown(default: Any) -> str:
+    if default is None:
+        return "none"
+    if isinstance(default, SecretStr):
+        return "none" if not default.get_secret_value() else "set"
+    if isinstance(default, bool):
+        return json.dumps(default)
+    if isinstance(default, tuple | list):
+        return ",".join(map(str, default)) or "none"
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _explain(cls: type[BaseSettings], error: ValidationError) -> str:
+    """The first thing wrong, with the names under which it can be put right. Values of secrets are not
+    repeated.
+    """
+    first = error.errors(include_url=False)[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if not first["loc"]:
+        return message
+    name = str(first["loc"][0])
+    field = cls.model_fields.get(name)
+    secret = field is not None and field.annotation is SecretStr
+    given = "" if secret else f", got {first['input']!r}"
+    return f"{_flag(name)} ({_variable(cls, name)}): {message}{given}"
