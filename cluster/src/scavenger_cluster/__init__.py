@@ -1,1 +1,30 @@
-"""The embedded local cluster: a real Kubernetes built from Go modules."""
+"""The embedded local cluster: a real Kubernetes as plain processes on one machine."""
+
+from scavenger_cluster.cluster import Cluster, ComponentStatus
+from scavenger_cluster.errors import (
+    ApiError,
+    ClusterError,
+    CommandError,
+    ComponentFailedError,
+    MissingRequirementError,
+    PortBusyError,
+    WaitTimeoutError,
+)
+from scavenger_cluster.options import UpOptions
+from scavenger_cluster.services import Service
+from scavenger_cluster.waiting import wait_for
+
+__all__ = [
+    "ApiError",
+    "Cluster",
+    "ClusterError",
+    "CommandError",
+    "ComponentFailedError",
+    "ComponentStatus",
+    "MissingRequirementError",
+    "PortBusyError",
+    "Service",
+    "UpOptions",
+    "WaitTimeoutError",
+    "wait_for",
+]

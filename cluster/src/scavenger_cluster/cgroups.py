@@ -1,0 +1,89 @@
+"""The control groups of real nodes, on cgroup v1, v2 and machines that have both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from scavenger_cluster.waiting import wait_for
+
+ROOT = Path("/sys/fs/cgroup")
+PARENT = "scavenger"
+V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
+
+
+def hierarchies(root: Path = ROOT) -> list[Path]:
+    """Return the folders below which groups are made: one on cgroup v2, one per controller on v1."""
+    if (root / "cgroup.controllers").exists():
+        return [root]
+    return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+
+
+def node_group(cluster: str, node: str) -> str:
+    """Return the cgroupRoot of a node, for the kubelet's configuration."""
+    return f"/{PARENT}/{cluster}/{node}"
+
+
+def create(group: str, root: Path = ROOT) -> None:
+    """Make a group in every hierarchy; on v2 its controllers are handed down to it, on v1 its cpus and memory nodes."""
+    for hierarchy in hierarchies(root):
+        parent = hierarchy
+        for name in group.strip("/").split("/"):
+            child = parent / name
+            child.mkdir(exist_ok=True)
+            _hand_down(parent, child)
+            parent = child
+
+
+def _hand_down(parent: Path, child: Path) -> None:
+    if (parent / "cgroup.subtree_control").exists():
+        with contextlib.suppress(OSError):
+            (parent / "cgroup.subtree_control").write_text(V2_CONTROLLERS)
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        file = child / name
+        if (parent / "cgroup.clone_children").exists() and file.exists() and not file.read_text().strip():
+            file.write_text((parent / name).read_text())
+
+
+def kill(group: str, root: Path = ROOT) -> None:
+    """Kill everything in a group and below it."""
+
+    def kill_all() -> bool:
+        pids = list(_pids(group, root))
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not pids
+
+    wait_for(f"processes in cgroup {group} to die", kill_all, timeout=20, interval=0.02)
+
+
+def remove(group: str, root: Path = ROOT) -> None:
+    """Remove a group and all below it, once its processes have left it."""
+
+    def remove_all() -> bool:
+        for folder in _groups(group, root):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        return not list(_groups(group, root))
+
+    wait_for(f"cgroup {group} to empty", remove_all, timeout=20, interval=0.05)
+
+
+def _groups(group: str, root: Path) -> Iterator[Path]:
+    """Yield the folders of a group, deepest first."""
+    for hierarchy in hierarchies(root):
+        top = hierarchy / group.strip("/")
+        for folder, _, _ in os.walk(top, topdown=False):
+            yield Path(folder)
+
+
+def _pids(group: str, root: Path) -> Iterator[int]:
+    for folder in _groups(group, root):
+        with contextlib.suppress(OSError):
+            for line in (folder / "cgroup.procs").read_text().split():
+                if int(line) > 0:
+                    yield int(line)

@@ -1,0 +1,76 @@
+"""The metrics API: metrics-server beside the control plane, registered by hand."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from scavenger_cluster.api import ApiClient
+from scavenger_cluster.control_plane import METRICS_SERVER
+from scavenger_cluster.errors import ApiError
+from scavenger_cluster.state import ClusterState
+
+GROUP_VERSION = "metrics.k8s.io/v1beta1"
+
+
+def register(client: ApiClient, state: ClusterState, authority: Path) -> None:
+    """Make the aggregated API lead to the process: a Service without pods, its one endpoint, an APIService."""
+    services = "/api/v1/namespaces/kube-system/services"
+    slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+    client.apply(f"{services}/{METRICS_SERVER}", _service())
+    client.apply(f"{slices}/{METRICS_SERVER}", _endpoint(state.subnets.host, state.ports[METRICS_SERVER]))
+    name = "v1beta1.metrics.k8s.io"
+    client.apply(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", _api_service(name, authority))
+
+
+def available(client: ApiClient, nodes: list[str]) -> bool:
+    """Tell whether the metrics API has figures for every one of these nodes."""
+    try:
+        items = client.get(f"/apis/{GROUP_VERSION}/nodes")["items"]
+    except (ApiError, OSError):
+        return False
+    return set(nodes) <= {item["metadata"]["name"] for item in items}
+
+
+def _service() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": METRICS_SERVER, "namespace": "kube-system"},
+        "spec": {"ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
+    }
+
+
+def _endpoint(address: str, port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": METRICS_SERVER,
+            "namespace": "kube-system",
+            "labels": {
+                "kubernetes.io/service-name": METRICS_SERVER,
+                "endpointslice.kubernetes.io/managed-by": "scavenger-cluster",
+            },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+
+
+def _api_service(name: str, authority: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": {
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"name": METRICS_SERVER, "namespace": "kube-system", "port": 443},
+            "caBundle": base64.b64encode(authority.read_bytes()).decode(),
+        },
+    }

@@ -1,0 +1,167 @@
+"""The configuration files of a real node: pure functions from the state to text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from scavenger_cluster import cgroups
+from scavenger_cluster.layout import Layout
+from scavenger_cluster.state import ClusterState
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+PAUSE_IMAGE = "localhost/scavenger/pause:1"
+
+# The node's own /run, /var/lib and /var/log, and the values the kubelet wants to see in /proc/sys, all in a mount
+# namespace that vanishes with the node's last process. The data folder is put back in case one of them hides it.
+HOLDER_SCRIPT = """
+set -e
+data=$1; node=$2; ready=$3
+mount --make-rprivate /
+exec 9<"$data"
+for folder in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 scavenger "$folder"; done
+mkdir -p "$data"
+mount --no-canonicalize --bind /proc/self/fd/9 "$data"
+exec 9<&-
+mkdir -p /run/netns /run/lock /run/sysctl /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers
+mkdir -p "$node/log"
+mount --bind "$node/log" /var/log
+mkdir -p /var/log/pods /var/log/containers
+set_seen() {
+  [ -e "/proc/sys/$1" ] || return 0
+  file=/run/sysctl/$(echo "$1" | tr / .)
+  echo "$2" > "$file"
+  mount --bind "$file" "/proc/sys/$1"
+}
+set_seen vm/overcommit_memory 1
+set_seen vm/panic_on_oom 0
+set_seen kernel/panic 10
+set_seen kernel/panic_on_oops 1
+set_seen kernel/keys/root_maxkeys 1000000
+set_seen kernel/keys/root_maxbytes 25000000
+mount --make-rshared /
+touch "$ready"
+exec sleep infinity
+"""
+
+
+def containerd_config(*, root: str, cni_config: str, cni_plugins: str, restrict_oom: bool) -> str:
+    """Return containerd's configuration.
+
+    `restrict_oom`: without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc would fail on trying.
+    """
+    quoted = {key: json.dumps(value) for key, value in {"root": root, "conf": cni_config, "bin": cni_plugins}.items()}
+    return f"""version = 2
+root = {quoted["root"]}
+state = "/run/containerd/state"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.tracing",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/run/containerd/opt"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  restrict_oom_score_adj = {str(restrict_oom).lower()}
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = {quoted["bin"]}
+    conf_dir = {quoted["conf"]}
+"""
+
+
+def cni_config(pods: str) -> str:
+    """Return the pod network: every pod is routed, none bridged, so kube-proxy sees all traffic without br_netfilter."""
+    plugins: list[dict[str, Any]] = [
+        {
+            "type": "ptp",
+            "ipMasq": False,
+            "ipam": {
+                "type": "host-local",
+                "dataDir": "/var/lib/cni/networks",
+                "ranges": [[{"subnet": pods}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        },
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "0.4.0", "name": "scavenger", "plugins": plugins}, indent=2)
+
+
+def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
+    """Return the kubelet's configuration. Images are never collected: they cannot be pulled again."""
+    certificate = layout.pki / f"kubelet-{node}"
+    config: dict[str, Any] = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": "0.0.0.0",  # noqa: S104 the node's own namespace
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(layout.pki / "ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": f"{certificate}.crt",
+        "tlsPrivateKeyFile": f"{certificate}.key",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": cgroups.node_group(state.name, node),
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "protectKernelDefaults": False,
+        "clusterDomain": "cluster.local",
+        "resolvConf": "",
+        "hairpinMode": "none",
+        "maxPods": 110,
+        "podLogsDir": "/var/log/pods",
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+            "nodefs.inodesFree": "1%",
+        },
+        "makeIPTablesUtilChains": False,
+        "registerNode": True,
+        "serializeImagePulls": False,
+        "staticPodPath": "",
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def kube_proxy_config(state: ClusterState, layout: Layout, node: str) -> str:
+    """Return kube-proxy's configuration; the conntrack limits of a network namespace cannot be written, so none is."""
+    config: dict[str, Any] = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "hostnameOverride": node,
+        "clusterCIDR": state.subnets.pods,
+        "detectLocalMode": "ClusterCIDR",
+        "clientConnection": {"kubeconfig": str(layout.component_kubeconfig("kube-proxy"))},
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+            "udpTimeout": "0s",
+            "udpStreamTimeout": "0s",
+        },
+    }
+    return yaml.safe_dump(config, sort_keys=False)

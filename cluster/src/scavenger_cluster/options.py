@@ -1,0 +1,120 @@
+"""What the user asks of `up`, and what becomes of it together with what was asked before."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from scavenger_cluster import network, ports, requirements
+from scavenger_cluster.control_plane import LOOPBACK, full_name
+from scavenger_cluster.errors import ClusterError, MissingRequirementError
+from scavenger_cluster.layout import Layout
+from scavenger_cluster.plan import (
+    DEFAULT_PORT_BASE,
+    PORTS_PER_CLUSTER,
+    SLOTS,
+    NodePlan,
+    Subnets,
+    parse_nodes,
+    ports_from,
+)
+from scavenger_cluster.state import ClusterState, Registry, load_state
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104
+
+
+@dataclasses.dataclass(frozen=True)
+class UpOptions:
+    """The options of `up`; None means: as before, or the default the first time."""
+
+    nodes: str | None = None
+    fake_cpu: str | None = None
+    fake_memory: str | None = None
+    fake_pods: int | None = None
+    fake_taint: bool | None = None
+    port_base: int | None = None
+    bind_address: str | None = None
+    metrics: bool | None = None
+    install: bool = True
+    arguments: Mapping[str, Sequence[str]] | None = None
+
+
+def choose_nodes(options: UpOptions, before: ClusterState | None, report: Callable[[str], None]) -> NodePlan:
+    """Decide on the nodes, installing what real ones need; `auto` falls back to fake ones with a warning."""
+    text = options.nodes
+    if text is None:
+        if before is not None:
+            return before.nodes
+        text = "auto"
+    obstacles = requirements.obstacles()
+    plan = parse_nodes(text, real_possible=not obstacles)
+    try:
+        if plan.real and obstacles:
+            raise MissingRequirementError(f"real nodes are impossible here: {', '.join(obstacles)}")
+        if plan.real:
+            packages = requirements.missing_node_packages()
+            requirements.install(packages, report, allowed=options.install)
+    except MissingRequirementError as error:
+        if text != "auto":
+            raise
+        obstacles = [str(error)]
+        plan = parse_nodes(text, real_possible=False)
+    if text == "auto" and obstacles:
+        report(
+            f"warning: fake nodes only ({'; '.join(obstacles)}): API, scheduler and Job controller are real, but no "
+            "container runs; for real nodes run as root on Linux with containerd, runc and CNI plugins"
+        )
+    return plan
+
+
+def decide(
+    name: str, options: UpOptions, plan: NodePlan, layout: Layout, registry: Registry
+) -> ClusterState:
+    """Return the state `up` has to bring about: what was decided before, with what the options change."""
+    state = load_state(layout.state) or _new_state(name, options.port_base, registry)
+    state.real, state.fake = plan.real, plan.fake
+    if options.port_base is not None:
+        state.ports = ports_from(options.port_base)
+    for field in ("fake_cpu", "fake_memory", "fake_pods", "metrics"):
+        value = getattr(options, field)
+        if value is not None:
+            setattr(state, field, value)
+    state.fake_taint = plan.real > 0 if options.fake_taint is None else options.fake_taint
+    if state.metrics and not plan.real:
+        raise ClusterError("--metrics needs a real node: fake ones have nothing to measure")
+    if options.arguments is not None:
+        state.arguments = {full_name(key): list(words) for key, words in options.arguments.items()}
+    state.bind_address = _bind_address(options.bind_address, state)
+    return state
+
+
+def _bind_address(asked: str | None, state: ClusterState) -> str:
+    """Choose where the API server listens: loopback, or where real nodes can reach it."""
+    own = state.subnets.host if state.real else LOOPBACK
+    if asked is None:
+        return ANY_ADDRESS if state.bind_address == ANY_ADDRESS else own
+    if state.real and asked not in (own, ANY_ADDRESS):
+        raise ClusterError(f"--bind-address {asked}: with real nodes it has to be {ANY_ADDRESS} or {own}")
+    return asked
+
+
+def _new_state(name: str, port_base: int | None, registry: Registry) -> ClusterState:
+    """Choose the first slot whose addresses and (unless they are given) ports nobody uses."""
+    for slot in registry.free_slots(name, network.busy_slots(name, range(SLOTS))):
+        base = DEFAULT_PORT_BASE + slot * PORTS_PER_CLUSTER if port_base is None else port_base
+        numbers = ports_from(base)
+        if port_base is not None or all(ports.is_free(ANY_ADDRESS, port) for port in numbers.values()):
+            return ClusterState(name=name, slot=slot, ports=numbers, bind_address=LOOPBACK)
+    networks = f"{Subnets(0).nodes} to {Subnets(SLOTS - 1).nodes}"
+    raise ClusterError(f"no room for another cluster: all address ranges ({networks}) or ports are in use")
+
+
+def data_dir_of(name: str, given: Path | None, registry: Registry, default: Path) -> Path:
+    """Return a cluster's data folder: the one given, else where the cluster already is, else the default."""
+    if given is not None:
+        known = registry.data_dir(name)
+        if known is not None and known != given.absolute():
+            raise ClusterError(f"a cluster named {name} already exists in {known}; choose another --name")
+        return given.absolute()
+    return registry.data_dir(name) or default

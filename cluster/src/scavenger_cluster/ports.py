@@ -1,0 +1,77 @@
+"""Which ports are free, and who has the ones that are not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from scavenger_cluster.errors import PortBusyError
+
+LISTEN = "0A"
+
+
+def is_free(address: str, port: int) -> bool:
+    """Tell whether a server could listen on the port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def any_free_port(address: str = "127.0.0.1") -> int:
+    """Return a port nobody listens on at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+def check_free(ports: Mapping[str, int], *, option: str, address: str = "127.0.0.1") -> None:
+    """Raise PortBusyError for the first port that is taken, naming the option to change and the holder."""
+    for component, port in ports.items():
+        if not is_free(address, port):
+            raise PortBusyError(
+                f"port {port}, needed by {component}, is taken by {holder(port)}; "
+                f"stop that, or choose other ports with {option}"
+            )
+
+
+def holder(port: int) -> str:
+    """Describe the process that listens on a port, as far as we may see it."""
+    inodes = set(listening_inodes(port, _tables()))
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and inodes & _socket_inodes(process):
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            return f"process {process.name} ({command[:80]})"
+    return "another process (whose name only root may see)" if os.geteuid() else "an unknown process"
+
+
+def listening_inodes(port: int, tables: Iterable[str]) -> list[str]:
+    """Return the socket inodes that listen on a port, from the text of /proc/net/tcp and tcp6."""
+    found = []
+    for table in tables:
+        for line in table.splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                found.append(fields[9])
+    return found
+
+
+def _tables() -> list[str]:
+    return [path.read_text() for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if path.exists()]
+
+
+def _socket_inodes(process: Path) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
+    return found

@@ -1,0 +1,215 @@
+"""Processes that outlive us: started detached, recognised again by pid *and* start time, or by their environment."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scavenger_cluster.waiting import wait_for
+
+CLUSTER_VARIABLE = "SCAVENGER_CLUSTER"
+COMPONENT_VARIABLE = "SCAVENGER_CLUSTER_COMPONENT"
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """A process that cannot be mistaken for another one that got the same pid later."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    def alive(self) -> bool:
+        """Tell whether exactly this process still runs; a zombie does not count."""
+        return identify(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless the process has gone or the pid belongs to somebody else now."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def uptime(self) -> float:
+        """Seconds since this process started."""
+        since_boot = float(Path("/proc/uptime").read_text().split()[0])
+        return max(0.0, since_boot - self.start_ticks / _CLOCK_TICKS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What to run: a name, the arguments and the environment."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cwd: str = "/"
+
+    def digest(self) -> str:
+        """Identify the arguments, so that a process running with other ones is restarted."""
+        text = json.dumps([list(self.argv), sorted(self.env.items())])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def parse_stat(text: str) -> tuple[str, int]:
+    """Read state letter and start time (ticks after boot) from /proc/<pid>/stat; names may hold blanks and brackets."""
+    fields = text[text.rindex(")") + 2 :].split()
+    return fields[0], int(fields[19])
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the machine from any other."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> Identity | None:
+    """Describe a running process; None if there is none or it is a zombie. Reaps it if it was our own child."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        state, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else Identity(pid, start, boot_id())
+
+
+class ProcessTable:
+    """The processes of one cluster, each with a pid file and a log file."""
+
+    def __init__(self, run_dir: Path, log_dir: Path) -> None:
+        """Use one folder for pid files and one for logs."""
+        self.run_dir = run_dir
+        self.log_dir = log_dir
+
+    def log(self, name: str) -> Path:
+        """Return the log file of a component; a `/` in its name becomes a dash."""
+        return self.log_dir / f"{name.replace('/', '-')}.log"
+
+    def names(self) -> list[str]:
+        """List every component that was started and not stopped, dead ones included."""
+        return sorted(json.loads(file.read_text())["name"] for file in self.run_dir.glob("*.json"))
+
+    def running(self, name: str) -> Identity | None:
+        """Return the live process of a component."""
+        record = self._record(name)
+        if record is None:
+            return None
+        identity = Identity(record["pid"], record["start_ticks"], record["boot_id"])
+        return identity if identity.alive() else None
+
+    def runs_as(self, program: Program) -> bool:
+        """Tell whether the component runs, and with these very arguments."""
+        record = self._record(program.name)
+        return (
+            record is not None
+            and record["digest"] == program.digest()
+            and self.running(program.name) is not None
+        )
+
+    def start(self, program: Program) -> Identity:
+        """Start a program detached from us (own session, output to its log) and record who it is."""
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        log = str(self.log(program.name))
+        pid = os.posix_spawn(
+            "/usr/bin/env",
+            ["env", f"--chdir={program.cwd}", *program.argv],
+            dict(program.env),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, append, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigdef=[signal.SIGINT, signal.SIGPIPE],
+        )
+        state, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+        identity = Identity(pid, start, boot_id())
+        record = {"name": program.name, "digest": program.digest(), **dataclasses.asdict(identity)}
+        temporary = self._file(program.name).with_suffix(".new")
+        temporary.write_text(json.dumps(record))
+        temporary.replace(self._file(program.name))
+        return identity
+
+    def stop(self, name: str, *, grace: float = 10.0) -> None:
+        """Stop a component: SIGTERM, SIGKILL after `grace` seconds, then forget it."""
+        identity = self.running(name)
+        if identity is not None:
+            terminate([identity], grace=grace)
+        self._file(name).unlink(missing_ok=True)
+
+    def kill(self, name: str) -> None:
+        """Kill a component at once, as a crash would; it stays known as dead."""
+        identity = self.running(name)
+        if identity is not None:
+            terminate([identity], grace=0)
+
+    def _file(self, name: str) -> Path:
+        return self.run_dir / f"{name.replace('/', '-')}.json"
+
+    def _record(self, name: str) -> dict[str, Any] | None:
+        try:
+            record = json.loads(self._file(name).read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return record if isinstance(record, dict) else None
+
+
+def terminate(identities: Iterable[Identity], *, grace: float) -> None:
+    """Send SIGTERM to all, SIGKILL to what is left after `grace` seconds (0: at once), and wait until all are gone."""
+    left = [identity for identity in identities if identity.alive()]
+
+    def gone() -> bool:
+        left[:] = [identity for identity in left if identity.alive()]
+        return not left
+
+    if grace > 0:
+        for identity in left:
+            identity.send(signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        wait_for("processes to stop", lambda: gone() or time.monotonic() > deadline, timeout=grace + 1, interval=0.02)
+    for identity in left:
+        identity.send(signal.SIGKILL)
+    wait_for("killed processes to disappear", gone, timeout=20, interval=0.02)
+
+
+def mark(cluster: str, component: str) -> dict[str, str]:
+    """Return the environment that makes a process, and whatever it starts, recognisable as part of a cluster."""
+    return {CLUSTER_VARIABLE: cluster, COMPONENT_VARIABLE: component}
+
+
+def find_marked(
+    cluster: str, *, component: Callable[[str], bool] = lambda name: True, proc: Path = Path("/proc")
+) -> list[Identity]:
+    """Find every process carrying the mark of a cluster, even when no pid file is left; never ourselves."""
+    found = []
+    for entry in proc.iterdir():
+        if not entry.name.isdigit() or int(entry.name) in _ourselves():
+            continue
+        variables = _environment(entry)
+        if variables.get(CLUSTER_VARIABLE) == cluster and component(variables.get(COMPONENT_VARIABLE, "")):
+            identity = identify(int(entry.name))
+            if identity is not None:
+                found.append(identity)
+    return found
+
+
+def _environment(entry: Path) -> dict[str, str]:
+    try:
+        pairs = (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return dict(pair.decode(errors="replace").split("=", 1) for pair in pairs if b"=" in pair)
+
+
+def _ourselves() -> Sequence[int]:
+    return os.getpid(), os.getppid()

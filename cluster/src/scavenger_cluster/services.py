@@ -1,0 +1,145 @@
+"""Our own services as processes of this machine, each under its own service account."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scavenger_cluster import kubeconfig, ports
+from scavenger_cluster.api import ApiClient
+from scavenger_cluster.errors import ApiError, ClusterError, ComponentFailedError, WaitTimeoutError
+from scavenger_cluster.layout import Layout
+from scavenger_cluster.process import ProcessTable, Program, mark
+from scavenger_cluster.state import ClusterState
+from scavenger_cluster.waiting import wait_for
+
+SYSTEM_NAMESPACE = "scavenger-system"
+TOKEN_SECONDS = 7 * 24 * 3600
+PREFIX = "service/"
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A running service: where it is, and where it answers."""
+
+    name: str
+    instance: int
+    pid: int
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """The base URL of its probes and metrics."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+def process_name(name: str, instance: int = 1) -> str:
+    """Return the name of a service among the cluster's processes."""
+    return f"{PREFIX}{name}" if instance == 1 else f"{PREFIX}{name}-{instance}"
+
+
+def command_of(name: str) -> list[str]:
+    """Return how a Python service is run."""
+    return [sys.executable, "-m", f"scavenger_{name.replace('-', '_')}"]
+
+
+def start(
+    name: str,
+    *,
+    state: ClusterState,
+    layout: Layout,
+    processes: ProcessTable,
+    client: ApiClient,
+    instance: int = 1,
+    environment: Mapping[str, str] | None = None,
+    command: Sequence[str] | None = None,
+    wait: str | None = "healthz",
+    timeout: float = 60,
+) -> Service:
+    """Start a service, unless it runs just so, and wait until its probe answers 200 (`wait=None`: do not)."""
+    process = process_name(name, instance)
+    config = layout.component_kubeconfig(process.replace("/", "-"))
+    token = service_account_token(client, f"scavenger-{name}")
+    authority = layout.pki / "ca.crt"
+    kubeconfig.write_private(config, kubeconfig.render(state.name, state.server, authority, {"token": token}))
+    port = _port(state, layout, processes, process)
+    env = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "1",
+        "KUBECONFIG": str(config),
+        "SCAVENGER_HEALTH_ADDRESS": "127.0.0.1",
+        "SCAVENGER_HEALTH_PORT": str(port),
+        **(environment or {}),
+        **mark(state.name, process),
+    }
+    program = Program(process, tuple(command or command_of(name)), env, cwd=str(layout.root))
+    if not processes.runs_as(program):
+        processes.stop(process)
+        processes.start(program)
+    if wait is not None:
+        _wait(process, f"http://127.0.0.1:{port}/{wait}", processes, timeout)
+    return running(name, state=state, processes=processes, instance=instance)
+
+
+def running(name: str, *, state: ClusterState, processes: ProcessTable, instance: int = 1) -> Service:
+    """Describe a running service; ClusterError if it does not run."""
+    process = process_name(name, instance)
+    identity = processes.running(process)
+    if identity is None:
+        raise ClusterError(f"{process} is not running; its log: {processes.log(process)}")
+    return Service(name, instance, identity.pid, state.service_ports[process], processes.log(process))
+
+
+def service_account_token(client: ApiClient, account: str) -> str:
+    """Request a token for a service account in the system namespace."""
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/{account}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    try:
+        return str(client.request("POST", path, request)["status"]["token"])
+    except ApiError as error:
+        if error.status == 404:
+            raise ClusterError(
+                f"there is no ServiceAccount {SYSTEM_NAMESPACE}/{account}: apply the service's manifests first"
+            ) from error
+        raise
+
+
+def _port(state: ClusterState, layout: Layout, processes: ProcessTable, process: str) -> int:
+    """Return the service's probe port: the one it had, while that is its own or free."""
+    port = state.service_ports.get(process)
+    if port is None or (processes.running(process) is None and not ports.is_free("127.0.0.1", port)):
+        port = state.service_ports[process] = ports.any_free_port()
+        state.save(layout.state)
+    return port
+
+
+def _wait(process: str, url: str, processes: ProcessTable, timeout: float) -> None:
+    def answers() -> bool:
+        if processes.running(process) is None:
+            raise ComponentFailedError(process, "ended", processes.log(process))
+        return responds(url)
+
+    try:
+        wait_for(url, answers, timeout=timeout)
+    except WaitTimeoutError as error:
+        problem = f"did not answer 200 on {url} within {timeout:g} s"
+        raise ComponentFailedError(process, problem, processes.log(process)) from error
+
+
+def responds(url: str) -> bool:
+    """Tell whether a plain HTTP URL answers 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
