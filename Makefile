@@ -25,11 +25,11 @@ demo: sync ## Tell the story on a real cluster: run, interrupt, resume, complete
 
 .PHONY: up
 up: sync ## Leave an embedded cluster running with the CRDs, the RBAC and every service
-	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack up
+	$(RUN) python -m scavenger_cluster.stack up --name $(CLUSTER)
 
 .PHONY: down
 down: sync ## End what `make up` left running
-	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack down
+	$(RUN) python -m scavenger_cluster.stack down --name $(CLUSTER)
 
 .PHONY: cluster-up
 cluster-up: sync ## Leave an embedded cluster running, empty
@@ -82,4 +82,4 @@ sync: ## Install the Python workspace into .venv (uv itself too, if it is absent
 
 .PHONY: images
 images: sync ## Build the images of the services and of the demo applications from local bases
-	$(RUN) python -m scavenger_cluster --name $(CLUSTER) stack images
+	$(RUN) python -m scavenger_cluster.stack images --name $(CLUSTER)

@@ -1,0 +1,104 @@
+"""What this repository puts on a cluster: definitions, roles, services as processes, images of the demo applications.
+
+    python -m scavenger_cluster.stack up|down|images [--name NAME] [--nodes NODES]
+
+The services run as processes of this machine under their own service accounts, with the rights of the manifests and no
+more; only their Deployments are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from scavenger_cluster.cluster import Cluster
+from scavenger_cluster.errors import ClusterError
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+MANIFESTS: Final = ROOT / "manifests"
+SERVICES: Final = ("admitter", "regulator", "prioritizer")
+"""In the order they are started: each works without the later ones."""
+
+COUNTER_IMAGE: Final = "scavenger/counter:demo"
+
+
+def existing_services() -> list[str]:
+    """The services of this checkout that have roles to run under and a program to run."""
+    return [
+        name
+        for name in SERVICES
+        if (MANIFESTS / name / "rbac.yaml").is_file() and find_spec(f"scavenger_{name}.__main__") is not None
+    ]
+
+
+def install(cluster: Cluster) -> None:
+    """Apply the CRDs, the namespace, the PriorityClasses and every service's roles; wait until the CRDs are served."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
+    for name in existing_services():
+        roles = MANIFESTS / name / "rbac.yaml"
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(roles))
+    definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
+
+
+def start(
+    cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None
+) -> None:
+    """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
+    for name in names if names is not None else existing_services():
+        cluster.service_start(name, environment=settings, wait="readyz")
+
+
+def build_images(cluster: Cluster) -> str:
+    """Build the image of the counter demo on the local base and load it into the real nodes; returns its name."""
+    return cluster.build_image(COUNTER_IMAGE, ROOT / "demo-apps" / "counter")
+
+
+def up(cluster: Cluster, nodes: str) -> None:
+    """Bring up a cluster with everything of this repository, and say how to use it."""
+    cluster.up(nodes)
+    install(cluster)
+    start(cluster)
+    if cluster.state.real:
+        build_images(cluster)
+
+
+def down(cluster: Cluster) -> None:
+    """End the services and the cluster, and leave nothing behind."""
+    cluster.down()
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command line; 1 with one line of what went wrong and what to do."""
+    parser = argparse.ArgumentParser(prog="python -m scavenger_cluster.stack", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "images"))
+    parser.add_argument("--name", default="scavenger", help="name of the cluster (default: scavenger)")
+    parser.add_argument("--nodes", default="auto", help="as in `scavenger-cluster up` (default: auto)")
+    arguments = parser.parse_args(words)
+    cluster = Cluster(arguments.name, report=lambda line: print(line, flush=True))  # noqa: T201
+    try:
+        if arguments.command == "up":
+            up(cluster, arguments.nodes)
+            sys.stdout.write(f"\nReady. Paste this line, then try `kubectl get sj -A`:\n\n{paste_line(cluster)}\n")
+        elif arguments.command == "down":
+            down(cluster)
+        else:
+            build_images(cluster)
+    except ClusterError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+def paste_line(cluster: Cluster) -> str:
+    """The shell line that points kubectl (and puts the one built here on PATH, where there is none) at the cluster."""
+    return f"export KUBECONFIG={cluster.kubeconfig}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""The admission loop: takes a snapshot, has it planned, starts what was chosen.
+
+One cycle at a time, at most one every `admission_interval`. Starting a job is one write, the Job (two for a gang, whose
+headless Service comes first); its phase follows when the reconcile sees that Job. The Job bears the name of the
+ScavengerJob, so the API server itself sees to it that nothing is started twice, whoever tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scavenger_admitter import metrics
+from scavenger_admitter.holds import Hold
+from scavenger_admitter.load import Level, LoadRule
+from scavenger_admitter.manifest import job_manifest, service_manifest
+from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.snapshot import ClusterState
+from scavenger_api.job import ScavengerJob
+from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.times import format_micro_time, micros
+from scavenger_runtime import AlreadyExists, ApiClient, ApiError, Clock, Forbidden, Invalid, NotFound
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.resources import JOBS, SERVICES
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server did not take the Job of a start.
+
+    Attributes:
+        message: its words.
+        permanent: the manifest itself is at fault, so trying again gains nothing.
+    """
+
+    message: str
+    permanent: bool
+
+
+def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRule:
+    """The load rule of a cycle at `now` (microseconds) from what the regulator publishes, or from its absence."""
+    counted = settings.count_candidate
+    if view.visibility is Visibility.ABSENT:
+        return LoadRule.fixed(settings.fallback_admission_percent, counted_with_candidate=counted)
+    if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
+        return LoadRule.blind(view.reason)
+    levels = {
+        resource: Level(load=load, admission=admission)
+        for resource in LEVELS_RESOURCES
+        if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
+    }
+    return LoadRule.published(
+        levels,
+        observed_at=micros(view.observed_at),
+        now=now,
+        period_seconds=view.levels.period_seconds,
+        admit=view.admit,
+        state=view.levels.state,
+        counted_with_candidate=counted,
+    )
+
+
+class Admission:
+    """Runs admission cycles whenever something changed that could let a job start.
+
+    Args:
+        client: to create Jobs with.
+        state: the cluster as the informers have shown it.
+        settings: of the admitter.
+        clock: for `now` and the pace.
+        levels: what the regulator publishes at this moment.
+        job: the newest known version of a ScavengerJob, None when it is gone.
+        started: told the key of each job whose Job was created, or was there already.
+        refused: told the key of each job whose Job the API server did not take, and why.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ApiClient,
+        state: ClusterState,
+        settings: AdmitterSettings,
+        clock: Clock,
+        levels: Callable[[], LevelsView],
+        job: Callable[[str], ScavengerJob | None],
+        started: Callable[[str], None],
+        refused: Callable[[str, Refusal], None],
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        self._levels = levels
+        self._job = job
+        self._started = started
+        self._refused = refused
+        self._wake = asyncio.Event()
+        self._places = asyncio.Semaphore(settings.concurrent_starts)
+        self.held: Mapping[str, Hold] = {}
+        """Why the last cycle left each waiting job waiting."""
+
+    def wake(self) -> None:
+        """Something changed that may let a job start; coalesced."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Run cycles until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            plan = await self.cycle()
+            if plan.truncated:
+                self._wake.set()
+            await self._clock.sleep(self._settings.admission_interval)
+
+    async def cycle(self) -> AdmissionPlan:
+        """One cycle: plan, then start what was chosen and wait until the API server has answered for all of it."""
+        started = self._clock.monotonic()
+        now = self._clock.now()
+        rule = load_rule(self._levels(), self._settings, micros(now))
+        snapshot = self._state.snapshot(now=micros(now), rule=rule)
+        plan = plan_admissions(snapshot, max_starts_per_cycle=self._settings.max_starts_per_cycle)
+        self.held = plan.held
+        metrics.CYCLES.inc()
+        metrics.CYCLE_SECONDS.observe(self._clock.monotonic() - started)
+        for limit in snapshot.limits:
+            metrics.LOAD.labels(limit.resource).set(limit.ppm() / 10_000)
+            metrics.LEVEL.labels(limit.resource).set(limit.admission_ppm / 10_000)
+        metrics.HELD.clear()
+        for reason, count in Counter(hold.reason for hold in plan.held.values()).items():
+            metrics.HELD.labels(reason).set(count)
+        if plan.starts:
+            # Room is taken before the first await: the next event must not find it free.
+            work = [self._assume(start) for start in plan.starts]
+            await asyncio.gather(*(self._start(start, job) for start, job in work if job is not None))
+        return plan
+
+    def _assume(self, start: Start) -> tuple[Start, ScavengerJob | None]:
+        candidate = start.candidate
+        job = self._job(candidate.key)
+        self._state.delete_candidate(candidate.key)
+        if job is None or job.metadata.uid != candidate.uid:
+            return start, None
+        self._state.assume(
+            candidate.key,
+            run_of(job),
+            candidate.shape,
+            candidate.parallelism,
+            queue=candidate.queue,
+            nodes=start.nodes,
+        )
+        return start, job
+
+    async def _start(self, start: Start, job: ScavengerJob) -> None:
+        async with self._places:
+            try:
+                await self._create(job)
+            except AlreadyExists:
+                # Ours from before a restart, or somebody else's: the reconcile looks and decides.
+                self._started(start.key)
+            except NotFound:
+                self._state.forget(start.key)  # the namespace is going away
+            except ApiError as error:
+                self._give_back(start, job, error)
+            else:
+                metrics.STARTS.labels(job.spec.queue).inc()
+                log.info(
+                    "started",
+                    job=start.key,
+                    queue=job.spec.queue,
+                    pods=job.spec.parallelism,
+                    interrupted=job.status.interrupted_count,
+                    nodes=sorted(set(start.nodes)),
+                    load_percent={name: ppm / 10_000 for name, ppm in start.load_ppm},
+                )
+                self._started(start.key)
+
+    async def _create(self, job: ScavengerJob) -> None:
+        namespace = job.metadata.namespace
+        service = service_manifest(job)
+        if service is not None:
+            try:
+                await self._client.create(SERVICES, namespace, service)
+            except AlreadyExists:
+                pass  # from the run before; it stays as long as the ScavengerJob does
+        manifest = job_manifest(
+            job,
+            restarts=job.status.interrupted_count,
+            run=run_of(job),
+            max_grace_seconds=self._settings.max_termination_grace_period_seconds,
+        )
+        await self._client.create(JOBS, namespace, manifest)
+
+    def _give_back(self, start: Start, job: ScavengerJob, error: ApiError) -> None:
+        """The Job was refused, or may not have been created: its room is free again, its place in line is decided by
+        the reconcile."""
+        log.warning("start refused", job=start.key, queue=job.spec.queue, reason=error.reason, error=str(error))
+        self._state.forget(start.key)
+        if isinstance(error, Invalid):
+            self._refused(start.key, Refusal(str(error), permanent=True))
+        elif isinstance(error, Forbidden):
+            self._refused(start.key, Refusal(str(error), permanent=False))
+        else:
+            # Unreachable or overloaded: says nothing about this job. If the Job was created all the same, its event
+            # will show it, and trying again would find it there.
+            self._started(start.key)
+
+
+def run_of(job: ScavengerJob) -> str:
+    """The run that a start from the job's present place in line is: its queuedTimestamp."""
+    queued = job.status.queued_timestamp
+    return format_micro_time(queued) if queued is not None else ""

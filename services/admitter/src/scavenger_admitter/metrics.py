@@ -1,0 +1,26 @@
+"""What the admitter shows on /metrics, beside what the runtime shows of its queues, informers and requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scavenger_runtime.metrics import LATENCY_BUCKETS, WAIT_BUCKETS, counter, gauge, histogram
+
+JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queue"))
+LINE: Final = gauge("queue_depth", "ScavengerJobs in line for admission.", ("queue",))
+WAIT_SECONDS: Final = histogram(
+    "waiting_seconds", "From the place in line to all pods running.", ("queue",), buckets=WAIT_BUCKETS
+)
+STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queue",))
+FAILED_STARTS: Final = counter("failed_starts", "Starts that did not come off, by reason.", ("queue", "reason"))
+FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
+INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
+LOST_CPU_SECONDS: Final = counter("lost_cpu_seconds", "CPU request times time thrown away.", ("queue",))
+USEFUL_CPU_SECONDS: Final = counter("useful_cpu_seconds", "CPU request times time kept.", ("queue",))
+CYCLE_SECONDS: Final = histogram(
+    "admission_cycle_seconds", "Snapshot and plan of one admission cycle.", buckets=LATENCY_BUCKETS
+)
+CYCLES: Final = counter("admission_cycles", "Admission cycles.")
+HELD: Final = gauge("held_jobs", "Jobs that wait, by the reason the last admission cycle gave.", ("reason",))
+LOAD: Final = gauge("admission_load_percent", "Load that the admission cycle counted.", ("resource",))
+LEVEL: Final = gauge("admission_level_percent", "Level that the load must stay under.", ("resource",))

@@ -1,0 +1,44 @@
+"""What the admitter can be told, by environment or flag."""
+
+from __future__ import annotations
+
+from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
+from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+
+
+class AdmitterSettings(ServiceSettings):
+    """Reconciles ScavengerJobs: who starts, and what an ending means."""
+
+    workers: int = option(16, "reconciles under way at once", ge=1, le=1000)
+
+    fallback_admission_percent: float = option(
+        FALLBACK_ADMISSION_PERCENT,
+        "admission level on requests where no regulator publishes levels",
+        unit="percent",
+        ge=0,
+        le=100,
+    )
+    count_candidate: bool = option(True, "count the load with the job that asks to start, not without it")
+    tolerated_taints: Names = option(
+        (), "keys of NoSchedule and NoExecute taints that do not take a node out of the load"
+    )
+    admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
+    max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
+    concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
+    explain_after: Seconds = option(
+        5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0
+    )
+
+    start_timeout: Seconds = option(
+        600.0, "a start that is not running by then, image pulls included, is taken back", unit="seconds", gt=0
+    )
+    unschedulable_after: Seconds = option(
+        10.0, "a start whose pods find no node for this long is taken back", unit="seconds", ge=0
+    )
+    start_backoff: Seconds = option(
+        5.0, "wait after a start that did not come off; doubles each time", unit="seconds", gt=0
+    )
+    start_backoff_max: Seconds = option(300.0, "the most that this wait grows to", unit="seconds", gt=0)
+    max_termination_grace_period_seconds: int = option(
+        300, "no pod gets a longer grace period: an ordinary pod may have to wait this long", unit="seconds", ge=0
+    )
