@@ -1,0 +1,282 @@
+"""From the objects of the API to the facts a plan is made of. Pure: objects in, facts out.
+
+Ten thousand pods are looked at every few seconds and few of them have changed, so facts are kept as long as
+the informer holds the very same object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.quantity import QuantityError, millis
+from scavenger_api.times import micros, parse_time
+from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct
+from scavenger_runtime.resources import PodDisruptionBudget, Resource
+
+from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
+
+BUDGET_NAME: Final = "scavenger-non-preemptible"
+"""The one PodDisruptionBudget of a namespace."""
+
+MIN_AVAILABLE: Final = 1_000_000
+"""An integer no namespace reaches, so that no disruption of what the budget selects is ever allowed. An
+integer, because a percentage needs a controller with a scale subresource, which a Job is not (disruption.go
+of kube-controller-manager)."""
+
+BUDGET_SPEC: Final[Mapping[str, Any]] = {
+    "minAvailable": MIN_AVAILABLE,
+    "selector": {
+        "matchLabels": {names.LABEL_PREEMPTION_CLASS: names.NON_PREEMPTIBLE},
+        "matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}],
+    },
+}
+
+DRAIN_TAINTS: Final = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
+"""What autoscalers put on a node they are about to drain, where they do not cordon it."""
+
+_DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
+_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+# --- the ScavengerJob, as far as it is looked at ---
+
+
+class PreemptionView(Struct, frozen=True, gc=False, rename="camel"):
+    """status.preemption."""
+
+    class_: str = msgspec.field(default="", name="class")
+    running_priority: float | None = None
+
+
+class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a ScavengerJob."""
+
+    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
+    suspend: bool = False
+
+
+class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerJob."""
+
+    phase: str = ""
+    interrupted_count: int = 0
+    running_timestamps: tuple[str, ...] = ()
+    priority_start_over_timestamp: str | None = None
+    last_checkpoint_timestamp: str | None = None
+    job_name: str = ""
+    preemption: PreemptionView = PreemptionView()
+
+
+class JobView(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob: twelve of its fields."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpecView = JobSpecView()
+    status: JobStatusView = JobStatusView()
+
+
+SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, JobView)
+
+
+# --- facts ---
+
+
+def _moment(text: str | None) -> int | None:
+    parsed = parse_time(text)
+    return None if parsed is None else micros(parsed)
+
+
+def job_facts(job: JobView) -> JobFacts:
+    """What a plan needs of a ScavengerJob. Never raises: what is unreadable counts as absent."""
+    status, preemption = job.status, job.status.preemption
+    runs = status.running_timestamps
+    written = preemption.running_priority
+    checkpoints = (
+        _moment(status.last_checkpoint_timestamp),
+        _moment(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+    )
+    return JobFacts(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        phase=status.phase,
+        interval=_interval(job.spec.interruption_after),
+        run=status.job_name,
+        created=_moment(job.metadata.creation_timestamp) or 0,
+        started=_moment(runs[-1]) if runs else None,
+        start_over=_moment(status.priority_start_over_timestamp),
+        checkpoints=tuple(c for c in checkpoints if c is not None),
+        interruptions=max(0, status.interrupted_count),
+        going=job.metadata.deletion_timestamp is not None or job.spec.suspend,
+        class_=preemption.class_,
+        written=None if written is None else round(written),
+    )
+
+
+def _interval(text: str) -> int:
+    try:
+        span = parse_duration(text)
+    except (DurationError, OverflowError):
+        span = _DEFAULT_INTERVAL
+    return max(1, span // timedelta(microseconds=1))
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    """What a plan needs of a pod. Never raises: what is unreadable counts as absent."""
+    meta = pod.metadata
+    controller = meta.controller
+    deleted = meta.deletion_timestamp is not None
+    written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
+    return PodFacts(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        millicores=pod_millicores(pod),
+        job=meta.labels.get(names.LABEL_JOB, ""),
+        run=controller.name if controller is not None else "",
+        node=pod.spec.node_name,
+        live=not pod.ended and not deleted,
+        leaving=deleted and not pod.ended,
+        started=_moment(pod.status.start_time),
+        checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
+        written=int(written) if _WHOLE.fullmatch(written) else None,
+    )
+
+
+def pod_millicores(pod: Pod) -> int:
+    """The CPU request of a pod while it runs, in millicores: its containers and the init containers beside
+    them.
+
+    A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place.
+    """
+    try:
+        whole = pod.spec.resources.requests.get("cpu")
+        if whole is not None:
+            return millis(whole)
+        beside = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
+        containers = (*pod.spec.containers, *beside)
+        requested = _sum(containers, "cpu")
+        return requested if requested > 0 else _sum(containers, names.RESOURCE_RECLAIMED_CPU) // 1000
+    except QuantityError:
+        return 0
+
+
+def _sum(containers: Iterable[Container], resource: str) -> int:
+    return sum(millis(c.resources.requests.get(resource, 0)) for c in containers)
+
+
+def is_cordoned(node: Node, taints: Collection[str] = DRAIN_TAINTS) -> bool:
+    """Whether the node is on its way out: cordoned, being deleted, or carrying one of the drain taints."""
+    if node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
+        return True
+    return any(taint.key in taints for taint in node.spec.taints)
+
+
+def budget_is_right(budget: PodDisruptionBudget) -> bool:
+    """Whether the budget selects and forbids what it should; fields that the API server fills in do not
+    matter."""
+    return all(budget.spec.get(key) == value for key, value in BUDGET_SPEC.items())
+
+
+# --- facts that last ---
+
+
+class Described(Protocol):
+    """Anything with metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The object's metadata."""
+        ...
+
+
+Obj = TypeVar("Obj", bound=Described)
+F = TypeVar("F", JobFacts, PodFacts)
+
+
+class Known(Generic[Obj, F]):
+    """Facts about objects, made anew only for objects that are not the same as the last time."""
+
+    def __init__(self, describe: Callable[[Obj], F]) -> None:
+        self._describe: Callable[[Obj], F] = describe
+        self._entries: dict[str, tuple[Obj, F]] = {}
+
+    def refresh(self, objects: Iterable[Obj]) -> list[F]:
+        """The facts about exactly these objects."""
+        entries: dict[str, tuple[Obj, F]] = {}
+        facts: list[F] = []
+        known = self._entries
+        for obj in objects:
+            uid = obj.metadata.uid
+            entry = known.get(uid)
+            if entry is None or entry[0] is not obj:
+                entry = (obj, self._describe(obj))
+            entries[uid] = entry
+            facts.append(entry[1])
+        self._entries = entries
+        return facts
+
+    def note(self, planned: F, *, class_: str | None = None, written: int | None = None) -> None:
+        """Remember what was written to an object until the informer shows it, so that it is not written
+        twice.
+
+        Does nothing when the informer has shown another version meanwhile: that one is nearer to the truth.
+        """
+        obj, facts = self._entries.get(planned.uid, (None, None))
+        if obj is not None and facts is planned:
+            changed = replace(
+                planned,
+                class_=planned.class_ if class_ is None else class_,
+                written=planned.written if written is None else written,
+            )
+            self._entries[planned.uid] = (obj, changed)
+
+
+def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
+    """Each job with the pods of its present run.
+
+    Pods count when the Job that the status names controls them: a pod of an earlier run stuck on a dead
+    node is not the job's CPU time, and a pod with a borrowed label must not make a job look expensive.
+    """
+    members: dict[tuple[str, str], list[PodFacts]] = {}
+    for pod in pods:
+        members.setdefault((pod.namespace, pod.job), []).append(pod)
+    found = []
+    for job in jobs:
+        own = members.get((job.namespace, job.name), ())
+        found.append(Gang(job, tuple(pod for pod in own if not job.run or pod.run == job.run)))
+    return found
+
+
+# --- what is worth looking again for ---
+
+
+def pod_signature(pod: Pod) -> Hashable:
+    """What of a pod a class depends on; our own label and figure are not part of it."""
+    meta = pod.metadata
+    checkpoint = meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)
+    return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint
+
+
+def job_signature(job: JobView) -> Hashable:
+    """What of a ScavengerJob a class depends on; `status.preemption` and the start-overs, which are
+    computed, are not."""
+    status, meta = job.status, job.metadata
+    return (
+        status.phase,
+        status.running_timestamps,
+        status.interrupted_count,
+        status.last_checkpoint_timestamp,
+        status.job_name,
+        job.spec.suspend,
+        meta.deletion_timestamp is not None,
+        meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
+    )

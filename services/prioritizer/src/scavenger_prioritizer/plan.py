@@ -1,0 +1,313 @@
+"""Which running jobs an ordinary pod may displace: a pure function of one snapshot (section 6 of the design).
+
+The class stands in two places: as a label on every pod of the gang, which is what schedulers and budgets
+look at, and in the status of the job, for people. The label is the truth: a plan is computed against it, so
+a prioritizer that starts anew goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scavenger_api.job import Phase
+from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+
+from scavenger_prioritizer.snapshot import (
+    RISK_PER_CPU_SECOND,
+    Gang,
+    JobFacts,
+    PodFacts,
+    Rules,
+    Share,
+    Snapshot,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided about one running gang. `risk` in millicore-microseconds, `start` in microseconds."""
+
+    gang: Gang
+    risk: int
+    start: int
+    cordoned: bool
+    class_: str
+    held: str
+    """The class it has had so far."""
+
+    @property
+    def priority(self) -> int:
+        """CPU time at risk, in whole CPU-seconds."""
+        return cpu_seconds(self.risk)
+
+
+@dataclass(frozen=True, slots=True)
+class PodWrite:
+    """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None
+    leaves it."""
+
+    pod: PodFacts
+    class_: str | None
+    priority: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """One write of `status.preemption`; class_ None removes it, as the job no longer runs."""
+
+    job: JobFacts
+    class_: str | None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlan:
+    """Verdicts in the order of victims, and the writes that bring the cluster there.
+
+    Carry the writes out in the order of the fields: a job that becomes protected is so before another loses
+    its protection, and a budget is there before the first pod it is to cover and goes after the last.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    share: Share
+    budgets_needed: tuple[str, ...] = ()
+    """Namespaces whose budget is missing or wrong."""
+    protect: tuple[PodWrite, ...] = ()
+    unprotect: tuple[PodWrite, ...] = ()
+    refresh: tuple[PodWrite, ...] = ()
+    """Pods whose class stays and whose running priority has moved."""
+    statuses: tuple[StatusWrite, ...] = ()
+    budgets_surplus: tuple[str, ...] = ()
+    """Namespaces with a budget and nothing to protect."""
+
+    @property
+    def writes(self) -> int:
+        """Requests it takes to carry the plan out."""
+        pods = len(self.protect) + len(self.unprotect) + len(self.refresh)
+        return len(self.budgets_needed) + pods + len(self.statuses) + len(self.budgets_surplus)
+
+    @property
+    def changes(self) -> tuple[Verdict, ...]:
+        """The verdicts that differ from the class held so far."""
+        return tuple(v for v in self.verdicts if v.class_ != v.held)
+
+
+def plan_classes(snapshot: Snapshot) -> ClassPlan:
+    """The class of every running job, and the fewest writes that make it so.
+
+    Which jobs take part: those in phase Running with a living pod and none that is being removed. A job
+    that is leaving takes no place among the preemptible ones, as it can no longer give way to anybody.
+    """
+    ranked = rank(snapshot)
+    verdicts = tuple(_judge(ranked, snapshot.share))
+    protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
+    needed, surplus = _budgets(verdicts, snapshot)
+    return ClassPlan(
+        verdicts=verdicts,
+        share=snapshot.share,
+        budgets_needed=needed,
+        protect=protect,
+        unprotect=unprotect,
+        refresh=refresh,
+        statuses=_statuses(verdicts, snapshot),
+        budgets_surplus=surplus,
+    )
+
+
+# --- order ---
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A gang that takes part, with what its place in the order comes from."""
+
+    gang: Gang
+    risk: int
+    start: int
+    cordoned: bool
+
+
+def rank(snapshot: Snapshot) -> list[Ranked]:
+    """The gangs that take part, next victim first.
+
+    1. least CPU time at risk;
+    2. fewer interruptions so far;
+    3. most recently started;
+    4. UID, so that the order is total.
+    """
+    ranked = [_rank_one(gang, snapshot) for gang in snapshot.gangs if takes_part(gang)]
+    ranked.sort(key=lambda r: (r.risk, r.gang.job.interruptions, -r.start, r.gang.job.uid))
+    return ranked
+
+
+def takes_part(gang: Gang) -> bool:
+    """Whether the job runs and stays: phase Running, a living pod, and nothing of it on the way out."""
+    job = gang.job
+    if job.phase != Phase.RUNNING or job.going:
+        return False
+    living = False
+    for pod in gang.pods:
+        if pod.leaving:
+            return False
+        living = living or pod.live
+    return living
+
+
+def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
+    start = run_start(gang, snapshot.now)
+    cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
+    return Ranked(gang, cpu_time_at_risk(gang, start, snapshot.now, snapshot.rules), start, cordoned)
+
+
+def run_start(gang: Gang, now: int) -> int:
+    """When the present run began, never after `now`: a start in the future is another machine's clock.
+
+    The last entry of runningTimestamps; where that was lost, the youngest pod's start; at last the job's
+    creation.
+    """
+    started = gang.job.started
+    if started is None:
+        started = max((pod.started for pod in gang.pods if pod.started is not None), default=gang.job.created)
+    return min(started, now)
+
+
+def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules) -> int:
+    """The running priority of a job: what would be computed again if it went now, in millicore-microseconds.
+
+    Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start,
+    whichever is latest. Before the first checkpoint after a start (a reported one, or one that was due) the
+    start-up cost is added.
+    """
+    since = kept_until(gang, start, now)
+    lost = now - since + (rules.startup_cost if since == start else 0)
+    return lost * sum(pod.millicores for pod in gang.pods if pod.live)
+
+
+def kept_until(gang: Gang, start: int, now: int) -> int:
+    """The last moment whose work is safe, or counts as safe.
+
+    Start-overs are multiples of interruptionAfter from the start of the run, computed here, as the recorded
+    one lags by up to a reconcile. This also caps what hiding checkpoints can gain: nobody has more than
+    interruptionAfter at risk. Checkpoints from the future are a wrong clock or a wrong claim, those before
+    the start belong to the last run.
+    """
+    job = gang.job
+    since = start + (now - start) // job.interval * job.interval
+    reported = (job.start_over, *job.checkpoints, *(pod.checkpoint for pod in gang.pods))
+    return max((moment for moment in reported if moment is not None and since < moment <= now), default=since)
+
+
+def cpu_seconds(risk: int) -> int:
+    """Millicore-microseconds as whole CPU-seconds, rounded."""
+    return (risk + RISK_PER_CPU_SECOND // 2) // RISK_PER_CPU_SECOND
+
+
+# --- classes ---
+
+
+def places(jobs: int, percentage: float) -> int:
+    """⌈jobs · percentage⌉: how many jobs are preemptible; percentage in percent, clamped to 0..100.
+
+    A hair is taken off before rounding up, so that 33.3 % of 1,000 is 333 in binary floating point as well.
+    """
+    return max(0, min(jobs, math.ceil(jobs * percentage / 100 - 1e-9)))
+
+
+def _judge(ranked: Sequence[Ranked], share: Share) -> Iterable[Verdict]:
+    """Jobs with a pod on a cordoned node keep their place in the order and in the count, and are
+    preemptible wherever it is: so cordoning a node changes the class of no job that is elsewhere."""
+    first = None if share.percentage is None else places(len(ranked), share.percentage)
+    for place, r in enumerate(ranked):
+        held = held_class(r.gang)
+        class_ = held if first is None else PREEMPTIBLE if place < first else NON_PREEMPTIBLE
+        yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, held)
+
+
+def held_class(gang: Gang) -> str:
+    """The class a gang has now: what its living pods agree on.
+
+    Where they do not, a prioritizer was stopped between two patches; what the status says was the last
+    complete one. A pod without a class counts as preemptible, as it was born.
+    """
+    labels = {pod.class_ == NON_PREEMPTIBLE for pod in gang.pods if pod.live}
+    if len(labels) == 1:
+        return NON_PREEMPTIBLE if labels.pop() else PREEMPTIBLE
+    return NON_PREEMPTIBLE if gang.job.class_ == NON_PREEMPTIBLE else PREEMPTIBLE
+
+
+# --- writes ---
+
+
+def moved(old: int | None, new: int, step: int, ratio: float) -> bool:
+    """Whether a running priority has moved enough to matter, in CPU-seconds.
+
+    By at least `step`, and by at least `ratio` times the smaller of the two: small figures decide who goes
+    next and need to be right, large ones only need to be large.
+    """
+    if old is None:
+        return True
+    difference = abs(new - old)
+    return difference > 0 and difference >= max(step, ratio * min(old, new))
+
+
+def _pod_writes(
+    verdicts: Sequence[Verdict], snapshot: Snapshot
+) -> tuple[tuple[PodWrite, ...], tuple[PodWrite, ...], tuple[PodWrite, ...]]:
+    """Patches that protect (most at risk first), that unprotect (least first), and of the figure alone."""
+    protect: list[PodWrite] = []
+    unprotect: list[PodWrite] = []
+    refresh: list[PodWrite] = []
+    rules = snapshot.rules
+    for verdict in verdicts:
+        priority = verdict.priority
+        for pod in verdict.gang.pods:
+            if not pod.live:
+                continue
+            if pod.class_ != verdict.class_:
+                write = PodWrite(pod, verdict.class_, None if pod.written == priority else priority)
+                (protect if verdict.class_ == NON_PREEMPTIBLE else unprotect).append(write)
+            elif moved(pod.written, priority, rules.step, rules.ratio):
+                refresh.append(PodWrite(pod, None, priority))
+    unprotect.extend(_born_again(snapshot.gangs))
+    protect.reverse()
+    return tuple(protect), tuple(unprotect), tuple(refresh)
+
+
+def _born_again(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
+    """Pods of starting jobs are preemptible; a label that says otherwise was put there by hand."""
+    for gang in gangs:
+        if gang.job.phase == Phase.STARTING:
+            for pod in gang.pods:
+                if pod.live and pod.class_ == NON_PREEMPTIBLE:
+                    yield PodWrite(pod, PREEMPTIBLE, None)
+
+
+def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
+    writes = [
+        StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot.rules)
+    ]
+    # A class says something about running pods. Once they are gone it would only mislead.
+    writes.extend(
+        StatusWrite(gang.job, None)
+        for gang in snapshot.gangs
+        if gang.job.class_ and gang.job.phase != Phase.RUNNING
+    )
+    return tuple(writes)
+
+
+def _status_differs(verdict: Verdict, rules: Rules) -> bool:
+    job = verdict.gang.job
+    return job.class_ != verdict.class_ or moved(
+        job.written, verdict.priority, rules.status_step, rules.ratio
+    )
+
+
+def _budgets(verdicts: Iterable[Verdict], snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Namespaces whose budget has to be written, and those whose budget protects nothing."""
+    wanted = {v.gang.job.namespace for v in verdicts if v.class_ == NON_PREEMPTIBLE}
+    present = snapshot.budgets or {}
+    needed = sorted(namespace for namespace in wanted if not present.get(namespace, False))
+    surplus = sorted(namespace for namespace in present if namespace not in wanted)
+    return tuple(needed), tuple(surplus)

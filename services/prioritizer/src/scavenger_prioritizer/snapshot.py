@@ -1,0 +1,148 @@
+"""What the prioritizer decides on: the running gangs, the nodes on their way out, the published percentage.
+
+Units throughout: times and spans in whole microseconds (times since the epoch), CPU in millicores, CPU time
+at risk in millicore-microseconds inside a decision and in whole CPU-seconds (core-seconds) where it is
+written down. Integers, so that two jobs that are equal compare equal, and an order computed twice is the
+same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scavenger_api.levels import LevelsView, Visibility
+
+MICROSECONDS = 1_000_000
+RISK_PER_CPU_SECOND = 1000 * MICROSECONDS
+"""Millicore-microseconds in one CPU-second."""
+
+
+class Source(StrEnum):
+    """Where the preemptible percentage of a pass comes from."""
+
+    PUBLISHED = "published"
+    """The regulator's, fresh."""
+    FALLBACK = "fallback"
+    """There is no regulator here: no ConfigMap `scavenger-levels`."""
+    KEPT = "kept"
+    """The ConfigMap is stale, Blind or unreadable: every job keeps the class it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which share of the running jobs is preemptible.
+
+    percentage: 0 to 100; None keeps the classes as they are. reason: for people, why it is not a published
+    one.
+    """
+
+    percentage: float | None
+    source: Source
+    reason: str = ""
+
+    @classmethod
+    def of(cls, view: LevelsView) -> Share:
+        """The share that the levels, read at one moment, ask for."""
+        if view.visibility is Visibility.ABSENT:
+            return cls(view.preemptible_percentage, Source.FALLBACK, view.reason)
+        if view.visibility is Visibility.FRESH:
+            return cls(view.preemptible_percentage, Source.PUBLISHED)
+        return cls(None, Source.KEPT, view.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A pod that carries the label of a ScavengerJob."""
+
+    namespace: str
+    name: str
+    uid: str
+    millicores: int
+    """CPU request."""
+    job: str = ""
+    """Name of the ScavengerJob, from its label."""
+    run: str = ""
+    """Name of the batch/v1 Job that controls it."""
+    node: str = ""
+    """Empty until it is scheduled."""
+    live: bool = True
+    """Neither in a terminal phase nor being deleted."""
+    leaving: bool = False
+    """Being deleted before its containers ended: its gang is about to be interrupted."""
+    started: int | None = None
+    """When the kubelet accepted it."""
+    checkpoint: int | None = None
+    """Its annotation last-checkpoint, wherever that lies in time."""
+    class_: str = ""
+    """The label preemption-class as it is now."""
+    written: int | None = None
+    """The annotation running-priority as it is now, in CPU-seconds; None where absent or unreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """A ScavengerJob. All times are as recorded, and may lie in the future where clocks differ."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    interval: int
+    """interruptionAfter, at least one microsecond."""
+    run: str = ""
+    """Name of the batch/v1 Job of the present run."""
+    created: int = 0
+    started: int | None = None
+    """The last of runningTimestamps."""
+    start_over: int | None = None
+    """priorityStartOverTimestamp."""
+    checkpoints: tuple[int, ...] = ()
+    """Checkpoints recorded on the job itself, wherever they lie in time."""
+    interruptions: int = 0
+    going: bool = False
+    """Being deleted or suspended."""
+    class_: str = ""
+    """status.preemption.class as it is now."""
+    written: int | None = None
+    """status.preemption.runningPriority as it is now, in CPU-seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A job with the pods of its present run. One pod is a gang as well."""
+
+    job: JobFacts
+    pods: tuple[PodFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an administrator may set.
+
+    startup_cost: microseconds added per core until the first checkpoint after a start.
+    step, status_step: CPU-seconds by which the running priority must have moved before it is written to a
+    pod, and to a status. ratio: and by which share of the smaller of the two values.
+    """
+
+    startup_cost: int = 60 * MICROSECONDS
+    step: int = 60
+    status_step: int = 600
+    ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one decision looks at.
+
+    now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces
+    in which the budget exists, and whether it says what it should.
+    """
+
+    now: int
+    share: Share
+    gangs: Sequence[Gang]
+    cordoned: frozenset[str] = frozenset()
+    budgets: Mapping[str, bool] | None = None
+    rules: Rules = Rules()

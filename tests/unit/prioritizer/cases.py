@@ -1,0 +1,129 @@
+"""Builders of facts for the tests: a job is a line, times are seconds before or after one fixed moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_prioritizer.plan import ClassPlan
+from scavenger_prioritizer.snapshot import (
+    MICROSECONDS,
+    Gang,
+    JobFacts,
+    PodFacts,
+    Rules,
+    Share,
+    Snapshot,
+    Source,
+)
+
+NOW = 1_800_000_000 * MICROSECONDS
+HALF_HOUR = 1800
+NO_STARTUP = Rules(startup_cost=0)
+
+
+def ago(seconds: float) -> int:
+    """That many seconds before NOW; negative for the future."""
+    return NOW - round(seconds * MICROSECONDS)
+
+
+def published(percentage: float) -> Share:
+    return Share(percentage, Source.PUBLISHED)
+
+
+def pod(name: str = "pod", **facts: object) -> PodFacts:
+    values: dict[str, object] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "millicores": 1000}
+    values |= {"node": "node-1", "class_": PREEMPTIBLE, "written": 0, **facts}
+    return PodFacts(**values)  # type: ignore[arg-type]
+
+
+def job(name: str = "job", **facts: object) -> JobFacts:
+    values: dict[str, object] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "phase": "Running"}
+    values |= {"interval": HALF_HOUR * MICROSECONDS, "started": ago(600), **facts}
+    return JobFacts(**values)  # type: ignore[arg-type]
+
+
+def gang(
+    name: str = "job",
+    *,
+    started: float | None = 600,
+    pods: Sequence[PodFacts] | None = None,
+    millicores: int = 1000,
+    node: str = "node-1",
+    class_: str = PREEMPTIBLE,
+    **facts: object,
+) -> Gang:
+    """A job started `started` seconds ago with one pod, or with these."""
+    namespace = str(facts.get("namespace", "lab"))
+    facts.setdefault("class_", class_)
+    facts.setdefault("written", 0)
+    owner = job(name, started=None if started is None else ago(started), **facts)
+    members = pods
+    if members is None:
+        members = (
+            pod(f"{name}-0", namespace=namespace, millicores=millicores, node=node, class_=class_, job=name),
+        )
+    return Gang(owner, tuple(members))
+
+
+def snapshot(
+    gangs: Iterable[Gang],
+    percentage: float | None = 50,
+    *,
+    cordoned: Iterable[str] = (),
+    budgets: Mapping[str, bool] | None = None,
+    rules: Rules = NO_STARTUP,
+    now: int = NOW,
+) -> Snapshot:
+    share = Share(None, Source.KEPT, "stale") if percentage is None else published(percentage)
+    return Snapshot(now, share, tuple(gangs), frozenset(cordoned), dict(budgets or {}), rules)
+
+
+def classes(plan: ClassPlan) -> dict[str, str]:
+    return {verdict.gang.job.name: verdict.class_ for verdict in plan.verdicts}
+
+
+def preemptible(plan: ClassPlan) -> set[str]:
+    return {name for name, class_ in classes(plan).items() if class_ == PREEMPTIBLE}
+
+
+def carried_out(plan: ClassPlan, before: Snapshot) -> Snapshot:
+    """The snapshot after every write of the plan has come back from the API server."""
+    pods = {}
+    for write in (*plan.protect, *plan.unprotect, *plan.refresh):
+        assert write.pod.uid not in pods, "a pod is patched once"
+        class_ = write.pod.class_ if write.class_ is None else write.class_
+        written = write.pod.written if write.priority is None else write.priority
+        pods[write.pod.uid] = replace(write.pod, class_=class_, written=written)
+    jobs = {}
+    for status in plan.statuses:
+        assert status.job.uid not in jobs, "a status is written once"
+        gone = status.class_ is None
+        jobs[status.job.uid] = replace(
+            status.job, class_=status.class_ or "", written=None if gone else status.priority
+        )
+    gangs = tuple(
+        Gang(jobs.get(g.job.uid, g.job), tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs
+    )
+    budgets = {n: ok for n, ok in (before.budgets or {}).items() if n not in plan.budgets_surplus}
+    budgets |= dict.fromkeys(plan.budgets_needed, True)
+    return replace(before, gangs=gangs, budgets=budgets)
+
+
+__all__ = [
+    "HALF_HOUR",
+    "NON_PREEMPTIBLE",
+    "NOW",
+    "NO_STARTUP",
+    "PREEMPTIBLE",
+    "ago",
+    "carried_out",
+    "classes",
+    "gang",
+    "job",
+    "pod",
+    "preemptible",
+    "published",
+    "snapshot",
+]

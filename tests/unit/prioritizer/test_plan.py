@@ -1,0 +1,401 @@
+"""plan_classes as tables: who is next, how many, and which writes it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from scavenger_prioritizer.plan import (
+    PodWrite,
+    StatusWrite,
+    cpu_seconds,
+    cpu_time_at_risk,
+    held_class,
+    moved,
+    places,
+    plan_classes,
+    run_start,
+)
+from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, Rules
+
+from .cases import (
+    HALF_HOUR,
+    NO_STARTUP,
+    NON_PREEMPTIBLE,
+    NOW,
+    PREEMPTIBLE,
+    ago,
+    carried_out,
+    classes,
+    gang,
+    job,
+    pod,
+    preemptible,
+    snapshot,
+)
+
+
+def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
+    """CPU-seconds at risk, exact."""
+    risk = cpu_time_at_risk(subject, run_start(subject, NOW), NOW, rules)
+    return risk / (1000 * MICROSECONDS)
+
+
+# --- running priority ---
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        pytest.param(gang(started=600), 600, id="since the start"),
+        pytest.param(gang(started=600, millicores=2500), 1500, id="times the cores"),
+        pytest.param(gang(started=HALF_HOUR + 100), 100, id="a checkpoint was due 100 s ago"),
+        pytest.param(gang(started=5 * HALF_HOUR + 7), 7, id="the fifth start-over, though the status lags"),
+        pytest.param(gang(started=HALF_HOUR), 0, id="due right now"),
+        pytest.param(gang(started=600, checkpoints=(ago(60),)), 60, id="a reported checkpoint"),
+        pytest.param(
+            gang(started=600, checkpoints=(ago(-60),)), 600, id="a checkpoint in the future does not count"
+        ),
+        pytest.param(gang(started=600, checkpoints=(ago(900),)), 600, id="a checkpoint of the run before"),
+        pytest.param(
+            gang(started=HALF_HOUR + 100, checkpoints=(ago(300),)),
+            100,
+            id="a checkpoint before the start-over",
+        ),
+        pytest.param(gang(started=600, start_over=ago(20)), 20, id="a recorded start-over is later"),
+        pytest.param(gang(started=600, start_over=ago(-20)), 600, id="a recorded start-over in the future"),
+        pytest.param(gang(started=-300), 0, id="a start in the future is another clock"),
+        pytest.param(gang(started=None, created=ago(50)), 50, id="no start recorded: since creation"),
+        pytest.param(
+            gang(started=None, created=ago(500), pods=[pod("a", started=ago(40)), pod("b", started=ago(30))]),
+            60,
+            id="no start recorded: since the youngest pod's, two pods",
+        ),
+        pytest.param(gang(started=600, pods=[pod("a"), pod("b")]), 1200, id="a gang adds up"),
+        pytest.param(
+            gang(started=600, pods=[pod("a"), pod("b", checkpoint=ago(10))]),
+            20,
+            id="one member speaks for the gang",
+        ),
+        pytest.param(
+            gang(started=600, pods=[pod("a"), pod("b", live=False)]),
+            600,
+            id="a member that ended holds nothing",
+        ),
+        pytest.param(gang(started=600, interval=1), 0, id="the shortest interval there is"),
+    ],
+)
+def test_cpu_time_at_risk(subject: Gang, expected: float) -> None:
+    assert at_risk(subject) == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        (gang(started=10), 70),
+        (gang(started=10, millicores=500), 35),
+        (gang(started=100, checkpoints=(ago(10),)), 10),
+        (gang(started=HALF_HOUR + 10), 10),
+        (gang(started=HALF_HOUR - 1), HALF_HOUR + 59),
+        (gang(started=-5), 60),
+    ],
+)
+def test_the_startup_cost_is_added_until_the_first_checkpoint(subject: Gang, expected: float) -> None:
+    assert at_risk(subject, Rules(startup_cost=60 * MICROSECONDS)) == expected
+
+
+def test_cpu_seconds_are_rounded() -> None:
+    second = 1000 * MICROSECONDS
+    assert [cpu_seconds(r) for r in (0, second // 2 - 1, second // 2, second)] == [0, 0, 1, 1]
+
+
+# --- order ---
+
+TIED = [
+    gang("a", started=1000, interruptions=0, checkpoints=(ago(10),)),
+    gang("b", started=500, interruptions=1, checkpoints=(ago(10),)),
+    gang("c", started=900, interruptions=1, checkpoints=(ago(10),)),
+    gang("d", started=900, interruptions=1, checkpoints=(ago(10),), uid="uid-e"),
+    gang("e", started=100, interruptions=9),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(len(TIED))))[::7])
+def test_the_order_is_total_and_does_not_depend_on_the_input(order: tuple[int, ...]) -> None:
+    """Least at risk, then fewer interruptions, then most recently started, then UID."""
+    plan = plan_classes(snapshot([TIED[i] for i in order]))
+    assert [v.gang.job.name for v in plan.verdicts] == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "percentage", "expected"),
+    [
+        (0, 100, 0),
+        (1, 0, 0),
+        (1, 0.001, 1),
+        (1, 33, 1),
+        (3, 33, 1),
+        (3, 34, 2),
+        (10, 33, 4),
+        (10, 100, 10),
+        (100, 33, 33),
+        (1000, 33.3, 333),
+        (10, 110, 10),
+        (10, -5, 0),
+        (3, 100 / 3, 1),
+        (7, 14.29, 2),
+    ],
+)
+def test_places(jobs: int, percentage: float, expected: int) -> None:
+    assert places(jobs, percentage) == expected
+
+
+def test_the_least_at_risk_are_preemptible() -> None:
+    gangs = [gang(f"j{n}", started=100 * n + 1) for n in range(10)]
+    assert preemptible(plan_classes(snapshot(gangs, 33))) == {"j0", "j1", "j2", "j3"}
+
+
+def test_a_gang_is_one_job() -> None:
+    big = gang("big", started=1, pods=[pod(f"p{n}") for n in range(8)])
+    plan = plan_classes(snapshot([big, gang("a", started=100), gang("b", started=200)], 34))
+    assert preemptible(plan) == {"big", "a"}
+
+
+# --- who takes part ---
+
+
+@pytest.mark.parametrize(
+    "phase", ["Waiting", "Starting", "Interrupted", "Suspended", "Completed", "Failed", ""]
+)
+def test_only_running_jobs_take_part(phase: str) -> None:
+    assert classes(plan_classes(snapshot([gang("j", phase=phase)], 0))) == {}
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param(gang("gone", going=True), id="deleted or suspended"),
+        pytest.param(gang("gone", pods=[]), id="no pod"),
+        pytest.param(gang("gone", pods=[pod(live=False)]), id="ended"),
+        pytest.param(
+            gang("gone", pods=[pod("a"), pod("b", live=False, leaving=True)]), id="a member is leaving"
+        ),
+    ],
+)
+def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
+    """It would be counted among those that can give way, and can no longer."""
+    plan = plan_classes(snapshot([gone, gang("a", started=1), gang("b", started=2)], 50))
+    assert classes(plan) == {"a": PREEMPTIBLE, "b": NON_PREEMPTIBLE}
+
+
+def test_a_gang_goes_on_when_a_member_has_finished() -> None:
+    plan = plan_classes(snapshot([gang("j", pods=[pod("a"), pod("b", live=False)])], 0))
+    assert classes(plan) == {"j": NON_PREEMPTIBLE}
+    assert [w.pod.name for w in plan.protect] == ["a"]
+
+
+# --- cordoned nodes ---
+
+
+def test_jobs_on_cordoned_nodes_are_preemptible_and_count() -> None:
+    """They count, at the place they have: cordoning changes the class of nobody else."""
+    gangs = [gang(f"j{n}", started=100 * n + 1, node=f"n{n}") for n in range(6)]
+    before = preemptible(plan_classes(snapshot(gangs, 50)))
+    for node in range(6):
+        after = preemptible(plan_classes(snapshot(gangs, 50, cordoned=[f"n{node}"])))
+        assert after == before | {f"j{node}"}
+
+
+def test_one_pod_on_a_cordoned_node_is_enough() -> None:
+    subject = gang("j", pods=[pod("a", node="n1"), pod("b", node="n2")])
+    plan = plan_classes(snapshot([subject], 0, cordoned=["n2"]))
+    assert classes(plan) == {"j": PREEMPTIBLE}
+    finished = gang("j", pods=[pod("a", node="n1"), pod("b", node="n2", live=False)])
+    assert classes(plan_classes(snapshot([finished], 0, cordoned=["n2"]))) == {"j": NON_PREEMPTIBLE}
+
+
+def test_cordoned_nodes_count_without_fresh_levels_too() -> None:
+    plan = plan_classes(snapshot([gang("j", class_=NON_PREEMPTIBLE)], None, cordoned=["node-1"]))
+    assert classes(plan) == {"j": PREEMPTIBLE}
+
+
+# --- without fresh levels ---
+
+
+def test_the_last_classes_are_kept() -> None:
+    gangs = [
+        gang("cheap-protected", started=1, class_=NON_PREEMPTIBLE),
+        gang("dear-preemptible", started=1000),
+        gang("new", started=2, class_=""),
+    ]
+    plan = plan_classes(snapshot(gangs, None, budgets={"lab": True}))
+    assert preemptible(plan) == {"dear-preemptible", "new"}
+    assert not plan.changes
+    assert not plan.protect
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "expected"),
+    [
+        (["", ""], "", PREEMPTIBLE),
+        (["", NON_PREEMPTIBLE], "", PREEMPTIBLE),
+        ([PREEMPTIBLE, NON_PREEMPTIBLE], NON_PREEMPTIBLE, NON_PREEMPTIBLE),
+        ([PREEMPTIBLE, NON_PREEMPTIBLE], PREEMPTIBLE, PREEMPTIBLE),
+        ([NON_PREEMPTIBLE, NON_PREEMPTIBLE], PREEMPTIBLE, NON_PREEMPTIBLE),
+        (["nonsense"], NON_PREEMPTIBLE, PREEMPTIBLE),
+    ],
+)
+def test_the_label_is_the_truth(labels: list[str], status: str, expected: str) -> None:
+    members = [pod(f"p{n}", class_=label) for n, label in enumerate(labels)]
+    assert held_class(gang(pods=members, class_=status)) == expected
+
+
+def test_a_gang_half_labelled_is_made_whole() -> None:
+    members = [pod("a", class_=NON_PREEMPTIBLE, written=600), pod("b", written=600)]
+    plan = plan_classes(
+        snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], None, budgets={"lab": True})
+    )
+    assert [w.pod.name for w in plan.protect] == ["b"]
+
+
+# --- writes ---
+
+
+def test_a_swap_protects_before_it_unprotects() -> None:
+    gangs = [
+        gang("up", started=1000, written=1000),
+        gang("down", started=10, class_=NON_PREEMPTIBLE, written=10),
+    ]
+    plan = plan_classes(snapshot(gangs, 50))
+    assert plan.budgets_needed == ("lab",)
+    assert plan.protect == (PodWrite(gangs[0].pods[0], NON_PREEMPTIBLE, 1000),)
+    assert plan.unprotect == (PodWrite(gangs[1].pods[0], PREEMPTIBLE, 10),)
+    assert set(plan.statuses) == {
+        StatusWrite(gangs[0].job, NON_PREEMPTIBLE, 1000),
+        StatusWrite(gangs[1].job, PREEMPTIBLE, 10),
+    }
+    assert {v.gang.job.name for v in plan.changes} == {"up", "down"}
+    assert plan.writes == 5
+
+
+def test_most_at_risk_is_protected_first_and_least_at_risk_unprotected_first() -> None:
+    gangs = [gang(f"j{n}", started=10 * n + 1) for n in range(4)]
+    assert [w.pod.name for w in plan_classes(snapshot(gangs, 0)).protect] == ["j3-0", "j2-0", "j1-0", "j0-0"]
+    protected = [gang(f"j{n}", started=10 * n + 1, class_=NON_PREEMPTIBLE) for n in range(4)]
+    plan = plan_classes(snapshot(protected, 100, budgets={"lab": True}))
+    assert [w.pod.name for w in plan.unprotect] == ["j0-0", "j1-0", "j2-0", "j3-0"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, 0, True),
+        (0, 0, False),
+        (0, 59, False),
+        (0, 60, True),
+        (60, 0, True),
+        (100, 199, False),
+        (100, 200, True),
+        (1000, 1999, False),
+        (1000, 2000, True),
+        (1800, 0, True),
+        (1800, 899, True),
+        (1800, 901, False),
+        (1800, 1800, False),
+    ],
+)
+def test_moved_enough(old: int | None, new: int, expected: bool) -> None:
+    assert moved(old, new, 60, 1.0) is expected
+
+
+def test_thresholds_of_zero_write_every_difference_and_nothing_else() -> None:
+    assert moved(5, 6, 0, 0.0)
+    assert not moved(5, 5, 0, 0.0)
+
+
+def test_the_figure_alone() -> None:
+    drifted = gang("j", pods=[pod("a", written=100), pod("b", written=1200)], written=1200)
+    plan = plan_classes(snapshot([drifted], 100))
+    assert plan.refresh == (PodWrite(drifted.pods[0], None, 1200),)
+    assert not plan.statuses
+    assert not plan.protect
+    assert not plan.unprotect
+
+
+def test_a_status_is_written_more_rarely_than_a_pod() -> None:
+    subject = gang("j", started=500)
+    plan = plan_classes(snapshot([subject], 100))
+    assert len(plan.refresh) == 1
+    assert not plan.statuses
+
+
+@pytest.mark.parametrize("phase", ["Waiting", "Interrupted", "Suspended", "Completed", "Failed"])
+def test_the_class_goes_from_the_status_when_the_job_no_longer_runs(phase: str) -> None:
+    subject = gang("j", phase=phase, pods=[])
+    plan = plan_classes(snapshot([subject]))
+    assert plan.statuses == (StatusWrite(subject.job, None),)
+    assert plan.writes == 1
+
+
+def test_pods_of_a_starting_job_stay_preemptible() -> None:
+    odd = pod("odd", class_=NON_PREEMPTIBLE)
+    plan = plan_classes(snapshot([gang("j", phase="Starting", pods=[odd, pod("even")], class_="")]))
+    assert plan.unprotect == (PodWrite(odd, PREEMPTIBLE, None),)
+    assert plan.writes == 1
+
+
+def test_pods_of_a_job_that_leaves_are_left_alone() -> None:
+    members = [pod("a", class_=NON_PREEMPTIBLE, live=False, leaving=True), pod("b", class_=NON_PREEMPTIBLE)]
+    plan = plan_classes(snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], 100))
+    assert plan.writes == 0
+
+
+# --- budgets ---
+
+
+@pytest.mark.parametrize(
+    ("present", "percentage", "needed", "surplus"),
+    [
+        ({}, 0, ("lab",), ()),
+        ({"lab": True}, 0, (), ()),
+        ({"lab": False}, 0, ("lab",), ()),
+        ({"lab": True}, 100, (), ("lab",)),
+        ({"lab": False}, 100, (), ("lab",)),
+        ({"elsewhere": True}, 0, ("lab",), ("elsewhere",)),
+        ({}, 100, (), ()),
+    ],
+)
+def test_budgets(
+    present: dict[str, bool], percentage: float, needed: tuple[str, ...], surplus: tuple[str, ...]
+) -> None:
+    plan = plan_classes(snapshot([gang("j")], percentage, budgets=present))
+    assert (plan.budgets_needed, plan.budgets_surplus) == (needed, surplus)
+
+
+def test_one_budget_per_namespace() -> None:
+    gangs = [gang(f"j{n}", namespace=f"team-{n % 2}") for n in range(6)]
+    assert plan_classes(snapshot(gangs, 0)).budgets_needed == ("team-0", "team-1")
+
+
+def test_nothing_to_do_is_no_writes() -> None:
+    before = snapshot([gang(f"j{n}", started=100 * n + 1) for n in range(20)], 33)
+    assert plan_classes(carried_out(plan_classes(before), before)).writes == 0
+
+
+def test_the_next_seconds_cost_no_writes() -> None:
+    before = snapshot([gang(f"j{n}", started=100 * n + 600) for n in range(10)], 33)
+    after = carried_out(plan_classes(before), before)
+    assert plan_classes(replace(after, now=NOW + 15 * MICROSECONDS)).writes == 0
+
+
+def test_no_gangs() -> None:
+    plan = plan_classes(snapshot([]))
+    assert plan.verdicts == ()
+    assert plan.writes == 0
+
+
+def test_a_job_without_any_time_is_as_old_as_time() -> None:
+    """Nothing recorded at all: the order still holds and the cap does too."""
+    subject = Gang(job("j", started=None), (pod("p"),))
+    assert 0 <= at_risk(subject) < HALF_HOUR

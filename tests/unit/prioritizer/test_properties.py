@@ -1,0 +1,182 @@
+"""What holds for every snapshot, however odd its times, labels and gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_prioritizer.plan import plan_classes, rank, takes_part
+from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
+
+from .cases import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
+
+# From a week ago to an hour ahead, so that clocks disagree; some far away, as in a status edited by hand.
+times = st.one_of(
+    st.none(),
+    st.integers(NOW - 7 * 86400 * MICROSECONDS, NOW + 3600 * MICROSECONDS),
+    st.sampled_from([0, 1, NOW, NOW + 10**18]),
+)
+labels = st.sampled_from(["", PREEMPTIBLE, NON_PREEMPTIBLE, "nonsense"])
+figures = st.one_of(st.none(), st.integers(0, 10**6))
+nodes = st.sampled_from(["", "n1", "n2", "n3"])
+phases = st.sampled_from(["Running"] * 6 + ["Starting", "Waiting", "Completed", ""])
+percentages = st.floats(0, 100, allow_nan=False)
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> Sequence[Gang]:
+    found = []
+    for n in range(draw(st.integers(0, 8))):
+        pods = []
+        for p in range(draw(st.sampled_from([0, 1, 1, 1, 2, 5]))):
+            state = draw(st.sampled_from(["live"] * 8 + ["ended", "leaving"]))
+            pods.append(
+                PodFacts(
+                    namespace="lab",
+                    name=f"j{n}-{p}",
+                    uid=f"pod-{n}-{p}",
+                    millicores=draw(st.sampled_from([0, 1, 500, 1000, 64_000])),
+                    node=draw(nodes),
+                    live=state == "live",
+                    leaving=state == "leaving",
+                    started=draw(times),
+                    checkpoint=draw(times),
+                    class_=draw(labels),
+                    written=draw(figures),
+                )
+            )
+        job = JobFacts(
+            namespace="lab",
+            name=f"j{n}",
+            uid=f"job-{n}",
+            phase=draw(phases),
+            interval=draw(st.sampled_from([1, MICROSECONDS, 1800 * MICROSECONDS, 7 * 86400 * MICROSECONDS])),
+            created=draw(st.integers(0, NOW + 10**12)),
+            started=draw(times),
+            start_over=draw(times),
+            checkpoints=tuple(c for c in draw(st.lists(times, max_size=2)) if c is not None),
+            interruptions=draw(st.integers(0, 3)),
+            going=draw(st.sampled_from([False] * 9 + [True])),
+            class_=draw(labels),
+            written=draw(figures),
+        )
+        found.append(Gang(job, tuple(pods)))
+    return found
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    return Snapshot(
+        now=NOW,
+        share=published(draw(percentages)),
+        gangs=draw(gangs()),
+        cordoned=frozenset(draw(st.sets(st.sampled_from(["n1", "n2"])))),
+        budgets=draw(st.dictionaries(st.sampled_from(["lab", "elsewhere"]), st.booleans())),
+        rules=Rules(startup_cost=draw(st.sampled_from([0, 60 * MICROSECONDS]))),
+    )
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_same_jobs_in_any_order_give_the_same_plan(snapshot: Snapshot, random: st.Random) -> None:  # type: ignore[name-defined]
+    shuffled = list(snapshot.gangs)
+    random.shuffle(shuffled)
+    one, other = plan_classes(snapshot), plan_classes(replace(snapshot, gangs=shuffled))
+    assert one.verdicts == other.verdicts
+    assert set(one.statuses) == set(other.statuses)
+    assert one.protect == other.protect
+
+
+@given(snapshots())
+def test_every_job_that_takes_part_gets_exactly_one_class(snapshot: Snapshot) -> None:
+    verdicts = plan_classes(snapshot).verdicts
+    assert [v.gang for v in verdicts] == [r.gang for r in rank(snapshot)]
+    assert {v.gang.job.uid for v in verdicts} == {g.job.uid for g in snapshot.gangs if takes_part(g)}
+    assert {v.class_ for v in verdicts} <= {PREEMPTIBLE, NON_PREEMPTIBLE}
+
+
+@given(snapshots(), percentages)
+def test_a_higher_percentage_protects_nobody_more(snapshot: Snapshot, other: float) -> None:
+    low, high = sorted([snapshot.share.percentage or 0.0, other])
+    few = preemptible(plan_classes(replace(snapshot, share=published(low))))
+    many = preemptible(plan_classes(replace(snapshot, share=published(high))))
+    assert few <= many
+
+
+@given(snapshots())
+def test_none_at_0_all_at_100_but_for_the_cordoned(snapshot: Snapshot) -> None:
+    none = plan_classes(replace(snapshot, share=published(0)))
+    assert {v.gang.job.uid for v in none.verdicts if v.class_ == PREEMPTIBLE} == {
+        v.gang.job.uid for v in none.verdicts if v.cordoned
+    }
+    every = plan_classes(replace(snapshot, share=published(100)))
+    assert all(v.class_ == PREEMPTIBLE for v in every.verdicts)
+
+
+@given(snapshots())
+def test_nobody_protected_has_less_at_risk_than_somebody_preemptible_elsewhere(snapshot: Snapshot) -> None:
+    verdicts = [v for v in plan_classes(snapshot).verdicts if not v.cordoned]
+    preempted = [v.risk for v in verdicts if v.class_ == PREEMPTIBLE]
+    protected = [v.risk for v in verdicts if v.class_ == NON_PREEMPTIBLE]
+    assert max(preempted, default=0) <= min(protected, default=max(preempted, default=0))
+
+
+@given(snapshots())
+def test_carried_out_once_there_is_nothing_left_to_write(snapshot: Snapshot) -> None:
+    plan = plan_classes(snapshot)
+    after = carried_out(plan, snapshot)
+    again = plan_classes(after)
+    assert again.writes == 0
+    assert not again.changes
+    assert [v.class_ for v in again.verdicts] == [v.class_ for v in plan.verdicts]
+
+
+@given(snapshots())
+def test_after_the_plan_every_protected_pod_is_covered(snapshot: Snapshot) -> None:
+    after = carried_out(plan_classes(snapshot), snapshot)
+    for verdict in plan_classes(after).verdicts:
+        for pod in verdict.gang.pods:
+            if pod.live:
+                assert pod.class_ == verdict.class_
+        if verdict.class_ == NON_PREEMPTIBLE:
+            assert (after.budgets or {}).get(verdict.gang.job.namespace)
+
+
+@given(snapshots())
+def test_kept_classes_are_those_that_were(snapshot: Snapshot) -> None:
+    """Regulator silent: what the last plan made of it stays, but for nodes cordoned since."""
+    settled = carried_out(plan_classes(snapshot), snapshot)
+    kept = plan_classes(replace(settled, share=replace(settled.share, percentage=None)))
+    assert kept.writes == 0
+    assert not kept.changes
+
+
+@given(snapshots())
+def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapshot) -> None:
+    for r in rank(snapshot):
+        millicores = sum(p.millicores for p in r.gang.pods if p.live)
+        assert 0 <= r.risk <= millicores * (r.gang.job.interval + snapshot.rules.startup_cost)
+
+
+@given(snapshots(), times)
+def test_reporting_a_checkpoint_never_raises_the_time_at_risk(
+    snapshot: Snapshot, checkpoint: int | None
+) -> None:
+    """And so hiding one never lowers it: there is nothing to gain but protection by real work at risk."""
+    if checkpoint is None:
+        return
+    reported = [
+        replace(g, job=replace(g.job, checkpoints=(*g.job.checkpoints, checkpoint))) for g in snapshot.gangs
+    ]
+    before = {r.gang.job.uid: r.risk for r in rank(snapshot)}
+    after = {r.gang.job.uid: r.risk for r in rank(replace(snapshot, gangs=reported))}
+    assert all(after[uid] <= before[uid] for uid in before)
+
+
+@given(snapshots(), st.integers(-(10**15), 10**15))
+def test_a_clock_that_jumps_breaks_nothing(snapshot: Snapshot, jump: int) -> None:
+    moved = replace(snapshot, now=max(0, snapshot.now + jump))
+    plan = plan_classes(moved)
+    assert all(v.risk >= 0 and v.start <= moved.now for v in plan.verdicts)
+    assert plan_classes(carried_out(plan, moved)).writes == 0
