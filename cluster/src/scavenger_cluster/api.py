@@ -93,7 +93,9 @@ class ApiClient:
             return False
 
     def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._timeout, context=self._context
+        )
 
     def _send(
         self,
@@ -114,7 +116,7 @@ class ApiClient:
             if not keep:
                 connection.close()
         is_json = "json" in (response.getheader("Content-Type") or "")
-        value = json.loads(text) if is_json else text
+        value: Any = json.loads(text) if is_json else text
         if response.status >= 400:
             raise ApiError(response.status, value.get("message", text) if is_json else text)
         return value

@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Tool:
-    """A program to build: its Go package, the module (folder under go/) that pins it, and what to stamp in."""
+    """A program to build: its Go package, the module (folder under go/) that pins it, what to stamp in."""
 
     name: str
     package: str
@@ -63,13 +63,18 @@ EXTRA_TOOLS = (
         "metrics-server",
         (("k8s.io/client-go/pkg/version.gitVersion", METRICS_SERVER_VERSION),),
     ),
-    Tool("helm", "helm.sh/helm/v4/cmd/helm", "helm", (("helm.sh/helm/v4/internal/version.version", HELM_VERSION),)),
+    Tool(
+        "helm",
+        "helm.sh/helm/v4/cmd/helm",
+        "helm",
+        (("helm.sh/helm/v4/internal/version.version", HELM_VERSION),),
+    ),
 )
 TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS)}
 
 
 def go_dir() -> Path:
-    """Return the folder with the go.mod files: beside the package when installed, in the checkout otherwise."""
+    """Return the folder with the go.mod files: in the package when installed, else in the checkout."""
     installed = Path(__file__).parent / "go"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "go"
 
@@ -108,16 +113,16 @@ class Go:
         if program is None:
             raise MissingRequirementError(
                 f"the cluster's programs are built with Go {needed} or newer, and no `go` was found on PATH. "
-                "Install it from https://go.dev/dl/, or (Debian) `apt-get install golang-go` of a release with "
-                "at least Go 1.21, which then fetches the right toolchain by itself."
+                "Install it from https://go.dev/dl/, or (Debian) `apt-get install golang-go` of a release "
+                "with at least Go 1.21, which then fetches the right toolchain by itself."
             )
         try:
             version = run([program, "env", "GOVERSION"], cwd=go_dir(), env=os.environ).strip()
         except CommandError as error:
             raise MissingRequirementError(
-                f"{program} is too old or may not switch toolchains: Go {needed} or newer is needed. Go 1.21 and "
-                f"later fetch it by themselves with GOTOOLCHAIN=auto; older ones (Debian 12 has 1.19) must be "
-                f"replaced, see https://go.dev/dl/\n{error.output}"
+                f"{program} is too old or may not switch toolchains: Go {needed} or newer is needed. Go 1.21 "
+                "and later fetch it by themselves with GOTOOLCHAIN=auto; older ones (Debian 12 has 1.19) "
+                f"must be replaced, see https://go.dev/dl/\n{error.output}"
             ) from error
         if go_numbers(version) < go_numbers(needed):
             raise MissingRequirementError(
@@ -146,7 +151,10 @@ class Go:
         env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
         try:
             run(
-                [*argv, "-o", scratch / tool.name, tool.package], cwd=go_dir() / tool.module, env=env, timeout=3600
+                [*argv, "-o", scratch / tool.name, tool.package],
+                cwd=go_dir() / tool.module,
+                env=env,
+                timeout=3600,
             )
             target.parent.mkdir(exist_ok=True)
             (scratch / tool.name).replace(target)

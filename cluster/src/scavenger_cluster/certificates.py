@@ -23,7 +23,7 @@ SERVICE_ACCOUNT_KEY = "service-account"
 
 @dataclasses.dataclass(frozen=True)
 class CertificateSpec:
-    """One certificate: whose it is, which authority signs it, and the addresses it is valid for (none: client only)."""
+    """One certificate: whose it is, who signs it, the addresses it is valid for (none: client only)."""
 
     name: str
     common_name: str
@@ -38,7 +38,12 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
     The front proxy has an authority of its own: the API server refuses to share one with client certificates.
     """
     local = ("localhost", "127.0.0.1", state.bind_address)
-    services = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+    services = (
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    )
     api_addresses = tuple(dict.fromkeys((*services, *local, state.subnets.host, state.subnets.api_service)))
     own = tuple(dict.fromkeys(local))
     controller_manager, scheduler = "system:kube-controller-manager", "system:kube-scheduler"
@@ -57,18 +62,20 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
             "metrics-server",
             "metrics-server",
             "system:masters",
-            addresses=(*own, "metrics-server.kube-system.svc", state.subnets.host)
+            addresses=(*own, "metrics-server.kube-system.svc", state.subnets.host),
         ),
     ]
 
 
 def node_certificate(node: str, address: str) -> CertificateSpec:
     """Return the certificate of a kubelet, with which it serves and asks."""
-    return CertificateSpec(f"kubelet-{node}", f"system:node:{node}", "system:nodes", addresses=(node, address))
+    return CertificateSpec(
+        f"kubelet-{node}", f"system:node:{node}", "system:nodes", addresses=(node, address)
+    )
 
 
 def ensure_certificates(pki: Path, specs: list[CertificateSpec]) -> None:
-    """Write every certificate that is missing, or is not as specified, and the authorities and keys they need."""
+    """Write every certificate that is missing or not as specified, and the authorities and keys they need."""
     pki.mkdir(parents=True, exist_ok=True)
     pki.chmod(0o700)
     if not (pki / f"{SERVICE_ACCOUNT_KEY}.key").exists():
@@ -103,7 +110,9 @@ def _subject(common_name: str, organization: str = "") -> x509.Name:
     return x509.Name(parts)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

@@ -28,7 +28,7 @@ def node_group(cluster: str, node: str) -> str:
 
 
 def create(group: str, root: Path = ROOT) -> None:
-    """Make a group in every hierarchy; on v2 its controllers are handed down to it, on v1 its cpus and memory nodes."""
+    """Make a group in every hierarchy; controllers (v2) or cpus and memory nodes (v1) are handed down."""
     for hierarchy in hierarchies(root):
         parent = hierarchy
         for name in group.strip("/").split("/"):

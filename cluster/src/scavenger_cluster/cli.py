@@ -40,20 +40,28 @@ def main(words: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Describe all commands."""
     top = argparse.ArgumentParser(prog="scavenger-cluster", description="A real Kubernetes on this machine.")
-    top.add_argument("--name", default=os.environ.get("SCAVENGER_CLUSTER_NAME", "scavenger"), help="of the cluster")
+    top.add_argument(
+        "--name", default=os.environ.get("SCAVENGER_CLUSTER_NAME", "scavenger"), help="of the cluster"
+    )
     top.add_argument("--data-dir", type=Path, help="default: scavenger/<name> in the XDG state folder")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands.add_parser("up", help="start the cluster, or what of it does not run"))
     down = commands.add_parser("down", help="stop the cluster and remove everything of it")
-    down.add_argument("--keep-data", action="store_true", help="keep database, keys and images for the next up")
+    down.add_argument(
+        "--keep-data", action="store_true", help="keep database, keys and images for the next up"
+    )
     down.set_defaults(run=_down)
     commands.add_parser("status", help="show the components").set_defaults(run=_status)
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig").set_defaults(run=_kubeconfig)
-    kubectl = commands.add_parser("kubectl", help="run kubectl on the cluster", prefix_chars="\0", add_help=False)
+    kubectl = commands.add_parser(
+        "kubectl", help="run kubectl on the cluster", prefix_chars="\0", add_help=False
+    )
     kubectl.add_argument("words", nargs=argparse.REMAINDER)
     kubectl.set_defaults(run=_kubectl)
     build = commands.add_parser("build", help="build programs ahead of time and print where they are")
-    build.add_argument("tools", nargs="*", metavar="TOOL", help=f"default: all for up; known: {', '.join(TOOLS)}")
+    build.add_argument(
+        "tools", nargs="*", metavar="TOOL", help=f"default: all for up; known: {', '.join(TOOLS)}"
+    )
     build.set_defaults(run=_build)
     load = commands.add_parser("load-image", help="import an image archive into the real nodes")
     load.add_argument("file", type=Path)
@@ -78,14 +86,18 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--port-base",
         type=int,
-        help=f"first of the cluster's ports (default: {DEFAULT_PORT_BASE}, the next cluster {PORTS_PER_CLUSTER} up)",
+        help=f"the first port (default: {DEFAULT_PORT_BASE}, the next cluster's {PORTS_PER_CLUSTER} higher)",
     )
     up.add_argument(
         "--bind-address",
         help="where the API server listens (default: loopback; with real nodes the node network; or 0.0.0.0)",
     )
-    up.add_argument("--metrics", action=argparse.BooleanOptionalAction, help="run metrics-server (real nodes)")
-    up.add_argument("--no-install", dest="install", action="store_false", help="never install Debian packages")
+    up.add_argument(
+        "--metrics", action=argparse.BooleanOptionalAction, help="run metrics-server (real nodes)"
+    )
+    up.add_argument(
+        "--no-install", dest="install", action="store_false", help="never install Debian packages"
+    )
     up.add_argument(
         "--arg",
         action="append",
@@ -100,8 +112,12 @@ def _add_build_image(build: argparse.ArgumentParser) -> None:
     build.add_argument("context", type=Path)
     build.add_argument("--file", type=Path, help="default: Containerfile in the context")
     build.add_argument("--build-arg", action="append", default=[], metavar="KEY=VALUE")
-    build.add_argument("--volume", action="append", default=[], metavar="HOST:PATH:OPTIONS", help="for the build only")
-    build.add_argument("--no-install", dest="install", action="store_false", help="never install Debian packages")
+    build.add_argument(
+        "--volume", action="append", default=[], metavar="HOST:PATH:OPTIONS", help="for the build only"
+    )
+    build.add_argument(
+        "--no-install", dest="install", action="store_false", help="never install Debian packages"
+    )
     build.set_defaults(run=_build_image)
 
 
@@ -119,9 +135,13 @@ def _add_node(node: argparse.ArgumentParser) -> None:
 
 def _add_service(service: argparse.ArgumentParser) -> None:
     service.add_argument("action", choices=["start", "stop", "kill", "status", "logs"])
-    service.add_argument("service", metavar="NAME", help="admitter runs `python -m scavenger_admitter`, and so on")
+    service.add_argument(
+        "service", metavar="NAME", help="admitter runs `python -m scavenger_admitter`, and so on"
+    )
     service.add_argument("--instance", type=int, default=1, help="a second replica is --instance 2")
-    service.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="environment; repeatable")
+    service.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="environment; repeatable"
+    )
     service.add_argument("--wait-ready", action="store_true", help="wait for /readyz instead of /healthz")
     service.add_argument("--timeout", type=float, default=60, help="seconds to wait for the probe")
     service.add_argument("--exec", nargs=argparse.REMAINDER, help="a command to run instead; the last option")
@@ -208,7 +228,11 @@ def _build_image(arguments: Arguments) -> None:
 
 def _component(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
-    actions = {"stop": cluster.component_stop, "kill": cluster.component_kill, "start": cluster.component_start}
+    actions = {
+        "stop": cluster.component_stop,
+        "kill": cluster.component_kill,
+        "start": cluster.component_start,
+    }
     actions[arguments.action](arguments.component)
 
 
@@ -233,7 +257,7 @@ def _service_start(arguments: Arguments) -> None:
         _cluster(arguments).service_start(
             arguments.service,
             instance=arguments.instance,
-            env=_pairs(arguments.set),
+            environment=_pairs(arguments.set),
             command=_command(arguments.exec),
             wait="readyz" if arguments.wait_ready else "healthz",
             timeout=arguments.timeout,

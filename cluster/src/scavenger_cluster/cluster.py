@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scavenger_cluster import images, kubeconfig, kwok, metrics, network, ports, requirements, services, teardown
+from scavenger_cluster import (
+    images,
+    kubeconfig,
+    kwok,
+    metrics,
+    network,
+    ports,
+    requirements,
+    services,
+    teardown,
+)
 from scavenger_cluster.api import MERGE_PATCH, ApiClient
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
@@ -32,7 +42,7 @@ from scavenger_cluster.control_plane import (
     program,
 )
 from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
-from scavenger_cluster.layout import Layout, state_dir
+from scavenger_cluster.layout import Layout, cache_dir, state_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.node import RealNode
 from scavenger_cluster.options import UpOptions, choose_nodes, data_dir_of, decide
@@ -92,7 +102,9 @@ class Cluster:
         """What `up` decided; ClusterError if there is no such cluster."""
         state = load_state(self.layout.state)
         if state is None:
-            raise ClusterError(f"there is no cluster {self.name}; start it with: scavenger-cluster --name {self.name} up")
+            raise ClusterError(
+                f"there is no cluster {self.name}; start it with: scavenger-cluster --name {self.name} up"
+            )
         return state
 
     @property
@@ -100,13 +112,11 @@ class Cluster:
         """A client with the administrator's rights."""
         return ApiClient(self.state.server, self.layout.pki)
 
-    # --- up and down -------------------------------------------------------------------------------------------
-
     def up(self, nodes: str | None = None, **options: Any) -> None:
         """Bring the cluster up, or complete it: what runs as it should is kept, the rest is started.
 
-        `nodes` is `auto`, `none`, `real[:N]`, `fake[:N]`, or both joined by a comma; the further options are the
-        fields of UpOptions. Returns once the API server and all nodes are ready.
+        `nodes` is `auto`, `none`, `real[:N]`, `fake[:N]`, or both joined by a comma; the further options are
+        the fields of UpOptions. Returns once the API server and all nodes are ready.
         """
         wanted = UpOptions(nodes=nodes, **options)
         with self._locked():
@@ -115,7 +125,9 @@ class Cluster:
             tools = ensure_tools(_tools_for(state), self.report)
             self._prepare(state)
             self._start_servers(state, tools)
-            real = [RealNode(state, self.layout, self.processes, number) for number in range(1, state.real + 1)]
+            real = [
+                RealNode(state, self.layout, self.processes, number) for number in range(1, state.real + 1)
+            ]
             if real:
                 network.ensure_network(self.name, state.subnets)
                 pause = images.pause_archive(tools["pause"])
@@ -132,8 +144,9 @@ class Cluster:
             self.report(f"ready: {state.nodes} at {state.server}")
 
     def down(self, *, keep_data: bool = False) -> None:
-        """Take the cluster down and leave nothing behind; `keep_data` keeps database, keys and images for the next up.
+        """Take the cluster down and leave nothing behind.
 
+        `keep_data` keeps database, keys, addresses, ports and imported images for the next `up`.
         Works on whatever is left of a cluster, and does nothing where there is none.
         """
         with self._locked():
@@ -141,16 +154,16 @@ class Cluster:
             teardown.stop_everything(self.name, self.processes)
             teardown.remove_traces(self.name, self.layout, keep_data=keep_data)
             if not keep_data:
-                with locked(self.registry.path.with_suffix(".lock")):
+                with locked(cache_dir() / "clusters.lock"):
                     self.registry.remove(self.name)
+                with contextlib.suppress(OSError):
+                    self.registry.path.parent.rmdir()
         self.report(f"{self.name} is down")
 
     def status(self) -> list[ComponentStatus]:
         """Describe every component that was started, running or dead."""
         state = self.state
         return [self._status(name, state) for name in self.processes.names()]
-
-    # --- parts -------------------------------------------------------------------------------------------------
 
     def component_stop(self, name: str) -> None:
         """Stop one component of the control plane."""
@@ -168,7 +181,7 @@ class Cluster:
         self._wait_ready(component, state)
 
     def node_stop(self, name: str) -> None:
-        """Let a node die as if its power had been cut: its kubelet is killed, or its fake kubelet falls silent."""
+        """Let a node die as in a power cut: its kubelet is killed, or its fake kubelet falls silent."""
         node = self._real_node(name)
         if node is not None:
             node.kill()
@@ -189,14 +202,15 @@ class Cluster:
         name: str,
         *,
         instance: int = 1,
-        env: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
         wait: str | None = "healthz",
         timeout: float = 60,
     ) -> services.Service:
-        """Start `python -m scavenger_<name>` (or `command`) under ServiceAccount scavenger-system/scavenger-<name>.
+        """Start `python -m scavenger_<name>` (or `command`) under its own ServiceAccount.
 
-        `wait` is the probe that has to answer 200 before this returns: `healthz`, `readyz` or None.
+        That is `scavenger-<name>` in the system namespace, which must exist. `wait` is the probe that has to
+        answer 200 before this returns: `healthz`, `readyz` or None. A service that runs just so is kept.
         """
         with self._locked():
             return services.start(
@@ -206,7 +220,7 @@ class Cluster:
                 processes=self.processes,
                 client=self.client,
                 instance=instance,
-                environment=env,
+                environment=environment,
                 command=command,
                 wait=wait,
                 timeout=timeout,
@@ -231,9 +245,7 @@ class Cluster:
             raise ClusterError(f"{name} has no log: {log}")
         return log.read_text(errors="replace")
 
-    # --- contents ----------------------------------------------------------------------------------------------
-
-    def kubectl(self, *words: str, input: str | None = None, timeout: float = 120) -> str:  # noqa: A002
+    def kubectl(self, *words: str, input: str | None = None, timeout: float = 120) -> str:
         """Run kubectl as administrator and return its output; CommandError with what it said if it fails."""
         tool = ensure_tools(["kubectl"], self.report)["kubectl"]
         return run([tool, f"--kubeconfig={self.kubeconfig}", *words], stdin=input, timeout=timeout)
@@ -260,7 +272,7 @@ class Cluster:
         buildah_options: Sequence[str] = (),
         install: bool = True,
     ) -> str:
-        """Build a Containerfile on the local Python base and load it into every real node; returns its full name."""
+        """Build a Containerfile on the local Python base, load it into every real node, return its name."""
         requirements.install(requirements.missing_image_packages(), self.report, allowed=install)
         archive = images.build_image(
             name,
@@ -271,8 +283,6 @@ class Cluster:
             buildah_options=tuple(buildah_options),
         )
         return self.load_image(archive)[0]
-
-    # --- steps of up -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -287,7 +297,7 @@ class Cluster:
                         self.data_dir.rmdir()
 
     def _decide(self, options: UpOptions, plan: Any) -> ClusterState:
-        with locked(self.registry.path.with_suffix(".lock")):
+        with locked(cache_dir() / "clusters.lock"):
             state = decide(self.name, options, plan, self.layout, self.registry)
             for component in CONTROL_PLANE if not state.fake else (*CONTROL_PLANE, KWOK):
                 if self.processes.running(component) is None:
@@ -348,7 +358,9 @@ class Cluster:
         try:
             wait_for(f"{component} to be ready", ready, timeout=READY_SECONDS, interval=0.1)
         except WaitTimeoutError as error:
-            raise ComponentFailedError(component, f"was not ready in time: {error}", self.processes.log(component)) from error
+            raise ComponentFailedError(
+                component, f"was not ready in time: {error}", self.processes.log(component)
+            ) from error
         self.report(f"{component} is ready")
 
     def _remove_surplus_nodes(self, state: ClusterState) -> None:
@@ -402,12 +414,17 @@ class Cluster:
         metrics.register(self.client, state, self.layout.pki / "ca.crt")
         try:
             names, client = state.nodes.real_names, self.client
-            wait_for("the metrics API", lambda: metrics.available(client, names), timeout=READY_SECONDS, interval=0.5)
+            wait_for(
+                "the metrics API",
+                lambda: metrics.available(client, names),
+                timeout=READY_SECONDS,
+                interval=0.5,
+            )
         except WaitTimeoutError as error:
-            raise ComponentFailedError(METRICS_SERVER, str(error), self.processes.log(METRICS_SERVER)) from error
+            raise ComponentFailedError(
+                METRICS_SERVER, str(error), self.processes.log(METRICS_SERVER)
+            ) from error
         self.report("the metrics API has figures")
-
-    # --- small things ------------------------------------------------------------------------------------------
 
     def _component(self, name: str) -> str:
         component = full_name(name)

@@ -53,7 +53,7 @@ def base_environment(state: ClusterState, layout: Layout, component: str) -> dic
 
 
 def etcd_arguments(state: ClusterState, layout: Layout) -> list[str]:
-    """Return the arguments of etcd: one member, TLS on loopback, no fsync (a test cluster's data may be lost)."""
+    """Return the arguments of etcd: one member, TLS on loopback, no fsync (a power cut may lose data)."""
     client = f"https://{LOOPBACK}:{state.ports['etcd']}"
     peer = f"https://{LOOPBACK}:{state.ports['etcd-peer']}"
     certificate, key = layout.pki / "etcd.crt", layout.pki / "etcd.key"
@@ -85,8 +85,8 @@ def etcd_arguments(state: ClusterState, layout: Layout) -> list[str]:
 def api_server_arguments(state: ClusterState, layout: Layout) -> list[str]:
     """Return the arguments of kube-apiserver.
 
-    Without real nodes there is nobody to reach it through its Service, so it stays on loopback, where the endpoint
-    reconciler would refuse to publish it.
+    Without real nodes there is nobody to reach it through its Service, so it stays on loopback, where the
+    endpoint reconciler would refuse to publish it.
     """
     pki = layout.pki
     real = state.real > 0
@@ -163,7 +163,7 @@ def scheduler_arguments(state: ClusterState, layout: Layout) -> list[str]:
 
 
 def kwok_arguments(state: ClusterState, layout: Layout) -> list[str]:
-    """Return the arguments of kwok, which plays the kubelets of the fake nodes and leaves all others alone."""
+    """Return the arguments of kwok, which plays the kubelets of the fake nodes and of no others."""
     return [
         f"--kubeconfig={layout.component_kubeconfig(KWOK)}",
         f"--config={layout.config / 'kwok.yaml'}",
@@ -174,11 +174,12 @@ def kwok_arguments(state: ClusterState, layout: Layout) -> list[str]:
         f"--node-port={state.ports[KWOK]}",
         f"--server-address={LOOPBACK}:{state.ports[KWOK]}",
         "--node-lease-duration-seconds=40",
+        "--v=warn",
     ]
 
 
 def metrics_server_arguments(state: ClusterState, layout: Layout) -> list[str]:
-    """Return the arguments of metrics-server, which runs beside the control plane and asks real kubelets only."""
+    """Return the arguments of metrics-server, which runs on the machine and asks real kubelets only."""
     kubeconfig = layout.component_kubeconfig(METRICS_SERVER)
     return [
         f"--kubeconfig={kubeconfig}",

@@ -1,4 +1,4 @@
-"""Images without a registry: the pause image, a Python base made from Debian packages, and Containerfiles on top."""
+"""Images without a registry: the pause image, a Python base from Debian packages, Containerfiles on top."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def pause_archive(program: Path) -> Path:
             entry.mode, entry.size = 0o755, program.stat().st_size
             with program.open("rb") as file:
                 tar.addfile(entry, file)
-        _publish(oci_archive(PAUSE_IMAGE, layer.getvalue(), {"Entrypoint": ["/pause"], "User": "65535:65535"}), target)
+        _publish(
+            oci_archive(PAUSE_IMAGE, layer.getvalue(), {"Entrypoint": ["/pause"], "User": "65535:65535"}),
+            target,
+        )
     return target
 
 
@@ -110,12 +113,12 @@ def normalized(name: str) -> str:
 
 
 def context_key(context: Path, containerfile: Path, arguments: Mapping[str, str]) -> str:
-    """Return a key over everything a build can see: names, modes and contents of the context, and the arguments."""
+    """Return a key over all a build can see: names, modes and contents of the context, and the arguments."""
     digest = hashlib.sha256(json.dumps([BASE_RECIPE, SUITE, sorted(arguments.items())]).encode())
     digest.update(containerfile.read_bytes())
     for path in sorted(_context_files(context)):
         digest.update(f"\0{path.relative_to(context)}\0{path.lstat().st_mode}\0".encode())
-        digest.update(os.readlink(path).encode() if path.is_symlink() else path.read_bytes())
+        digest.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
     return digest.hexdigest()[:24]
 
 
@@ -128,9 +131,10 @@ def build_image(
     arguments: Mapping[str, str] | None = None,
     buildah_options: tuple[str, ...] = (),
 ) -> Path:
-    """Build a Containerfile from the local Python base and return the image archive; an unchanged one is not rebuilt.
+    """Build a Containerfile from the local Python base and return the image archive.
 
-    The base is handed in as the build argument BASE. `buildah_options` (such as `--volume`) are not part of the key.
+    An unchanged context is not built again. The base is handed in as the build argument BASE.
+    `buildah_options` (such as `--volume`) are not part of what decides whether anything changed.
     """
     file = containerfile or context / "Containerfile"
     given = dict(arguments or {})
@@ -142,8 +146,17 @@ def build_image(
     with locked(cache_dir() / "images.lock", lambda: report("waiting for another image build to finish")):
         base = _base_image(report)
         report(f"building image {name}")
-        values = [word for pair in ({"BASE": base} | given).items() for word in ("--build-arg", "=".join(pair))]
-        command = ["build", "--isolation=chroot", "--pull-never", "--layers", f"--tag={name}", f"--file={file}"]
+        values = [
+            word for pair in ({"BASE": base} | given).items() for word in ("--build-arg", "=".join(pair))
+        ]
+        command = [
+            "build",
+            "--isolation=chroot",
+            "--pull-never",
+            "--layers",
+            f"--tag={name}",
+            f"--file={file}",
+        ]
         _buildah(*command, *values, *buildah_options, str(context))
         temporary = target.with_suffix(".new")
         temporary.unlink(missing_ok=True)
@@ -180,7 +193,9 @@ def _base_image(report: Report) -> str:
         _tidy_base(root)
         container = _buildah("from", "scratch").strip()
         _buildah("add", container, str(root), "/")
-        _buildah("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
+        _buildah(
+            "config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container
+        )
         _buildah("config", "--env=LANG=C.UTF-8", "--cmd=python3", container)
         _buildah("commit", "--rm", container, name)
     finally:

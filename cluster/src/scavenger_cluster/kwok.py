@@ -1,12 +1,12 @@
 """Fake nodes and their pods: what kwok makes of them, as data.
 
-A pod runs at once and stays Running. A deleted pod first becomes Failed, when its grace time is over, and only then
-goes, as with a kubelet; kwok's own stages drop it while the Job controller still holds its finalizer, which keeps its
-place on the node taken. Annotations on a pod say otherwise:
+A pod runs at once and stays Running. A deleted pod first becomes Failed, when its grace time is over, and
+only then goes, as with a kubelet; with kwok's own stages it would keep its place on the node for as long as
+the Job controller holds its finalizer. Annotations on a pod say otherwise (moments are exact to the second):
 
 - `kwok.scavenger.dev/run-seconds`: end by itself after that many seconds, with
 - `kwok.scavenger.dev/exit-code` (default 0: phase Succeeded);
-- `kwok.scavenger.dev/stop-seconds`: how long it takes to stop when deleted (default: its whole grace time), with
+- `kwok.scavenger.dev/stop-seconds`: seconds to stop when deleted (default: the whole grace time), with
 - `kwok.scavenger.dev/stop-exit-code` (default 137).
 """
 
@@ -41,7 +41,8 @@ startTime: {{ $now | Quote }}
 hostIP: {{ . | Quote }}
 hostIPs: [{ip: {{ . | Quote }}}]
 {{ end }}
-{{ with PodIPWith .spec.nodeName (or .spec.hostNetwork false) (or .metadata.uid "") .metadata.name .metadata.namespace }}
+{{ $host := or .spec.hostNetwork false }}
+{{ with PodIPWith .spec.nodeName $host .metadata.uid .metadata.name .metadata.namespace }}
 podIP: {{ . | Quote }}
 podIPs: [{ip: {{ . | Quote }}}]
 {{ end }}
@@ -67,7 +68,12 @@ initContainerStatuses:
   imageID: ""
   ready: true
   restartCount: 0
-  state: {terminated: {exitCode: 0, reason: Completed, startedAt: {{ $now | Quote }}, finishedAt: {{ $now | Quote }}}}
+  state:
+    terminated:
+      exitCode: 0
+      reason: Completed
+      startedAt: {{ $now | Quote }}
+      finishedAt: {{ $now | Quote }}
 {{ end }}
 {{ end }}
 """
@@ -132,7 +138,13 @@ def fake_node(name: str, *, cpu: str, memory: str, pods: int, taint: bool, now: 
             "phase": "Running",
             "addresses": [{"type": "Hostname", "address": name}],
             "conditions": [
-                {"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": now, "lastTransitionTime": now}
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "lastHeartbeatTime": now,
+                    "lastTransitionTime": now,
+                }
                 for kind, (status, reason) in _CONDITIONS.items()
             ],
         },
@@ -161,7 +173,8 @@ def _node_stages() -> list[dict[str, Any]]:
     lines = ["{{ $now := Now }}", "phase: Running", "conditions:"]
     for kind, (status, reason) in _CONDITIONS.items():
         lines.append(
-            f'- {{type: {kind}, status: "{status}", reason: {reason}, lastHeartbeatTime: {{{{ $now | Quote }}}}, '
+            f'- {{type: {kind}, status: "{status}", reason: {reason}, '
+            "lastHeartbeatTime: {{ $now | Quote }}, "
             "lastTransitionTime: {{ or .metadata.creationTimestamp $now | Quote }}}"
         )
     template = "\n".join(lines)

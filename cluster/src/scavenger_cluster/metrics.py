@@ -15,7 +15,7 @@ GROUP_VERSION = "metrics.k8s.io/v1beta1"
 
 
 def register(client: ApiClient, state: ClusterState, authority: Path) -> None:
-    """Make the aggregated API lead to the process: a Service without pods, its one endpoint, an APIService."""
+    """Lead the aggregated API to the process: a Service without pods, its one endpoint, an APIService."""
     services = "/api/v1/namespaces/kube-system/services"
     slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
     client.apply(f"{services}/{METRICS_SERVER}", _service())

@@ -1,8 +1,9 @@
 """The network of the real nodes.
 
-Every node is a network namespace; a further one holds the bridge between them, so that no firewall rule of the machine
-(Docker's, say) ever sees their traffic. The machine itself gets one interface, with an address in the node network and
-a route to every node's pods. Deleting the namespaces takes everything with it, routes included.
+Every node is a network namespace; a further one holds the bridge between them, so that no firewall rule of
+the machine (Docker's, say) ever sees their traffic. The machine itself gets one interface, with an address in
+the node network and a route to every node's pods. Deleting the namespaces takes everything with it, routes
+included.
 """
 
 from __future__ import annotations
@@ -73,6 +74,12 @@ def remove_network(cluster: str) -> None:
     if Path(f"/sys/class/net/{link}").exists():
         with contextlib.suppress(CommandError):  # deleting the namespaces deletes it too, a little later
             run(["ip", "link", "del", link])
+    if NETNS_DIR.is_dir() and not any(NETNS_DIR.iterdir()):
+        # `ip netns add` mounts this folder and never unmounts it; it does so again when it has to.
+        with contextlib.suppress(CommandError, OSError):
+            if NETNS_DIR.is_mount():
+                run(["umount", NETNS_DIR])
+            NETNS_DIR.rmdir()
 
 
 def namespaces(cluster: str, folder: Path = NETNS_DIR) -> list[str]:
@@ -94,7 +101,7 @@ def busy_slots(cluster: str, slots: range) -> list[int]:
 
 
 def networks(routes: list[dict[str, str]], *, ignore: str) -> list[ipaddress.IPv4Network]:
-    """Return the networks in the output of `ip -json route`, except those of one interface and the default route."""
+    """Return the networks in `ip -json route`, except those of one interface and the default route."""
     found = []
     for route in routes:
         with contextlib.suppress(ValueError, KeyError):
@@ -107,7 +114,8 @@ def networks(routes: list[dict[str, str]], *, ignore: str) -> list[ipaddress.IPv
 def _overlaps(slot: int, network: ipaddress.IPv4Network) -> bool:
     subnets = Subnets(slot)
     return any(
-        network.overlaps(ipaddress.IPv4Network(own)) for own in (subnets.nodes, subnets.services, subnets.pods)
+        network.overlaps(ipaddress.IPv4Network(own))
+        for own in (subnets.nodes, subnets.services, subnets.pods)
     )
 
 

@@ -134,7 +134,7 @@ class RealNode:
             kubeconfig.write_private(self.folder / file, text)
 
     def _ensure_holder(self) -> None:
-        """Make sure the process that holds the node's mount namespace lives; without it all the rest starts anew."""
+        """Make sure the process holding the mount namespace lives; without it all the rest starts anew."""
         name = self._part("holder")
         if self.processes.running(name) is not None:
             return
@@ -201,7 +201,9 @@ class RealNode:
         )
 
     def _kube_proxy(self, tools: Mapping[str, Path]) -> Program:
-        return self._program("kube-proxy", str(tools["kube-proxy"]), f"--config={self.folder / 'kube-proxy.yaml'}")
+        return self._program(
+            "kube-proxy", str(tools["kube-proxy"]), f"--config={self.folder / 'kube-proxy.yaml'}"
+        )
 
     def _wait_for_containerd(self) -> None:
         name = self._part("containerd")

@@ -14,8 +14,9 @@ from scavenger_cluster.state import ClusterState
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 PAUSE_IMAGE = "localhost/scavenger/pause:1"
 
-# The node's own /run, /var/lib and /var/log, and the values the kubelet wants to see in /proc/sys, all in a mount
-# namespace that vanishes with the node's last process. The data folder is put back in case one of them hides it.
+# The node's own /run, /var/lib and /var/log, and the values the kubelet wants to see in /proc/sys, all in a
+# mount namespace that vanishes with the node's last process. The data folder is put back in case one of them
+# hides it.
 HOLDER_SCRIPT = """
 set -e
 data=$1; node=$2; ready=$3
@@ -52,14 +53,17 @@ def containerd_config(*, root: str, cni_config: str, cni_plugins: str, restrict_
 
     `restrict_oom`: without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc would fail on trying.
     """
-    quoted = {key: json.dumps(value) for key, value in {"root": root, "conf": cni_config, "bin": cni_plugins}.items()}
+    quoted = {
+        key: json.dumps(value)
+        for key, value in {"root": root, "conf": cni_config, "bin": cni_plugins}.items()
+    }
     return f"""version = 2
 root = {quoted["root"]}
 state = "/run/containerd/state"
 disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.internal.v1.tracing",
-  "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
 ]
 
 [grpc]
@@ -84,7 +88,7 @@ disabled_plugins = [
 
 
 def cni_config(pods: str) -> str:
-    """Return the pod network: every pod is routed, none bridged, so kube-proxy sees all traffic without br_netfilter."""
+    """Return the pod network: all pods are routed, none bridged, so kube-proxy works without br_netfilter."""
     plugins: list[dict[str, Any]] = [
         {
             "type": "ptp",
@@ -107,7 +111,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
     config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "0.0.0.0",  # noqa: S104 the node's own namespace
+        "address": "0.0.0.0",
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
@@ -144,7 +148,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
 
 
 def kube_proxy_config(state: ClusterState, layout: Layout, node: str) -> str:
-    """Return kube-proxy's configuration; the conntrack limits of a network namespace cannot be written, so none is."""
+    """Return kube-proxy's configuration; conntrack limits cannot be set in a network namespace."""
     config: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

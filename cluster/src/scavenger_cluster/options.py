@@ -21,7 +21,7 @@ from scavenger_cluster.plan import (
 )
 from scavenger_cluster.state import ClusterState, Registry, load_state
 
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104
+ANY_ADDRESS = "0.0.0.0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +62,13 @@ def choose_nodes(options: UpOptions, before: ClusterState | None, report: Callab
         plan = parse_nodes(text, real_possible=False)
     if text == "auto" and obstacles:
         report(
-            f"warning: fake nodes only ({'; '.join(obstacles)}): API, scheduler and Job controller are real, but no "
-            "container runs; for real nodes run as root on Linux with containerd, runc and CNI plugins"
+            f"warning: fake nodes only ({'; '.join(obstacles)}): API, scheduler and controllers are real, "
+            "but no container runs; for real nodes run as root on Linux with containerd, runc and CNI plugins"
         )
     return plan
 
 
-def decide(
-    name: str, options: UpOptions, plan: NodePlan, layout: Layout, registry: Registry
-) -> ClusterState:
+def decide(name: str, options: UpOptions, plan: NodePlan, layout: Layout, registry: Registry) -> ClusterState:
     """Return the state `up` has to bring about: what was decided before, with what the options change."""
     state = load_state(layout.state) or _new_state(name, options.port_base, registry)
     state.real, state.fake = plan.real, plan.fake

@@ -109,7 +109,9 @@ def parse_nodes(text: str, *, real_possible: bool) -> NodePlan:
     for part in text.split(","):
         match = re.fullmatch(r"(real|fake)(?::(\d+))?", part.strip())
         if match is None:
-            raise ClusterError(f"--nodes {text}: expected auto, none, real[:N], fake[:N] or both joined by a comma")
+            raise ClusterError(
+                f"--nodes {text}: expected auto, none, real[:N], fake[:N] or both joined by a comma"
+            )
         kind, number = match.groups()
         counts[kind] += int(number) if number else {"real": 1, "fake": FAKE_BY_DEFAULT}[kind]
     if counts["real"] > 200 or counts["fake"] > 5000:

@@ -1,4 +1,4 @@
-"""Processes that outlive us: started detached, recognised again by pid *and* start time, or by their environment."""
+"""Processes that outlive us: started detached, recognised by pid *and* start time, or by environment."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Program:
 
 
 def parse_stat(text: str) -> tuple[str, int]:
-    """Read state letter and start time (ticks after boot) from /proc/<pid>/stat; names may hold blanks and brackets."""
+    """Read state and start time (ticks after boot) from /proc/<pid>/stat; names may hold brackets."""
     fields = text[text.rindex(")") + 2 :].split()
     return fields[0], int(fields[19])
 
@@ -71,7 +71,7 @@ def boot_id() -> str:
 
 
 def identify(pid: int) -> Identity | None:
-    """Describe a running process; None if there is none or it is a zombie. Reaps it if it was our own child."""
+    """Describe a running process; None if there is none or it is a zombie. Reaps our own children."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
@@ -132,7 +132,7 @@ class ProcessTable:
             setsid=True,
             setsigdef=[signal.SIGINT, signal.SIGPIPE],
         )
-        state, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+        _, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
         identity = Identity(pid, start, boot_id())
         record = {"name": program.name, "digest": program.digest(), **dataclasses.asdict(identity)}
         temporary = self._file(program.name).with_suffix(".new")
@@ -165,7 +165,7 @@ class ProcessTable:
 
 
 def terminate(identities: Iterable[Identity], *, grace: float) -> None:
-    """Send SIGTERM to all, SIGKILL to what is left after `grace` seconds (0: at once), and wait until all are gone."""
+    """Send SIGTERM, SIGKILL to those left after `grace` seconds (0: at once), wait until all are gone."""
     left = [identity for identity in identities if identity.alive()]
 
     def gone() -> bool:
@@ -176,14 +176,19 @@ def terminate(identities: Iterable[Identity], *, grace: float) -> None:
         for identity in left:
             identity.send(signal.SIGTERM)
         deadline = time.monotonic() + grace
-        wait_for("processes to stop", lambda: gone() or time.monotonic() > deadline, timeout=grace + 1, interval=0.02)
+        wait_for(
+            "processes to stop",
+            lambda: gone() or time.monotonic() > deadline,
+            timeout=grace + 1,
+            interval=0.02,
+        )
     for identity in left:
         identity.send(signal.SIGKILL)
     wait_for("killed processes to disappear", gone, timeout=20, interval=0.02)
 
 
 def mark(cluster: str, component: str) -> dict[str, str]:
-    """Return the environment that makes a process, and whatever it starts, recognisable as part of a cluster."""
+    """Return the environment that shows a process, and whatever it starts, to be part of a cluster."""
     return {CLUSTER_VARIABLE: cluster, COMPONENT_VARIABLE: component}
 
 

@@ -61,7 +61,7 @@ def obstacles() -> list[str]:
 
 
 def install(packages: Sequence[str], report: Callable[[str], None], *, allowed: bool) -> None:
-    """Install Debian packages by name with apt-get; MissingRequirementError if that is not allowed or fails."""
+    """Install Debian packages with apt-get; MissingRequirementError if that is not allowed or fails."""
     if not packages:
         return
     names = " ".join(packages)

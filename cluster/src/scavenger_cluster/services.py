@@ -109,7 +109,7 @@ def service_account_token(client: ApiClient, account: str) -> str:
     except ApiError as error:
         if error.status == 404:
             raise ClusterError(
-                f"there is no ServiceAccount {SYSTEM_NAMESPACE}/{account}: apply the service's manifests first"
+                f"there is no ServiceAccount {SYSTEM_NAMESPACE}/{account}: apply its manifests first"
             ) from error
         raise
 

@@ -18,7 +18,7 @@ KEPT = ("state.json", "pki", "etcd", "nodes", "lock")
 
 
 def stop_everything(name: str, processes: ProcessTable) -> None:
-    """Stop all processes of a cluster: clients first, then containers, the API server, and the database last."""
+    """Stop all processes of a cluster: clients first, then containers, API server, and the database last."""
     servers = (API_SERVER, ETCD)
     clients = [component for component in processes.names() if component not in servers]
     terminate([who for part in clients if (who := processes.running(part))], grace=8)

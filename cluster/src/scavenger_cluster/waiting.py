@@ -22,8 +22,8 @@ def wait_for(
 ) -> T:
     """Poll until the condition returns something true, and return it.
 
-    `timeout` and `interval` are seconds. Raises WaitTimeoutError naming `what` after the deadline; an exception of
-    the condition ends the wait at once.
+    `timeout` and `interval` are seconds. Raises WaitTimeoutError naming `what` after the deadline; an
+    exception of the condition ends the wait at once.
     """
     deadline = clock() + timeout
     while True:
