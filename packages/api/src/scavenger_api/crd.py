@@ -283,7 +283,7 @@ def files() -> dict[str, str]:
 
 # --- YAML, as little of it as JSON values need, so that pydantic stays the only dependency ---
 
-_PLAIN: Final = re.compile(r"[A-Za-z./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./(),;-]+)*")
+_PLAIN: Final = re.compile(r"(?:[A-Za-z/]|\.[A-Za-z])[A-Za-z0-9_./-]*(?: [A-Za-z0-9_./(),;-]+)*")
 _NOT_STRINGS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n", ".inf", ".nan"})
 
 

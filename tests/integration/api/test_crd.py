@@ -1,0 +1,702 @@
+"""The CRDs on a real API server: one bad manifest per rule, and good ones."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic.alias_generators import to_camel
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec
+from scavenger_api.queue import ScavengerQueue
+from scavenger_api.times import format_micro_time, format_time
+
+REMOVED = object()
+Manifest = dict[str, Any]
+
+MINIMAL_JOB: Manifest = {
+    "apiVersion": "scavenger.dev/v1alpha1",
+    "kind": "ScavengerJob",
+    "metadata": {"name": "minimal"},
+    "spec": {"image": "example/app:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
+}
+
+FULL_JOB: Manifest = {
+    "apiVersion": "scavenger.dev/v1alpha1",
+    "kind": "ScavengerJob",
+    "metadata": {"name": "f" * names.MAX_NAME_LENGTH},
+    "spec": {
+        "queue": "night-shift",
+        "image": "example.org:5000/group/app@sha256:" + "0" * 64,
+        "imagePullPolicy": "IfNotPresent",
+        "imagePullSecrets": [{"name": "registry.credentials"}],
+        "command": ["python3", "-u"],
+        "args": ["counter.py", "--steps=10"],
+        "env": [
+            {"name": "PLAIN", "value": "1"},
+            {"name": "EMPTY"},
+            {"name": "BOTH", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "FROM_CONFIG", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k"}}},
+            {
+                "name": "FROM_SECRET",
+                "valueFrom": {"secretKeyRef": {"name": "a", "key": "k", "optional": True}},
+            },
+            {
+                "name": "FROM_RESOURCE",
+                "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": 1}},
+            },
+        ],
+        "envFrom": [{"configMapRef": {"name": "a"}}, {"prefix": "S_", "secretRef": {"name": "b"}}],
+        "serviceAccountName": "researcher",
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [
+            {"operator": "Exists"},
+            {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+            {"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        ],
+        "resources": {
+            "requests": {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "1e9", "nvidia.com/gpu": 1},
+            "limits": {"cpu": "1000m", "memory": "1024Mi", "hugepages-2Mi": "4Mi"},
+        },
+        "parallelism": 4,
+        "persistentVolumeClaims": [
+            {"name": "data", "mountPath": "/data", "subPath": "run/..7", "readOnly": False},
+            {"name": "data", "mountPath": "/again"},
+        ],
+        "configMaps": [{"name": "settings", "mountPath": "/etc/settings", "readOnly": True}],
+        "secrets": [{"name": "token", "mountPath": "/etc/token"}],
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "fsGroup": 0,
+        "interruptionAfter": "1h30m",
+        "terminationGracePeriodSeconds": 0,
+        "suspend": True,
+        "ttlSecondsAfterFinished": 0,
+        "capacity": "Guaranteed",
+    },
+}
+
+RECLAIMED_JOB: Manifest = {
+    **MINIMAL_JOB,
+    "metadata": {"name": "reclaimed"},
+    "spec": {
+        "image": "example/app:1",
+        "capacity": "Reclaimed",
+        "interruptionAfter": "7d",
+        "resources": {"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1Gi"}},
+    },
+}
+
+QUEUE: Manifest = {
+    "apiVersion": "scavenger.dev/v1alpha1",
+    "kind": "ScavengerQueue",
+    "metadata": {"name": "it-good"},
+    "spec": {"weight": 3, "quota": {"cpu": "10", "memory": "0", "nvidia.com/gpu": 2}, "closed": True},
+}
+
+
+def changed(manifest: Manifest, edits: Mapping[str, Any]) -> Manifest:
+    """A copy with dotted paths set, or removed; a number in a path is an index."""
+    result = copy.deepcopy(manifest)
+    for path, value in edits.items():
+        *parents, last = path.split(".") if "|" not in path else path.split("|")
+        target: Any = result
+        for part in parents:
+            target = target[int(part)] if isinstance(target, list) else target.setdefault(part, {})
+        if value is REMOVED:
+            del target[last]
+        else:
+            target[last] = copy.deepcopy(value)
+    return result
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {f"spec.{name}": value for name, value in spec.items()}
+
+
+def requests(**quantities: Any) -> dict[str, Any]:
+    return {"spec|resources|requests": {"cpu": "1", "memory": "1Gi", **quantities}}
+
+
+def mounts(**lists: Any) -> dict[str, Any]:
+    return {f"spec.{to_camel(name)}": entries for name, entries in lists.items()}
+
+
+def mount(path: str, **more: Any) -> dict[str, Any]:
+    return {"name": "a", "mountPath": path, **more}
+
+
+BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
+    ("name-long", {"metadata.name": "a" * 53}, "metadata.name: at most 52 characters"),
+    ("name-dot", {"metadata.name": "a.b"}, "metadata.name: no dots"),
+    ("queue-characters", job(queue="Night_Shift"), "spec.queue in body should match"),
+    ("queue-empty", job(queue=""), "spec.queue in body should be at least 1 chars long"),
+    ("queue-long", job(queue="q" * 64), "spec.queue: Too long"),
+    ("image-missing", job(image=REMOVED), "spec.image: Required value"),
+    ("image-empty", job(image=""), "spec.image in body should be at least 1 chars long"),
+    ("image-blank", job(image="my image"), "spec.image in body should match"),
+    ("image-long", job(image="i" * 1025), "spec.image: Too long"),
+    ("pull-policy", job(imagePullPolicy="Sometimes"), 'spec.imagePullPolicy: Unsupported value: "Sometimes"'),
+    (
+        "pull-secret-name",
+        job(imagePullSecrets=[{"name": "A"}]),
+        "spec.imagePullSecrets[0].name in body should match",
+    ),
+    (
+        "pull-secret-twice",
+        job(imagePullSecrets=[{"name": "a"}] * 2),
+        "spec.imagePullSecrets[1]: Duplicate value",
+    ),
+    (
+        "pull-secrets-many",
+        job(imagePullSecrets=[{"name": f"a{i}"} for i in range(17)]),
+        "spec.imagePullSecrets: Too many: 17",
+    ),
+    ("command-many", job(command=["a"] * 1025), "spec.command: Too many: 1025"),
+    ("args-many", job(args=["a"] * 1025), "spec.args: Too many: 1025"),
+    ("args-type", job(args=[1]), "spec.args[0]: Invalid value"),
+    ("env-twice", job(env=[{"name": "A"}, {"name": "A"}]), "spec.env[1]: Duplicate value"),
+    ("env-name", job(env=[{"name": "1A"}]), "spec.env[0].name in body should match"),
+    (
+        "env-two-values",
+        job(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]),
+        "spec.env[0]: Invalid value: a variable has a value or a valueFrom",
+    ),
+    (
+        "env-no-source",
+        job(env=[{"name": "A", "valueFrom": {}}]),
+        "spec.env[0].valueFrom: Invalid value: name exactly one of",
+    ),
+    (
+        "env-two-sources",
+        job(
+            env=[
+                {
+                    "name": "A",
+                    "valueFrom": {
+                        "configMapKeyRef": {"name": "a", "key": "k"},
+                        "secretKeyRef": {"name": "a", "key": "k"},
+                    },
+                }
+            ]
+        ),
+        "spec.env[0].valueFrom: Invalid value: name exactly one of",
+    ),
+    ("env-many", job(env=[{"name": f"A{i}"} for i in range(257)]), "spec.env: Too many: 257"),
+    *(
+        (
+            f"env-reserved-{name}",
+            job(env=[{"name": name, "value": "1"}]),
+            "spec.env[0].name: Invalid value: the names",
+        )
+        for name in names.RESERVED_ENV
+    ),
+    (
+        "env-from-both",
+        job(envFrom=[{"configMapRef": {"name": "a"}, "secretRef": {"name": "a"}}]),
+        "spec.envFrom[0]: Invalid value: each entry names exactly one",
+    ),
+    (
+        "env-from-none",
+        job(envFrom=[{"prefix": "A"}]),
+        "spec.envFrom[0]: Invalid value: each entry names exactly one",
+    ),
+    ("env-from-many", job(envFrom=[{"secretRef": {"name": "a"}}] * 65), "spec.envFrom: Too many: 65"),
+    ("service-account", job(serviceAccountName="A"), "spec.serviceAccountName in body should match"),
+    (
+        "node-selector-many",
+        job(nodeSelector={f"k{i}": "v" for i in range(65)}),
+        "spec.nodeSelector: Too many: 65",
+    ),
+    (
+        "toleration-no-key",
+        job(tolerations=[{"value": "a"}]),
+        "spec.tolerations[0]: Invalid value: an empty key needs",
+    ),
+    (
+        "toleration-value",
+        job(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
+        "spec.tolerations[0]: Invalid value: operator: Exists takes no value",
+    ),
+    (
+        "toleration-seconds",
+        job(tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 1}]),
+        "spec.tolerations[0]: Invalid value: tolerationSeconds needs effect: NoExecute",
+    ),
+    (
+        "toleration-effect",
+        job(tolerations=[{"operator": "Exists", "effect": "Never"}]),
+        "spec.tolerations[0].effect: Unsupported value",
+    ),
+    (
+        "toleration-operator",
+        job(tolerations=[{"key": "a", "operator": "In"}]),
+        "spec.tolerations[0].operator: Unsupported value",
+    ),
+    ("tolerations-many", job(tolerations=[{"operator": "Exists"}] * 65), "spec.tolerations: Too many: 65"),
+    ("resources-missing", job(resources=REMOVED), "spec.resources: Required value"),
+    (
+        "cpu-missing",
+        {"spec.resources.requests": {"memory": "1Gi"}},
+        "spec.resources: Invalid value: cpu is mandatory",
+    ),
+    (
+        "memory-missing",
+        {"spec.resources.requests": {"cpu": 1}},
+        "spec.resources: Invalid value: memory is mandatory",
+    ),
+    (
+        "unequal",
+        {"spec.resources.limits": {"cpu": "501m"}},
+        "spec.resources: Invalid value: requests and limits must be",
+    ),
+    (
+        "reclaimed-unequal",
+        {"spec.capacity": "Reclaimed", "spec.resources.limits": {"cpu": "499m"}},
+        "spec.resources: Invalid value: requests must not be greater than limits",
+    ),
+    ("zero", requests(cpu=0), "spec.resources: Invalid value: every quantity must be greater than zero"),
+    (
+        "negative",
+        requests(memory="-1Gi"),
+        "spec.resources: Invalid value: every quantity must be greater than zero",
+    ),
+    (
+        "zero-limit",
+        {"spec.resources.limits": {"nvidia.com/gpu": 0}},
+        "spec.resources: Invalid value: every quantity must be greater than zero",
+    ),
+    ("resource-name", requests(gpu=1), "spec.resources: Invalid value: name cpu, memory"),
+    (
+        "half-device",
+        requests(**{"nvidia.com/gpu": "500m"}),
+        "spec.resources: Invalid value: name cpu, memory",
+    ),
+    (
+        "own-resources",
+        requests(**{"scavenger.dev/reclaimed-cpu": 1}),
+        "spec.resources: Invalid value: scavenger.dev/* resources are set by the admitter",
+    ),
+    ("quantity-word", requests(cpu="two"), "spec.resources.requests.cpu in body should match"),
+    ("quantity-exponent", requests(cpu="1e1.5"), "spec.resources.requests.cpu in body should match"),
+    ("quantity-long", requests(cpu="1" * 65), "spec.resources.requests.cpu: Too long"),
+    (
+        "quantity-float",
+        requests(cpu=0.5),
+        "spec.resources.requests.cpu in body must be of type integer,string",
+    ),
+    ("resources-many", requests(**{f"a/{i}": 1 for i in range(15)}), "spec.resources.requests: Too many: 17"),
+    ("parallelism-zero", job(parallelism=0), "spec.parallelism in body should be greater than or equal to 1"),
+    (
+        "parallelism-many",
+        job(parallelism=10001),
+        "spec.parallelism in body should be less than or equal to 10000",
+    ),
+    ("parallelism-type", job(parallelism="2"), "spec.parallelism in body must be of type int"),
+    ("mount-relative", mounts(secrets=[mount("data")]), "spec.secrets[0].mountPath in body should match"),
+    ("mount-colon", mounts(secrets=[mount("/a:b")]), "spec.secrets[0].mountPath in body should match"),
+    ("mount-no-path", mounts(secrets=[{"name": "a"}]), "spec.secrets[0].mountPath: Required value"),
+    ("mount-no-name", mounts(secrets=[{"mountPath": "/a"}]), "spec.secrets[0].name: Required value"),
+    (
+        "mount-name",
+        mounts(config_maps=[{"name": "A", "mountPath": "/a"}]),
+        "spec.configMaps[0].name in body should match",
+    ),
+    *(
+        (
+            f"mount-twice-{name}",
+            mounts(**{name: [mount("/a")] * 2}),
+            f"spec.{to_camel(name)}[1]: Duplicate value",
+        )
+        for name in ("persistent_volume_claims", "config_maps", "secrets")
+    ),
+    *(
+        (
+            f"mount-shared-{one}-{other}",
+            mounts(**{one: [mount("/b"), mount("/a")], other: [mount("/a")]}),
+            "spec: Invalid value: mountPath: two mounts share a path",
+        )
+        for one, other in (
+            ("persistent_volume_claims", "config_maps"),
+            ("persistent_volume_claims", "secrets"),
+            ("config_maps", "secrets"),
+        )
+    ),
+    *(
+        (
+            f"sub-path-{path}",
+            mounts(persistent_volume_claims=[mount("/a", subPath=path)]),
+            "spec.persistentVolumeClaims[0].subPath: Invalid value: write a relative path",
+        )
+        for path in ("/abs", "..", "../a", "a/../b", "a/..")
+    ),
+    (
+        "mounts-many",
+        mounts(config_maps=[mount(f"/{i}") for i in range(65)]),
+        "spec.configMaps: Too many: 65",
+    ),
+    *(
+        (f"{name}-{value}", {f"spec.{name}": value}, f"spec.{name} in body should be {what} than or equal to")
+        for name in ("runAsUser", "runAsGroup", "fsGroup")
+        for value, what in ((-1, "greater"), (2**31, "less"))
+    ),
+    *(
+        (f"interruption-{text}", job(interruptionAfter=text), "spec.interruptionAfter: Invalid value")
+        for text in ("0s", "999ms", "0d", "8d", "168h1s", "30", "soon", "1h1d", "-1h", "")
+    ),
+    (
+        "grace-negative",
+        job(terminationGracePeriodSeconds=-1),
+        "spec.terminationGracePeriodSeconds in body should be",
+    ),
+    (
+        "grace-long",
+        job(terminationGracePeriodSeconds=3601),
+        "spec.terminationGracePeriodSeconds in body should be less",
+    ),
+    ("suspend-type", job(suspend="yes"), "spec.suspend in body must be of type boolean"),
+    (
+        "ttl-negative",
+        job(ttlSecondsAfterFinished=-1),
+        "spec.ttlSecondsAfterFinished in body should be greater",
+    ),
+    ("ttl-long", job(ttlSecondsAfterFinished=2**31), "spec.ttlSecondsAfterFinished in body should be less"),
+    ("capacity", job(capacity="Plenty"), 'spec.capacity: Unsupported value: "Plenty"'),
+    ("unknown-field", job(paralellism=2), 'unknown field "spec.paralellism"'),
+]
+
+BAD_QUEUES: list[tuple[str, dict[str, Any], str]] = [
+    ("name-long", {"metadata.name": "q" * 64}, "metadata.name: at most 63 characters"),
+    ("name-dot", {"metadata.name": "a.b"}, "metadata.name: at most 63 characters and no dots"),
+    ("weight-zero", {"spec.weight": 0}, "spec.weight in body should be greater than or equal to 1"),
+    (
+        "weight-huge",
+        {"spec.weight": 1_000_001},
+        "spec.weight in body should be less than or equal to 1000000",
+    ),
+    ("weight-type", {"spec.weight": 1.5}, "spec.weight in body must be of type int"),
+    (
+        "quota-negative",
+        {"spec.quota": {"cpu": "-1"}},
+        "spec.quota: Invalid value: every quantity must be zero or more",
+    ),
+    ("quota-word", {"spec.quota": {"cpu": "many"}}, "spec.quota.cpu in body should match"),
+    ("closed-type", {"spec.closed": "yes"}, "spec.closed in body must be of type boolean"),
+    ("unknown-field", {"spec.wieght": 2}, 'unknown field "spec.wieght"'),
+]
+
+
+def ids(cases: list[tuple[str, dict[str, Any], str]]) -> list[str]:
+    return [case[0] for case in cases]
+
+
+@pytest.fixture
+def kubectl(api_cluster, module_namespace):
+    return api_cluster.inside(module_namespace)
+
+
+@pytest.mark.parametrize(("_name", "edits", "message"), BAD_JOBS, ids=ids(BAD_JOBS))
+def test_bad_job_is_refused_naming_the_field(kubectl, _name, edits, message):
+    manifest = json.dumps(changed(MINIMAL_JOB, edits))
+
+    assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
+
+
+@pytest.mark.parametrize(("_name", "edits", "message"), BAD_QUEUES, ids=ids(BAD_QUEUES))
+def test_bad_queue_is_refused_naming_the_field(kubectl, _name, edits, message):
+    manifest = json.dumps(changed(QUEUE, edits))
+
+    assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
+
+
+@pytest.mark.parametrize(
+    "manifest", [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB], ids=["minimal", "full", "reclaimed"]
+)
+def test_good_job_is_accepted_and_read_back_by_the_models(api_cluster, namespace, manifest):
+    kubectl = api_cluster.inside(namespace)
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
+
+    stored = kubectl.get("sj", manifest["metadata"]["name"])
+
+    assert stored["spec"].items() >= manifest["spec"].items(), "the server keeps what was written"
+    model = ScavengerJob.model_validate(stored)
+    assert model.spec == ScavengerJob.model_validate(manifest).spec, "the server's defaults are the models'"
+
+
+def test_what_the_models_write_is_accepted_unchanged(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    now = datetime.now(UTC)
+    status = {
+        "phase": "Running",
+        "conditions": [
+            {
+                "type": "Running",
+                "status": "True",
+                "observedGeneration": 1,
+                "lastTransitionTime": format_time(now),
+                "reason": names.REASON_RUNNING,
+                "message": "",
+            }
+        ],
+        "interruptedCount": 2,
+        "queuedTimestamp": format_micro_time(now),
+        "runningTimestamps": [format_time(now)],
+        "interruptedTimestamps": [format_time(now)] * names.MAX_RECENT_TIMESTAMPS,
+        "usefulCPUSeconds": 1.5,
+        "lostCPUSeconds": 0.0,
+        "jobName": "minimal-1",
+        "preemption": {"class": "preemptible", "runningPriority": 12.5},
+    }
+    written = ScavengerJob.model_validate({**MINIMAL_JOB, "status": status}).to_dict()
+    manifest = {**written, "metadata": {"name": "minimal"}}
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
+    kubectl.ok(
+        "patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
+    )
+
+    stored = ScavengerJob.model_validate(kubectl.get("sj", "minimal"))
+
+    assert stored.status.to_dict() == {**written["status"]}
+
+
+def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl):
+    bare = {**QUEUE, "metadata": {"name": "it-bare"}}
+    del bare["spec"]
+    try:
+        kubectl.ok("create", "-f", "-", stdin=json.dumps(QUEUE))
+        kubectl.ok("create", "-f", "-", stdin=json.dumps(bare))
+
+        assert kubectl.get("sq", "it-good")["spec"] == QUEUE["spec"]
+        assert kubectl.get("sq", "it-bare")["spec"] == {"weight": 1, "closed": False}
+        assert ScavengerQueue.model_validate(kubectl.get("sq", "it-bare")).spec == ScavengerQueue().spec
+        message = kubectl.refused("patch", "sq", "it-good", "--type=merge", "-p", '{"spec": {"weight": 0}}')
+        assert "spec.weight" in message
+    finally:
+        kubectl("delete", "sq", "it-good", "it-bare", "--ignore-not-found")
+
+
+# --- updates ---
+
+# Another valid value for every field that may not change; one that is missing here fails a test.
+OTHER_VALUES: dict[str, Any] = {
+    "image": "example/app:2",
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": [{"name": "other"}],
+    "command": ["python3"],
+    "args": ["counter.py", "--steps=11"],
+    "env": [{"name": "PLAIN", "value": "2"}],
+    "envFrom": [{"configMapRef": {"name": "b"}}],
+    "serviceAccountName": "other",
+    "nodeSelector": {"kubernetes.io/arch": None, "disk": "ssd"},
+    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+    "resources": {"requests": {"example.org/device": 7}},
+    "parallelism": 5,
+    "persistentVolumeClaims": [{"name": "other", "mountPath": "/data"}],
+    "configMaps": [{"name": "other", "mountPath": "/etc/settings"}],
+    "secrets": [{"name": "other", "mountPath": "/etc/token"}],
+    "runAsUser": 1001,
+    "runAsGroup": 1001,
+    "fsGroup": 1,
+    "interruptionAfter": "2h",
+    "terminationGracePeriodSeconds": 1,
+    "capacity": "Reclaimed",
+}
+IMMUTABLE = [
+    field.alias or to_camel(name)
+    for name, field in ScavengerJobSpec.model_fields.items()
+    if (field.alias or to_camel(name)) not in ScavengerJobSpec.MUTABLE
+]
+
+
+@pytest.fixture(scope="module")
+def jobs(api_cluster, module_namespace):
+    kubectl = api_cluster.inside(module_namespace)
+    full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
+    for manifest in (MINIMAL_JOB, full):
+        kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
+    return kubectl
+
+
+def patch(spec: Mapping[str, Any]) -> tuple[str, str, str]:
+    return "--type=merge", "-p", json.dumps({"spec": spec})
+
+
+def test_every_immutable_field_is_tried():
+    assert set(OTHER_VALUES) == set(IMMUTABLE)
+
+
+TRANSITIONS = [
+    (field, how)
+    for field in IMMUTABLE
+    for how in ("changed", "removed", "added")
+    # A required field cannot be removed at all, and to remove a default value changes nothing.
+    if not (how == "removed" and field in {"image", "resources", "capacity"})
+]
+
+
+@pytest.mark.parametrize(("field", "how"), TRANSITIONS)
+def test_spec_is_immutable(jobs, field, how):
+    name = "minimal" if how == "added" else "full"
+    value = None if how == "removed" else OTHER_VALUES[field]
+
+    message = jobs.refused("patch", "sj", name, *patch({field: value}))
+
+    assert f"spec.{field}: Forbidden: immutable; create a new ScavengerJob instead" in message
+
+
+def test_what_may_change_can_change(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
+
+    kubectl.ok(
+        "patch", "sj", "minimal", *patch({"suspend": True, "ttlSecondsAfterFinished": 5, "queue": "other"})
+    )
+    kubectl.ok("patch", "sj", "minimal", *patch({"suspend": False, "ttlSecondsAfterFinished": None}))
+    kubectl.ok("label", "sj", "minimal", "team=blue")
+
+    spec = kubectl.get("sj", "minimal")["spec"]
+    assert (spec["suspend"], spec["queue"], "ttlSecondsAfterFinished" in spec) == (False, "other", False)
+
+
+def test_queue_cannot_change_while_a_job_exists(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
+    set_status(kubectl, "minimal", jobName="minimal-1")
+
+    message = kubectl.refused("patch", "sj", "minimal", *patch({"queue": "other"}))
+    kubectl.ok("patch", "sj", "minimal", *patch({"suspend": True}))
+    set_status(kubectl, "minimal", jobName=None)
+    kubectl.ok("patch", "sj", "minimal", *patch({"queue": "other"}))
+
+    assert "spec.queue: Forbidden: can change only while no pod of the job exists" in message
+
+
+# --- status ---
+
+
+def set_status(kubectl, name: str, **status: Any) -> None:
+    words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    kubectl.ok("patch", "sj", name, *words)
+
+
+def test_status_is_a_subresource(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    kubectl.ok("create", "-f", "-", stdin=json.dumps({**MINIMAL_JOB, "status": {"phase": "Completed"}}))
+    assert "status" not in kubectl.get("sj", "minimal")
+
+    kubectl.ok("patch", "sj", "minimal", "--type=merge", "-p", '{"status": {"phase": "Failed"}}')
+    assert "status" not in kubectl.get("sj", "minimal")
+
+    both = json.dumps({"status": {"phase": "Waiting"}, "spec": {"suspend": True}})
+    kubectl.ok("patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", both)
+    stored = kubectl.get("sj", "minimal")
+    assert (stored["status"], stored["spec"]["suspend"]) == ({"phase": "Waiting"}, False)
+    assert stored["metadata"]["generation"] == 1, "status does not move the generation"
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ({"phase": "Dancing"}, "status.phase: Unsupported value"),
+        ({"interruptedCount": -1}, "status.interruptedCount: Invalid value: -1"),
+        ({"usefulCPUSeconds": -0.5}, "status.usefulCPUSeconds: Invalid value: -0.5"),
+        ({"runningTimestamps": ["2026-01-01T00:00:00Z"] * 21}, "status.runningTimestamps: Too many: 21"),
+        ({"queuedTimestamp": "yesterday"}, 'status.queuedTimestamp: Invalid value: "yesterday"'),
+        ({"preemption": {"class": "maybe"}}, "status.preemption.class: Unsupported value"),
+        (
+            {"conditions": [{"type": "Running", "status": "True"}]},
+            "status.conditions[0].reason: Required value",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_bad_status_is_refused(jobs, status, message):
+    words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+    assert message in jobs.refused("patch", "sj", "minimal", *words)
+
+
+# --- what people see ---
+
+
+def columns(table: str) -> list[dict[str, str]]:
+    """kubectl's table by the position of its headings, since a cell may be empty."""
+    heading, *rows = table.splitlines()
+    starts = [i for i, c in enumerate(heading) if c != " " and (i == 0 or heading[i - 1] == " ")]
+    spans = list(zip(starts, [*starts[1:], None], strict=True))
+    return [{heading[a:b].strip(): row[a:b].strip() for a, b in spans} for row in rows]
+
+
+def test_printer_columns(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    start = format_time(datetime.now(UTC) - timedelta(minutes=30))
+    for name in ("fresh", "runs", "over"):
+        kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(MINIMAL_JOB, {"metadata.name": name})))
+    admitted = {
+        "type": "Admitted",
+        "status": "True",
+        "reason": "Fits",
+        "message": "",
+        "lastTransitionTime": start,
+    }
+    running = {**admitted, "type": "Running", "reason": names.REASON_RUNNING}
+    set_status(
+        kubectl,
+        "runs",
+        phase="Running",
+        interruptedCount=2,
+        conditions=[admitted, running],
+        preemption={"class": "preemptible"},
+        lastCheckpointTimestamp=start,
+        message="doing well",
+    )
+    over = {**running, "status": "False", "reason": "Completed"}
+    set_status(kubectl, "over", phase="Completed", conditions=[admitted, over], interruptedCount=0)
+
+    fresh, ended, runs = columns(kubectl.ok("get", "sj"))
+    assert list(runs) == ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE"]
+    assert [runs[c] for c in ("NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME")] == [
+        "runs",
+        "default",
+        "Running",
+        "2",
+        "30m",
+    ]
+    assert (fresh["STATUS"], fresh["RUNTIME"]) == ("", "")
+    assert (ended["STATUS"], ended["INTERRUPTED"], ended["RUNTIME"]) == ("Completed", "0", "")
+
+    wide = columns(kubectl.ok("get", "sj", "runs", "-o", "wide"))[0]
+    assert list(wide)[6:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+    assert list(wide.values())[6:] == ["1", "preemptible", "30m", "doing well"]
+
+
+def test_jobs_are_found_by_phase_and_category(api_cluster, namespace):
+    kubectl = api_cluster.inside(namespace)
+    for name in ("one", "two"):
+        kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(MINIMAL_JOB, {"metadata.name": name})))
+    set_status(kubectl, "two", phase="Running")
+
+    assert kubectl.ok("get", "sj", "--field-selector=status.phase=Running", "-o", "name").split() == [
+        "scavengerjob.scavenger.dev/two"
+    ]
+    assert "scavengerjob.scavenger.dev/one" in kubectl.ok("get", "all", "-o", "name")
+    assert "scavengerjob.scavenger.dev/one" in kubectl.ok("get", "scavenger", "-o", "name")
+
+
+def test_queue_columns(kubectl):
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(QUEUE, {"metadata.name": "it-columns"})))
+    try:
+        status = {"status": {"state": "Closed", "jobs": {"waiting": 1, "running": 2, "interrupted": 3}}}
+        words = ("--subresource=status", "--type=merge", "-p", json.dumps(status))
+        kubectl.ok("patch", "sq", "it-columns", *words)
+
+        row = columns(kubectl.ok("get", "sq", "it-columns"))[0]
+
+        assert list(row) == ["NAME", "WEIGHT", "STATE", "WAITING", "RUNNING", "INTERRUPTED", "AGE"]
+        assert list(row.values())[1:6] == ["3", "Closed", "1", "2", "3"]
+    finally:
+        kubectl.ok("delete", "sq", "it-columns")

@@ -1,0 +1,116 @@
+"""A real API server for all integration tests: control plane without nodes, CRDs and base manifests applied.
+
+Set SCAVENGER_TEST_KUBECONFIG to use a cluster that runs already instead of starting one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl against one cluster. A refusal is an answer here, not an exception."""
+
+    program: str
+    kubeconfig: Path
+    namespace: str = ""
+
+    def __call__(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                self.program,
+                f"--kubeconfig={self.kubeconfig}",
+                f"--cache-dir={self.kubeconfig.parent / 'kubectl-cache'}",
+                *([f"--namespace={self.namespace}"] if self.namespace else []),
+                *words,
+            ],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def ok(self, *words: str, stdin: str | None = None) -> str:
+        done = self(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, *words: str, stdin: str | None = None) -> str:
+        """What the server said; asserts that it said no."""
+        done = self(*words, stdin=stdin)
+        assert done.returncode != 0, f"accepted: {done.stdout}"
+        return done.stderr
+
+    def get(self, *words: str) -> dict[str, Any]:
+        return json.loads(self.ok("get", *words, "-o", "json"))
+
+    def inside(self, namespace: str) -> Kubectl:
+        return Kubectl(self.program, self.kubeconfig, namespace)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """The embedded control plane, `scavenger_cluster.Cluster`; one per pytest process."""
+    from scavenger_cluster import Cluster
+
+    embedded = Cluster(name=f"it-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    embedded.up(nodes=0)
+    yield embedded
+    embedded.down()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    """The kubeconfig of the cluster under test, as an administrator."""
+    given = os.environ.get("SCAVENGER_TEST_KUBECONFIG")
+    if given:
+        return Path(given)
+    return Path(request.getfixturevalue("cluster").kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def api_cluster(kubeconfig: Path) -> Kubectl:
+    """kubectl on a cluster with the CRDs and the base manifests, which have been applied and are served."""
+    program = os.environ.get("SCAVENGER_TEST_KUBECTL") or shutil.which("kubectl")
+    if program is None:
+        pytest.skip("needs kubectl")
+    kubectl = Kubectl(program, kubeconfig)
+    for folder in ("crds", "base"):
+        kubectl.ok(
+            "apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder)
+        )
+    kubectl.ok("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs")
+    return kubectl
+
+
+@pytest.fixture(scope="module")
+def module_namespace(api_cluster: Kubectl) -> Iterator[str]:
+    """A namespace shared by the tests of one module."""
+    yield from _namespace(api_cluster)
+
+
+@pytest.fixture
+def namespace(api_cluster: Kubectl) -> Iterator[str]:
+    """A namespace of the test's own."""
+    yield from _namespace(api_cluster)
+
+
+def _namespace(kubectl: Kubectl) -> Iterator[str]:
+    name = f"it-{uuid.uuid4().hex[:8]}"
+    kubectl.ok("create", "namespace", name)
+    yield name
+    kubectl.ok("delete", "namespace", name, "--wait=false")

@@ -1,0 +1,182 @@
+"""The generated CRDs: up to date, structural, documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+from scavenger_api import crd, names
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.model import Model
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CRDS = {"job": crd.job_crd(), "queue": crd.queue_crd()}
+
+
+def root(definition: dict[str, Any]) -> dict[str, Any]:
+    return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from nodes(schema[key], f"{path}[]")
+
+
+def test_files_are_up_to_date(capsys):
+    status = crd.main(["--check", str(REPOSITORY / "manifests" / "crds")])
+
+    assert status == 0, capsys.readouterr().out
+
+
+def test_check_shows_what_differs(tmp_path, capsys):
+    assert crd.main(["--check", str(tmp_path)]) == 1, "missing files are out of date"
+    assert crd.main(["--write", str(tmp_path)]) == 0
+    file = tmp_path / "scavengerqueues_scavenger.dev.yaml"
+    file.write_text(file.read_text().replace("maximum: 1000000", "maximum: 7"))
+    capsys.readouterr()
+
+    assert crd.main(["--check", str(tmp_path)]) == 1
+    diff = capsys.readouterr().out
+    assert [
+        line.split() for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ] == [
+        ["-", "maximum:", "7"],
+        ["+", "maximum:", "1000000"],
+    ]
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_the_yaml_says_what_was_generated(kind):
+    content = crd.to_yaml(CRDS[kind])
+
+    assert yaml.safe_load(content) == yaml.safe_load(yaml.safe_dump(_plain(CRDS[kind])))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
+
+
+@given(
+    st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn"]))
+    | st.sampled_from(["no", "1e3", "0x1", "~", "- a", "a: b", "a #b", "", ".5", "2026-01-01"])
+)
+def test_yaml_strings_survive(text):
+    value = {"key": [text, {"nested": text}]}
+
+    assert yaml.safe_load(crd.to_yaml(value)) == value
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_structural(kind):
+    for path, node in nodes(root(CRDS[kind])):
+        assert ("type" in node) != node.get("x-kubernetes-int-or-string", False), path
+        assert not {"$ref", "title", "$defs", "const"} & set(node), path
+        assert "anyOf" not in node or node["x-kubernetes-int-or-string"], path
+        assert node.get("default", 0) is not None, path
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_field_of_the_spec_is_explained(kind):
+    undocumented = [
+        name
+        for name, field in root(CRDS[kind])["properties"]["spec"]["properties"].items()
+        if "description" not in field
+    ]
+
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_the_api_server_fills_in_no_status(kind):
+    status = root(CRDS[kind])["properties"]["status"]
+
+    assert [path for path, node in nodes(status) if "default" in node] == []
+
+
+@pytest.mark.parametrize("kind", CRDS)
+def test_every_list_and_map_of_the_spec_is_bounded(kind):
+    """The API server estimates the cost of the rules from these bounds; above its budget it refuses the CRD."""
+    for path, node in nodes(root(CRDS[kind])["properties"]["spec"]):
+        assert node.get("type") != "array" or "maxItems" in node, path
+        assert "additionalProperties" not in node or "maxProperties" in node, path
+
+
+def test_defaults_are_those_of_the_design():
+    spec = root(CRDS["job"])["properties"]["spec"]["properties"]
+
+    assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
+        "queue": "default",
+        "parallelism": 1,
+        "interruptionAfter": "30m",
+        "terminationGracePeriodSeconds": 30,
+        "suspend": False,
+        "capacity": "Guaranteed",
+    }
+
+
+def test_each_immutable_field_has_a_rule():
+    spec = root(CRDS["job"])["properties"]["spec"]
+    guarded = {
+        rule["fieldPath"][1:] for rule in spec["x-kubernetes-validations"] if "oldSelf" in rule["rule"]
+    }
+
+    assert guarded == set(spec["properties"]) - ScavengerJobSpec.MUTABLE
+
+
+def test_immutability_rules_know_which_fields_may_be_absent():
+    spec = root(CRDS["job"])["properties"]["spec"]
+    rules = {rule["fieldPath"][1:]: rule["rule"] for rule in crd.immutability_rules(ScavengerJobSpec, spec)}
+
+    assert rules["image"] == "self.image == oldSelf.image"
+    assert rules["parallelism"] == "self.parallelism == oldSelf.parallelism"
+    assert (
+        rules["args"]
+        == "has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)"
+    )
+
+
+def test_names_and_columns():
+    spec = CRDS["job"]["spec"]
+    version = spec["versions"][0]
+
+    assert (CRDS["job"]["metadata"]["name"], spec["names"]["shortNames"]) == (
+        "scavengerjobs.scavenger.dev",
+        ["sj"],
+    )
+    assert CRDS["queue"]["spec"]["scope"] == "Cluster"
+    assert CRDS["queue"]["spec"]["names"]["shortNames"] == ["sq"]
+    assert version["subresources"] == {"status": {}}
+    assert [c["name"].upper() for c in version["additionalPrinterColumns"] if "priority" not in c] == [
+        "QUEUE",
+        "STATUS",
+        "INTERRUPTED",
+        "RUNTIME",
+        "AGE",
+    ]
+    assert names.REASON_RUNNING in version["additionalPrinterColumns"][3]["jsonPath"]
+
+
+class TwoTypes(Model):
+    value: int | str
+
+
+class ExclusiveBound(Model):
+    value: Annotated[int, Field(gt=0)]
+
+
+@pytest.mark.parametrize("model", [TwoTypes, ExclusiveBound])
+def test_what_a_structural_schema_cannot_say_is_an_error(model):
+    with pytest.raises(crd.SchemaError):
+        crd.structural(model)

@@ -1,0 +1,122 @@
+"""The models on the wire."""
+
+import math
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import ValidationError
+from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobSpec
+from scavenger_api.queue import ScavengerQueue
+
+WIRE = {
+    "apiVersion": "scavenger.dev/v1alpha1",
+    "kind": "ScavengerJob",
+    "metadata": {
+        "name": "fold",
+        "namespace": "lab",
+        "uid": "u-1",
+        "resourceVersion": "7",
+        "generation": 2,
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {"team": "blue"},
+        "managedFields": [{"manager": "kubectl"}],
+    },
+    "spec": {
+        "queue": "default",
+        "image": "example/app:1",
+        "command": ["run"],
+        "env": [{"name": "A", "value": "1"}],
+        "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "1"}},
+        "parallelism": 2,
+        "interruptionAfter": "1h30m",
+        "terminationGracePeriodSeconds": 30,
+        "suspend": False,
+        "capacity": "Guaranteed",
+        "notYetKnown": True,
+    },
+    "status": {
+        "phase": "Running",
+        "conditions": [
+            {
+                "type": "Running",
+                "status": "True",
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+                "reason": "AllPodsRunning",
+                "message": "",
+            }
+        ],
+        "interruptedCount": 1,
+        "queuedTimestamp": "2026-01-02T03:04:05.000006Z",
+        "runningTimestamps": ["2026-01-02T03:04:05Z"],
+        "interruptedTimestamps": [],
+        "usefulCPUSeconds": 2.5,
+        "lostCPUSeconds": 0.0,
+        "preemption": {"class": "non-preemptible", "runningPriority": 3.0},
+    },
+}
+
+
+def test_names_on_the_wire_are_those_of_kubernetes_and_unset_fields_stay_away():
+    written = ScavengerJob.model_validate(WIRE).to_dict()
+
+    expected_spec = {key: value for key, value in WIRE["spec"].items() if key != "notYetKnown"}
+    expected_spec["resources"] = {
+        "requests": {"cpu": "1", "memory": "1Gi"},
+        "limits": {"nvidia.com/gpu": "1"},
+    }
+    assert written["spec"] == expected_spec
+    assert written["status"] == WIRE["status"]
+
+
+def test_reading_and_writing_twice_changes_nothing():
+    once = ScavengerJob.model_validate(WIRE)
+
+    assert ScavengerJob.model_validate(once.to_dict()) == once
+
+
+def test_what_a_decision_reads():
+    job = ScavengerJob.model_validate(WIRE)
+
+    assert job.key == "lab/fold"
+    assert job.spec.requests == {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
+    assert job.spec.checkpoint_interval.total_seconds() == 5400
+    assert job.status.condition(ConditionType.RUNNING).status == "True"
+    assert job.status.condition(ConditionType.SUCCEEDED) is None
+    assert job.status.queued_timestamp == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert job.owner_reference()["controller"] is True
+
+
+def test_phases():
+    assert {phase for phase in Phase if phase.finished} == {Phase.COMPLETED, Phase.FAILED}
+    assert {phase for phase in Phase if phase.queued} == {Phase.WAITING, Phase.INTERRUPTED}
+    assert {phase for phase in Phase if phase.active} == {Phase.STARTING, Phase.RUNNING}
+
+
+def test_a_job_without_status_has_none():
+    job = ScavengerJob.model_validate({key: WIRE[key] for key in ("metadata", "spec")})
+
+    assert (job.status.phase, job.status.interrupted_count, job.status.preemption) == (None, 0, None)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_spans_are_finite_and_not_negative(value):
+    with pytest.raises(ValidationError):
+        ScavengerJob.model_validate({**WIRE, "status": {"lostCPUSeconds": value}})
+
+
+def test_objects_are_immutable_in_memory():
+    job = ScavengerJob.model_validate(WIRE)
+
+    with pytest.raises(ValidationError):
+        job.spec.queue = "other"
+
+
+def test_mutable_fields_exist():
+    assert set(ScavengerJobSpec.model_json_schema()["properties"]) >= ScavengerJobSpec.MUTABLE
+
+
+def test_queue():
+    queue = ScavengerQueue.model_validate({"metadata": {"name": "night"}, "spec": {"quota": {"cpu": 4}}})
+
+    assert (queue.spec.weight, queue.spec.quota, queue.spec.closed) == (1, {"cpu": "4"}, False)
+    assert queue.metadata.key == "night"
