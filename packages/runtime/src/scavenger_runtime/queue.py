@@ -2,13 +2,15 @@
 
 An item is in at most one of these places:
 
-- *ready*: waiting to be handed out, in a heap ordered by priority and then by the moment it became ready;
+- *ready*: waiting to be handed out, in the lane of its priority, a plain first-in-first-out queue; only an
+  item whose priority was raised while it was ready has an older claim than the end of its new lane, and goes
+  to a heap instead;
 - *delayed*: its wait is not over, in a heap ordered by when it will be;
 - *being processed*; added again meanwhile, its request is kept aside until `done`.
 
-Moving an item leaves its old heap entry behind (removal from the middle of a heap is linear); such dead
-entries are skipped when they surface and swept out when they outnumber the live ones, so every operation
-stays O(log n) amortised.
+Moving an item leaves its old place behind (removal from the middle is linear); such dead places are skipped
+when they surface and swept out when they outnumber the living. So adding and taking are O(1) for what is
+ready at once, and O(log n) for what is delayed or raised.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scavenger_runtime.clock import Clock, SystemClock
 
@@ -76,7 +78,10 @@ class PriorityQueue(Generic[K]):
         self._waiting: dict[K, _Entry[K]] = {}
         self._again: dict[K, _Entry[K]] = {}
         self._processing: set[K] = set()
-        self._ready: list[tuple[int, int, _Entry[K]]] = []  # (-priority, turn, entry)
+        self._lanes: dict[int, deque[tuple[int, _Entry[K]]]] = {}  # by rank (= -priority): (turn, entry)
+        self._ranks: list[int] = []  # heap of the ranks that have a lane
+        self._raised: list[tuple[int, int, _Entry[K]]] = []  # heap of (rank, turn, entry)
+        self._raises = 0  # since the last sweep: each leaves a dead place behind
         self._delayed: list[tuple[float, int, _Entry[K]]] = []  # (due, turn, entry)
         self._delayed_count = 0
         self._retries: dict[K, int] = {}
@@ -201,7 +206,8 @@ class PriorityQueue(Generic[K]):
             entry.due = due
             self._place(entry)
         elif higher and entry.due is None:
-            heappush(self._ready, (-priority, entry.turn, entry))
+            heappush(self._raised, (-priority, entry.turn, entry))
+            self._raises += 1
         else:
             return
         self._sweep()
@@ -210,7 +216,12 @@ class PriorityQueue(Generic[K]):
         self._turn += 1
         entry.turn = self._turn
         if entry.due is None:
-            heappush(self._ready, (-entry.priority, entry.turn, entry))
+            rank = -entry.priority
+            lane = self._lanes.get(rank)
+            if lane is None:
+                lane = self._lanes[rank] = deque()
+                heappush(self._ranks, rank)
+            lane.append((entry.turn, entry))
         else:
             heappush(self._delayed, (entry.due, entry.turn, entry))
             self._delayed_count += 1
@@ -227,23 +238,56 @@ class PriorityQueue(Generic[K]):
                 self._place(entry)
 
     def _pop(self) -> _Entry[K] | None:
+        """Take the ready entry of the highest priority and, among those, of the earliest turn."""
         if self._delayed:
             self._promote()
-        ready = self._ready
-        while ready:
-            rank, turn, entry = heappop(ready)
-            if entry.turn == turn and entry.priority == -rank and entry.due is None:
-                entry.turn = 0
-                del self._waiting[entry.item]
-                return entry
+        rank, turn, entry = self._first_in_lane()
+        if self._raised:
+            raised = self._first_raised()
+            if raised is not None and (entry is None or raised[:2] < (rank, turn)):
+                heappop(self._raised)
+                return self._taken(raised[2])
+        if entry is None:
+            return None
+        self._lanes[rank].popleft()
+        return self._taken(entry)
+
+    def _taken(self, entry: _Entry[K]) -> _Entry[K]:
+        entry.turn = 0
+        del self._waiting[entry.item]
+        return entry
+
+    def _first_in_lane(self) -> tuple[int, int, _Entry[K] | None]:
+        """Rank, turn and entry at the head of the first lane that has a living one; dead ones go on the
+        way.
+        """
+        while self._ranks:
+            rank = self._ranks[0]
+            lane = self._lanes[rank]
+            while lane:
+                turn, entry = lane[0]
+                if _alive(rank, turn, entry):
+                    return rank, turn, entry
+                lane.popleft()
+            del self._lanes[heappop(self._ranks)]
+        return 0, 0, None
+
+    def _first_raised(self) -> tuple[int, int, _Entry[K]] | None:
+        while self._raised:
+            if _alive(*self._raised[0]):
+                return self._raised[0]
+            heappop(self._raised)
         return None
 
     def _sweep(self) -> None:
-        """Rebuild a heap in which the dead outnumber the living; that many operations have paid for it."""
+        """Drop dead places where they outnumber the living; as many operations have paid for it."""
         ready = len(self._waiting) - self._delayed_count
-        if len(self._ready) > SWEEP_FROM + 2 * ready:
-            self._ready = [r for r in self._ready if r[2].turn == r[1] and r[2].priority == -r[0]]
-            heapify(self._ready)
+        if self._raises > SWEEP_FROM + 2 * ready:
+            self._raises = 0
+            self._raised = [raised for raised in self._raised if _alive(*raised)]
+            heapify(self._raised)
+            for rank, lane in self._lanes.items():
+                self._lanes[rank] = deque(place for place in lane if _alive(rank, *place))
         if len(self._delayed) > SWEEP_FROM + 2 * self._delayed_count:
             self._delayed = [d for d in self._delayed if d[2].turn == d[1]]
             heapify(self._delayed)
@@ -296,3 +340,8 @@ class PriorityQueue(Generic[K]):
         self._timer = None
         self._promote()
         self._wake()
+
+
+def _alive(rank: int, turn: int, entry: _Entry[Any]) -> bool:
+    """Whether a place among the ready ones still speaks for its entry."""
+    return entry.turn == turn and entry.priority == -rank and entry.due is None

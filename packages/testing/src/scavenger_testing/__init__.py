@@ -1,1 +1,37 @@
 """Builders, fake API server and virtual clock for the tests; never shipped."""
+
+from scavenger_testing.builders import (
+    condition,
+    configmap_dict,
+    job,
+    job_dict,
+    node,
+    node_dict,
+    pod,
+    pod_dict,
+    running,
+    scavengerjob_dict,
+    terminated,
+    waiting,
+)
+from scavenger_testing.clock import VirtualClock, eventually, settle
+from scavenger_testing.fake_api import FakeApi
+
+__all__ = [
+    "FakeApi",
+    "VirtualClock",
+    "condition",
+    "configmap_dict",
+    "eventually",
+    "job",
+    "job_dict",
+    "node",
+    "node_dict",
+    "pod",
+    "pod_dict",
+    "running",
+    "scavengerjob_dict",
+    "settle",
+    "terminated",
+    "waiting",
+]

@@ -1,0 +1,471 @@
+"""A small API server in memory, for tests of everything that speaks to one.
+
+It does what the services rely on and nothing else: CRUD with resource versions and conflicts, lists in pages,
+watches with bookmarks and 410, the four patches, the status subresource, finalizers, evictions against
+budgets. And it fails on command. The contract tests run the same cases against it and against a real server;
+where they differ, this one is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import orjson
+from aiohttp import web
+from scavenger_runtime.clock import Clock, SystemClock
+from scavenger_runtime.resources import Resource
+from scavenger_runtime.transport import ApiClient
+
+from scavenger_testing import patches
+from scavenger_testing.store import Collection, Entry, Object, Refusal, Store, matches
+
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(slots=True)
+class Fault:
+    """What goes wrong with the next `times` requests it fits. status None: the connection is dropped (drop)
+    or never answered (hang), or the request is handled late (delay)."""
+
+    action: Literal["fail", "drop", "hang", "delay", "drop_after"]
+    times: int
+    methods: frozenset[str]
+    path: str
+    status: int = 0
+    reason: str = ""
+    retry_after: float | None = None
+    seconds: float = 0.0
+    body: bytes | None = None
+
+    def fits(self, request: web.Request) -> bool:
+        """Whether it is meant for this request."""
+        return self.times > 0 and request.method in self.methods and self.path in request.path_qs
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that was received."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+
+
+class _Watcher:
+    """One open watch: what to send next."""
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[bytes | Literal["close", "drop"]] = asyncio.Queue()
+
+
+class FakeApi:
+    """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
+
+    api.store: what it holds. api.requests: what it received. api.latency: seconds added to every answer.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self.store = Store(lambda: self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self.requests: list[Seen] = []
+        self.latency = 0.0
+        self._faults: list[Fault] = []
+        self._watchers: set[_Watcher] = set()
+        self._pages: dict[str, tuple[int, list[Object]]] = {}
+        self._runner: web.AppRunner | None = None
+        self._clients: list[ApiClient] = []
+        self._hanging = asyncio.Event()
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hanging.set()
+        for client in self._clients:
+            await client.close()
+        self.close_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def client(self, **options: Any) -> ApiClient:
+        """A client of this server, closed with it. options: as for ApiClient."""
+        client = ApiClient(self.url, **options)
+        self._clients.append(client)
+        return client
+
+    # --- set-up and inspection ----------------------------------------------------------------------
+
+    def put(self, resource: Resource[Any], obj: Object) -> Object:
+        """Store an object as it is, status included, and show it to watches."""
+        stored = self.store.seed(_collection(resource, obj["metadata"].get("namespace", "")), obj)
+        self._notify()
+        return copy.deepcopy(stored)
+
+    def get(self, resource: Resource[Any], namespace: str | None, name: str) -> Object | None:
+        """An object as it is stored, or None."""
+        try:
+            return copy.deepcopy(self.store.get(_collection(resource, namespace or ""), name))
+        except Refusal:
+            return None
+
+    def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Object]:
+        """All objects of a kind."""
+        return copy.deepcopy(self.store.list(_collection(resource, namespace or "")))
+
+    def edit(
+        self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]
+    ) -> Object:
+        """Change a stored object in place, anything of it, as some other component would."""
+        obj = copy.deepcopy(self.store.get(_collection(resource, namespace or ""), name))
+        edit(obj)
+        return self.put(resource, obj)
+
+    def remove(self, resource: Resource[Any], namespace: str | None, name: str) -> None:
+        """Delete an object, finalizers or not."""
+        where = _collection(resource, namespace or "")
+        obj = copy.deepcopy(self.store.get(where, name))
+        obj["metadata"].pop("finalizers", None)
+        self.store.seed(where, obj)
+        self.store.delete(where, name, {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})
+        self._notify()
+
+    def count(self, method: str, path: str = "", *, watch: bool | None = None) -> int:
+        """How many requests of a method, and with `path` in theirs, were received."""
+        return sum(
+            1
+            for seen in self.requests
+            if seen.method == method
+            and path in seen.path
+            and (watch is None or ("watch" in seen.query) is watch)
+        )
+
+    # --- trouble ------------------------------------------------------------------------------------
+
+    def fail(
+        self,
+        status: int,
+        *,
+        times: int = 1,
+        methods: frozenset[str] | set[str] = WRITES,
+        path: str = "",
+        reason: str = "",
+        retry_after: float | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Refuse the next requests with that status. body: in place of a metav1.Status."""
+        fault = Fault("fail", times, frozenset(methods), path, status, reason, retry_after, body=body)
+        self._faults.append(fault)
+
+    def drop(
+        self,
+        *,
+        times: int = 1,
+        methods: frozenset[str] | set[str] = WRITES,
+        path: str = "",
+        after_write: bool = False,
+    ) -> None:
+        """Cut the connection of the next requests instead of an answer; after_write: once they have taken
+        effect.
+        """
+        action: Literal["drop", "drop_after"] = "drop_after" if after_write else "drop"
+        self._faults.append(Fault(action, times, frozenset(methods), path))
+
+    def hang(self, *, times: int = 1, methods: frozenset[str] | set[str] = WRITES, path: str = "") -> None:
+        """Never answer the next requests."""
+        self._faults.append(Fault("hang", times, frozenset(methods), path))
+
+    def delay(
+        self,
+        seconds: float,
+        *,
+        times: int = 1,
+        methods: frozenset[str] | set[str] = WRITES,
+        path: str = "",
+    ) -> None:
+        """Handle the next requests that much later."""
+        self._faults.append(Fault("delay", times, frozenset(methods), path, seconds=seconds))
+
+    def heal(self) -> None:
+        """Forget all faults that are still to come, and let go of what hangs."""
+        self._faults.clear()
+        self._hanging.set()
+        self._hanging = asyncio.Event()
+
+    def compact(self) -> None:
+        """Forget all history and all continue tokens: watches and pages from before get 410."""
+        self.store.compact()
+        self._pages.clear()
+
+    def bookmark(self) -> None:
+        """Send a bookmark to every watch."""
+        obj = {"metadata": {"resourceVersion": str(self.store.version)}}
+        self.send_line(orjson.dumps({"type": "BOOKMARK", "object": obj}) + b"\n")
+
+    def send_line(self, line: bytes) -> None:
+        """Send bytes to every watch as they are."""
+        for watcher in self._watchers:
+            watcher.lines.put_nowait(line)
+
+    def expire_watches(self) -> None:
+        """End every watch with an ERROR event of 410."""
+        status = Refusal(410, "Expired", "too old resource version").status()
+        self.compact()
+        self.send_line(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
+        self.close_watches()
+
+    def close_watches(self) -> None:
+        """End every watch in good order."""
+        for watcher in self._watchers:
+            watcher.lines.put_nowait("close")
+
+    def drop_watches(self) -> None:
+        """Cut the connection of every watch."""
+        for watcher in self._watchers:
+            watcher.lines.put_nowait("drop")
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watchers)
+
+    # --- HTTP ---------------------------------------------------------------------------------------
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(Seen(request.method, request.path, dict(request.query)))
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        fault = next((fault for fault in self._faults if fault.fits(request)), None)
+        if fault is not None:
+            fault.times -= 1
+            early = await self._misbehave(fault, request)
+            if early is not None:
+                return early
+        try:
+            answer = await self._route(request)
+        except Refusal as refusal:
+            answer = _refused(refusal)
+        self._notify()
+        if fault is not None and fault.action == "drop_after":
+            _cut(request)
+        return answer
+
+    async def _misbehave(self, fault: Fault, request: web.Request) -> web.Response | None:
+        if fault.action == "fail":
+            refusal = Refusal(fault.status, fault.reason, f"injected: {fault.status} {fault.reason}")
+            return _refused(refusal, fault.retry_after, fault.body)
+        if fault.action == "hang":
+            await self._hanging.wait()
+            _cut(request)
+        elif fault.action == "drop":
+            _cut(request)
+        elif fault.action == "delay":
+            await asyncio.sleep(fault.seconds)
+        return None
+
+    async def _route(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/version":
+            return _json({"major": "1", "minor": "36", "gitVersion": "v1.36.3-fake"})
+        where, name, subresource = _parse(request.path)
+        if request.method == "GET" and not name:
+            return await (
+                self._watch(request, where) if "watch" in request.query else self._list(request, where)
+            )
+        if request.method == "GET":
+            return _json(self.store.get(where, name))
+        body = orjson.loads(await request.read() or b"{}")
+        if request.method == "POST":
+            return self._post(where, name, subresource, body)
+        if request.method == "PUT":
+            return _json(self.store.change(where, name, subresource, lambda _old: body))
+        if request.method == "PATCH":
+            return self._patch(request, where, name, subresource, body)
+        if request.method == "DELETE":
+            return _json(self.store.delete(where, name, body))
+        raise Refusal(405, "MethodNotAllowed", request.method)
+
+    def _post(self, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
+        if subresource == "eviction":
+            self._evict(where, name, body.get("deleteOptions") or {})
+            return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
+        if name:
+            raise Refusal(405, "MethodNotAllowed", "POST to an object")
+        return _json(self.store.create(where, body), status=201)
+
+    def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> None:
+        """Refuse what a budget with an integer minAvailable covers."""
+        pod = self.store.get(where, name)
+        for budget in self.store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
+            selector = ",".join(
+                f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items()
+            )
+            covered = [one for one in self.store.list(where) if matches(one, selector, "")]
+            if pod in covered and len(covered) <= int(budget["spec"].get("minAvailable", 0)):
+                cause = {
+                    "reason": "DisruptionBudget",
+                    "message": "The disruption budget needs more healthy pods",
+                }
+                message = "Cannot evict pod as it would violate the pod's disruption budget."
+                raise Refusal(429, "TooManyRequests", message, {"causes": [cause]})
+        self.store.delete(where, name, options)
+
+    def _patch(
+        self, request: web.Request, where: Collection, name: str, subresource: str, body: Any
+    ) -> web.Response:
+        if request.content_type == "application/apply-patch+yaml":
+            manager = request.query.get("fieldManager", "")
+            if not manager:
+                raise Refusal(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+            force = request.query.get("force") == "true"
+            return _json(self.store.apply(where, name, subresource, body, manager, force))
+        if (
+            request.content_type == "application/strategic-merge-patch+json"
+            and "." in where.api_version.split("/")[0]
+        ):
+            if not where.api_version.split("/")[0].endswith(".k8s.io"):
+                raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
+        make = {
+            "application/merge-patch+json": patches.merge,
+            "application/strategic-merge-patch+json": patches.strategic,
+            "application/json-patch+json": patches.json_patch,
+        }[request.content_type]
+        try:
+            return _json(self.store.change(where, name, subresource, lambda old: make(old, body)))
+        except patches.PatchError as error:
+            raise Refusal(422, "Invalid", str(error)) from error
+
+    async def _list(self, request: web.Request, where: Collection) -> web.Response:
+        query = request.query
+        token = query.get("continue")
+        if token is not None:
+            if token not in self._pages:
+                raise Refusal(410, "Expired", "The provided continue parameter is too old")
+            version, items = self._pages[token]
+        else:
+            selectors = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            version, items = self.store.version, [o for o in self.store.list(where) if matches(o, *selectors)]
+        limit = int(query.get("limit") or 0) or len(items)
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if len(items) > limit:
+            meta |= {"continue": uuid.uuid4().hex, "remainingItemCount": len(items) - limit}
+            self._pages[meta["continue"]] = (version, items[limit:])
+        return _json(
+            {"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]}
+        )
+
+    async def _watch(self, request: web.Request, where: Collection) -> web.StreamResponse:
+        version = int(request.query.get("resourceVersion") or self.store.version)
+        self.store.since(where, version)
+        if version < self.store.oldest:
+            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        watcher = _Watcher()
+        self._watchers.add(watcher)
+        try:
+            async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
+                async for line in self._lines(request, where, version, watcher):
+                    await response.write(line)
+        except TimeoutError:
+            pass
+        except ConnectionResetError:
+            return response
+        finally:
+            self._watchers.discard(watcher)
+        await response.write_eof()
+        return response
+
+    async def _lines(
+        self, request: web.Request, where: Collection, version: int, watcher: _Watcher
+    ) -> AsyncIterator[bytes]:
+        """What a watch sends: writes as they come, and whatever the test puts in between."""
+        selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+        while True:
+            for entry in list(self.store.since(where, version)):
+                line = _event(entry, *selectors)
+                if line is not None:
+                    yield line
+            version = max(version, self.store.version)
+            line_or_end = await watcher.lines.get()
+            if line_or_end == "close":
+                return
+            if line_or_end == "drop":
+                _cut(request)
+                raise ConnectionResetError
+            if line_or_end:
+                yield line_or_end
+
+    def _notify(self) -> None:
+        """Have every watch look for what was written."""
+        for watcher in self._watchers:
+            watcher.lines.put_nowait(b"")
+
+
+def _event(entry: Entry, label_selector: str, field_selector: str) -> bytes | None:
+    """A write as a watch with these selectors sees it: an object that no longer matches is deleted to
+    that watch.
+    """
+    was = entry.old is not None and matches(entry.old, label_selector, field_selector)
+    now = entry.new is not None and matches(entry.new, label_selector, field_selector)
+    if not was and not now:
+        return None
+    if now:
+        return orjson.dumps({"type": "MODIFIED" if was else "ADDED", "object": entry.new}) + b"\n"
+    assert entry.old is not None
+    last = entry.old
+    if entry.new is not None:  # it left the selection: its old state, with the version of the write
+        version = entry.new["metadata"]["resourceVersion"]
+        last = {**last, "metadata": {**last["metadata"], "resourceVersion": version}}
+    return orjson.dumps({"type": "DELETED", "object": last}) + b"\n"
+
+
+def _parse(path: str) -> tuple[Collection, str, str]:
+    """Collection, name and subresource of a URL path. Raises Refusal."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        api_version, rest = parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        api_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+    else:
+        raise Refusal(404, "NotFound", "the server could not find the requested resource")
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest, "", ""][:3]
+    return Collection(api_version, plural, namespace), name, subresource
+
+
+def _collection(resource: Resource[Any], namespace: str) -> Collection:
+    return Collection(resource.api_version, resource.plural, namespace if resource.namespaced else "")
+
+
+def _json(obj: Any, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(obj), content_type="application/json")
+
+
+def _refused(refusal: Refusal, retry_after: float | None = None, body: bytes | None = None) -> web.Response:
+    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+    text = orjson.dumps(refusal.status()) if body is None else body
+    return web.Response(status=refusal.code, body=text, content_type="application/json", headers=headers)
+
+
+def _cut(request: web.Request) -> None:
+    """Reset the connection."""
+    if request.transport is not None:
+        request.transport.abort()

@@ -1,0 +1,354 @@
+"""What the fake API server stores: objects with versions, finalizers and a history to watch. No HTTP, no
+asyncio.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scavenger_testing import patches
+
+Object = dict[str, Any]
+
+STATUS_KINDS_WITHOUT = frozenset({"configmaps", "events", "leases", "secrets"})
+"""Kinds without a status subresource."""
+
+
+class Refusal(Exception):  # noqa: N818 - becomes a metav1.Status
+    """The request is refused: HTTP status, reason and message."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = dict(details or {})
+
+    def status(self) -> Object:
+        """As metav1.Status."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": self.code,
+            "reason": self.reason,
+            "message": str(self),
+            "details": self.details,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A kind, and optionally one namespace of it."""
+
+    api_version: str
+    plural: str
+    namespace: str = ""
+
+    def whole(self) -> Collection:
+        """The kind in all namespaces."""
+        return Collection(self.api_version, self.plural)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One write: the object before and after it (None: there was, or is, none)."""
+
+    version: int
+    kind: Collection
+    old: Object | None
+    new: Object | None
+
+
+@dataclass(slots=True)
+class Stored:
+    """An object and what its managers applied."""
+
+    obj: Object
+    applied: dict[tuple[str, str], Object] = field(default_factory=dict)
+
+
+class Store:
+    """Objects by kind, namespace and name; every write gets the next resource version."""
+
+    def __init__(self, now: Callable[[], str]) -> None:
+        self._now = now
+        self._objects: dict[Collection, dict[tuple[str, str], Stored]] = {}
+        self.history: list[Entry] = []
+        self.version = 1
+        self.oldest = 0
+        self.graceful_pods = False
+        """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as
+        with a kubelet.
+        """
+
+    def list(self, where: Collection) -> list[Object]:
+        """The objects of a collection, by namespace and name."""
+        found = self._objects.get(where.whole(), {})
+        return [found[key].obj for key in sorted(found) if not where.namespace or key[0] == where.namespace]
+
+    def get(self, where: Collection, name: str) -> Object:
+        """An object. Raises Refusal."""
+        return self._stored(where, name).obj
+
+    def since(self, where: Collection, version: int) -> Iterator[Entry]:
+        """The writes to a collection after a version. Raises Refusal where they are forgotten."""
+        if version < self.oldest:
+            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.oldest})")
+        first = max(0, len(self.history) - (self.version - version))
+        for entry in self.history[first:]:
+            if (
+                entry.version > version
+                and entry.kind.whole() == where.whole()
+                and _inside(entry, where.namespace)
+            ):
+                yield entry
+
+    def compact(self) -> None:
+        """Forget all history: a watch from any version before now gets 410."""
+        self.version += 1  # or the newest version would still be good
+        self.oldest = self.version
+
+    # --- writes -------------------------------------------------------------------------------------
+
+    def create(self, where: Collection, obj: Object) -> Object:
+        """Add an object. Raises Refusal."""
+        obj = copy.deepcopy(obj)
+        meta = obj.setdefault("metadata", {})
+        if "name" not in meta and "generateName" in meta:
+            meta["name"] = meta["generateName"] + uuid.uuid4().hex[:5]
+        name = meta.get("name")
+        if not name:
+            raise Refusal(422, "Invalid", "metadata.name: Required value: name or generateName is required")
+        if meta.get("resourceVersion"):
+            raise Refusal(400, "BadRequest", "resourceVersion should not be set on objects to be created")
+        if (where.namespace, name) in self._objects.get(where.whole(), {}):
+            raise Refusal(409, "AlreadyExists", f'{where.plural} "{name}" already exists')
+        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now(), "generation": 1}
+        for kept_by_server in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            meta.pop(kept_by_server, None)
+        if where.plural not in STATUS_KINDS_WITHOUT:
+            obj["status"] = {"phase": "Pending"} if where.plural == "pods" else {}
+        return self._write(where, None, obj)
+
+    def seed(self, where: Collection, obj: Object) -> Object:
+        """Put an object there as it is, status included, over whatever is there; for the set-up of a test."""
+        obj = copy.deepcopy(obj)
+        meta = obj["metadata"]
+        meta.setdefault("uid", str(uuid.uuid4()))
+        meta.setdefault("creationTimestamp", self._now())
+        meta.setdefault("generation", 1)
+        found = self._objects.get(where.whole(), {}).get((where.namespace, meta["name"]))
+        return self._write(where, found.obj if found else None, obj)
+
+    def change(
+        self, where: Collection, name: str, subresource: str, make: Callable[[Object], Object]
+    ) -> Object:
+        """Replace an object by what `make` makes of it, within what the subresource may change. Raises
+        Refusal.
+        """
+        old = self._stored(where, name).obj
+        new = make(copy.deepcopy(old))
+        asked = new.get("metadata", {}).get("resourceVersion")
+        if asked and asked != old["metadata"]["resourceVersion"]:
+            raise Refusal(
+                409,
+                "Conflict",
+                f'Operation cannot be fulfilled on {where.plural} "{name}": the object has been modified; '
+                "please apply your changes to the latest version and try again",
+            )
+        new = self._allowed(where, old, new, subresource)
+        if _same(old, new):
+            return old
+        stored = self._write(where, old, new)
+        if "deletionTimestamp" in stored["metadata"] and not stored["metadata"].get("finalizers"):
+            if not (where.plural == "pods" and self._lingers(stored)):
+                self._drop(where, stored)
+        return stored
+
+    def apply(
+        self, where: Collection, name: str, subresource: str, obj: Object, manager: str, force: bool
+    ) -> Object:
+        """Server-side apply; creates what is not there. Raises Refusal."""
+        obj = copy.deepcopy(obj)
+        if name not in {obj.get("metadata", {}).get("name"), None}:
+            raise Refusal(400, "BadRequest", "the name of the object does not match the name on the URL")
+        try:
+            stored = self._stored(where, name)
+        except Refusal:
+            if subresource:
+                raise
+            self.create(where, obj)
+            self._stored(where, name).applied[manager, subresource] = obj
+            return self.get(where, name)
+        if not force:
+            _refuse_disputed(stored, obj, manager)
+        before = stored.applied.get((manager, subresource))
+        changed = self.change(where, name, subresource, lambda old: patches.apply(old, obj, before))
+        stored = self._objects.get(where.whole(), {}).get((where.namespace, name), stored)
+        stored.applied[manager, subresource] = obj
+        return changed
+
+    def delete(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
+        """Delete, or mark for deletion what has finalizers; dependents go too, unless orphaned. Raises
+        Refusal.
+        """
+        obj = self._stored(where, name).obj
+        for precondition, value in (options.get("preconditions") or {}).items():
+            if obj["metadata"].get(precondition) != value:
+                raise Refusal(409, "Conflict", f"Precondition failed: {precondition} {value} does not match")
+        grace = options.get("gracePeriodSeconds")
+        if obj["metadata"].get("finalizers") or (
+            where.plural == "pods" and grace != 0 and self._lingers(obj)
+        ):
+            obj = self._mark(where, obj, grace)
+        else:
+            self._drop(where, obj)
+        if options.get("propagationPolicy", "Background") != "Orphan":
+            self._collect(obj["metadata"]["uid"])
+        return obj
+
+    def _mark(self, where: Collection, obj: Object, grace: int | None) -> Object:
+        if "deletionTimestamp" in obj["metadata"]:
+            return obj
+        marked = copy.deepcopy(obj)
+        marked["metadata"]["deletionTimestamp"] = self._now()
+        marked["metadata"]["deletionGracePeriodSeconds"] = 0 if grace is None else grace
+        return self._write(where, obj, marked)
+
+    def _lingers(self, pod: Object) -> bool:
+        ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        return self.graceful_pods and bool(pod.get("spec", {}).get("nodeName")) and not ended
+
+    def _collect(self, uid: str) -> None:
+        """Delete what the object owns, as the garbage collector would."""
+        owned = [
+            (kind, namespace, name)
+            for kind, objects in self._objects.items()
+            for (namespace, name), stored in objects.items()
+            if any(owner.get("uid") == uid for owner in stored.obj["metadata"].get("ownerReferences", ()))
+        ]
+        for kind, namespace, name in owned:
+            self.delete(Collection(kind.api_version, kind.plural, namespace), name, {})
+
+    def _allowed(self, where: Collection, old: Object, new: Object, subresource: str) -> Object:
+        """What of a change takes effect: the status only through /status, and nothing else there;
+        identity never.
+        """
+        if subresource == "status":
+            new = {**old, "status": new.get("status", {})}
+        elif where.plural not in STATUS_KINDS_WITHOUT:
+            new = {**new, "status": old.get("status", {})}
+        meta = {**new.get("metadata", {})}
+        for fixed in ("uid", "creationTimestamp", "deletionTimestamp", "name", "namespace", "generation"):
+            if fixed in old["metadata"]:
+                meta[fixed] = old["metadata"][fixed]
+        if new.get("spec") != old.get("spec"):
+            meta["generation"] = old["metadata"].get("generation", 1) + 1
+        return {**new, "metadata": meta}
+
+    def _stored(self, where: Collection, name: str) -> Stored:
+        found = self._objects.get(where.whole(), {}).get((where.namespace, name))
+        if found is None:
+            raise Refusal(404, "NotFound", f'{where.plural} "{name}" not found', {"name": name})
+        return found
+
+    def _write(self, where: Collection, old: Object | None, new: Object) -> Object:
+        self.version += 1
+        new["metadata"]["resourceVersion"] = str(self.version)
+        if where.namespace:
+            new["metadata"]["namespace"] = where.namespace
+        objects = self._objects.setdefault(where.whole(), {})
+        key = (where.namespace, new["metadata"]["name"])
+        stored = objects.get(key)
+        objects[key] = Stored(new, stored.applied if stored else {})
+        self.history.append(Entry(self.version, where, old, new))
+        return new
+
+    def _drop(self, where: Collection, obj: Object) -> None:
+        self.version += 1
+        del self._objects[where.whole()][where.namespace, obj["metadata"]["name"]]
+        last = copy.deepcopy(obj)
+        last["metadata"]["resourceVersion"] = str(self.version)
+        self.history.append(Entry(self.version, where, last, None))
+
+
+def _inside(entry: Entry, namespace: str) -> bool:
+    return not namespace or entry.kind.namespace == namespace
+
+
+def _same(old: Object, new: Object) -> bool:
+    def bare(obj: Object) -> Object:
+        meta = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+        return {**obj, "metadata": meta}
+
+    return bare(old) == bare(new)
+
+
+def _refuse_disputed(stored: Stored, obj: Object, manager: str) -> None:
+    wanted = dict(
+        patches.leaves({key: value for key, value in obj.items() if key in ("spec", "status", "data")})
+    )
+    for (other, _), applied in stored.applied.items():
+        for path, value in patches.leaves(applied):
+            if other != manager and path in wanted and wanted[path] != value:
+                raise Refusal(
+                    409,
+                    "Conflict",
+                    f'Apply failed with 1 conflict: conflict with "{other}": {".".join(path)}',
+                )
+
+
+# --- selectors --------------------------------------------------------------------------------------
+
+
+def matches(obj: Object, label_selector: str, field_selector: str) -> bool:
+    """Whether both selectors (either may be empty) select the object."""
+    labels = obj["metadata"].get("labels") or {}
+    return all(_label_matches(labels, term) for term in _terms(label_selector)) and all(
+        _field_matches(obj, term) for term in _terms(field_selector)
+    )
+
+
+def _terms(selector: str) -> list[str]:
+    """Split at commas outside of parentheses."""
+    terms, depth, start = [], 0, 0
+    for position, character in enumerate(selector):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            terms.append(selector[start:position].strip())
+            start = position + 1
+    terms.append(selector[start:].strip())
+    return [term for term in terms if term]
+
+
+def _label_matches(labels: Mapping[str, str], term: str) -> bool:
+    if term.startswith("!"):
+        return term[1:].strip() not in labels
+    for word, wanted in ((" notin ", False), (" in ", True)):
+        name, found, values = term.partition(word)
+        if found:
+            return (labels.get(name.strip()) in _values(values)) is wanted
+    name, found, value = term.partition("!=")
+    if found:
+        return labels.get(name.strip()) != value.strip()
+    name, found, value = term.replace("==", "=").partition("=")
+    return labels.get(name.strip()) == value.strip() if found else name.strip() in labels
+
+
+def _values(text: str) -> set[str]:
+    return {value.strip() for value in text.strip().strip("()").split(",")}
+
+
+def _field_matches(obj: Object, term: str) -> bool:
+    negated = "!=" in term
+    path, _, value = term.replace("!=", "=").replace("==", "=").partition("=")
+    found: Any = obj
+    for part in path.strip().split("."):
+        found = found.get(part, "") if isinstance(found, Mapping) else ""
+    return (str(found or "") == value.strip()) is not negated
