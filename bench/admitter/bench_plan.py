@@ -1,9 +1,10 @@
 """How long one admission cycle takes, snapshot included.
 
-A thousand nodes in three sizes, thirty ordinary pods on each, ten thousand waiting jobs of two hundred shapes, a
-quarter of them gangs, in five queues.
+A thousand nodes in three sizes, thirty ordinary pods on each, ten thousand waiting jobs of two hundred
+shapes, a quarter of them gangs, in five queues.
 
-  * full cycle: a fifth of the cluster is free and nothing has been judged before; some two thousand jobs start.
+  * full cycle: a fifth of the cluster is free and nothing has been judged before; a good thousand
+    jobs start.
   * one arrival: the room that is left fits none of the jobs waiting; one more job arrives.
 """
 

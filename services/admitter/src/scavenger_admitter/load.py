@@ -52,6 +52,7 @@ class LoadRule:
         load_ppm: measured load per resource, in millionths; None: the load is what is requested.
         observed_at: time of the oldest sample, microseconds since the epoch; None with `load_ppm`.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
+        closed_nodes: nodes at or above a level of their own; no new job starts there.
         shut: why nothing starts, if so.
     """
 
@@ -59,6 +60,7 @@ class LoadRule:
     load_ppm: tuple[tuple[str, int], ...] | None = None
     observed_at: int | None = None
     counted_with_candidate: bool = True
+    closed_nodes: frozenset[str] = frozenset()
     shut: Hold | None = None
 
     @classmethod
@@ -88,6 +90,7 @@ class LoadRule:
         period_seconds: float,
         admit: bool = True,
         state: str = "",
+        closed_nodes: frozenset[str] = frozenset(),
         counted_with_candidate: bool = True,
     ) -> LoadRule:
         """The levels a regulator publishes; `blind` where they cannot be relied on.
@@ -99,6 +102,7 @@ class LoadRule:
             period_seconds: how often the regulator publishes; three periods without make the levels stale.
             admit: the regulator's own word.
             state: the regulator's state; in `Blind` nothing starts.
+            closed_nodes: see the class.
             counted_with_candidate: see the class.
         """
         why = _unreliable(levels, observed_at, now, period_seconds, state)
@@ -113,6 +117,7 @@ class LoadRule:
             load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now),
+            closed_nodes=closed_nodes,
             counted_with_candidate=counted_with_candidate,
         )
 

@@ -9,10 +9,13 @@ picks at random; the plan then picks the smaller node, so that the larger ones s
 then by name.
 
 Why it is quick. Within a cycle room only shrinks: a node that does not fit a shape never will again, and its
-score
-for a shape only falls. So each shape keeps a heap of its nodes, ranked once, in which only the top is brought
-up to date (lazily), and a shape for which no node is left is refused at once from then on. All pods of a gang
-are equal, so how many fit is a sum over nodes, known before the first is taken: nothing is ever rolled back.
+score for a shape only falls. So each shape keeps a heap of its nodes, ranked once, in which only the top is
+brought up to date (lazily), and a shape for which no node is left is refused at once from then on. All pods
+of a gang are equal, so how many fit is a sum over nodes, known before the first is taken: nothing is ever
+rolled back.
+
+Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job. Ordinary pods
+and starts under way may still land there, so they reserve room there as well.
 """
 
 from __future__ import annotations
@@ -98,10 +101,13 @@ class Room:
 
     Args:
         nodes: the nodes of the snapshot; their order does not matter.
+        closed: names of nodes that take no new scavenger job.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeView], closed: frozenset[str] = frozenset()) -> None:
         self._nodes = [nodes[name] for name in sorted(nodes)]
+        self._places = [node.place for node in self._nodes]
+        self._open = [node.place and node.name not in closed for node in self._nodes]
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
@@ -109,7 +115,8 @@ class Room:
         self._allocatable: dict[str, list[int]] = {}
         self._tolerated: dict[tuple[Toleration, ...], list[int]] = {}
         self._admitted: dict[tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]], list[int]] = {}
-        self._ranked: dict[Shape, _Ranking] = {}
+        self._ranked: dict[Shape, _Ranking] = {}  # open places, for jobs
+        self._ranked_all: dict[Shape, _Ranking] = {} if closed else self._ranked
         # No more than this many pods of a shape fit; learnt when a gang did not.
         self._at_most: dict[Shape, int] = {}
 
@@ -119,21 +126,20 @@ class Room:
         """Take room for `count` pods of a shape: their nodes, or None and nothing taken when not all fit."""
         if not self.fits(shape, count):
             return None
-        return tuple(self._take_best(shape) for _ in range(count))
+        ranking = self._ranking(shape)
+        return tuple(self._nodes[self._take_best(ranking, shape)].name for _ in range(count))
 
     def fits(self, shape: Shape, count: int = 1) -> bool:
         """Whether that many pods of a shape fit now, all at once."""
         if count > self._at_most.get(shape, count):
             return False
         if count == 1:
-            fitting = self._best(shape) is not None
-            room = int(fitting)
+            room = int(self._ranking(shape).best() is not None)
         else:
-            room = self._room_for(shape, count)
-            fitting = room >= count
-        if not fitting:
+            room = self._ranking(shape).room(count)
+        if room < count:
             self._at_most[shape] = room
-        return fitting
+        return room >= count
 
     def reserve(self, shape: Shape, count: int, planned: Iterable[str] = ()) -> None:
         """Take room for pods that will come anyway: on the planned nodes where they fit, else on the best.
@@ -142,13 +148,14 @@ class Room:
         """
         for name in planned:
             i = self._index.get(name)
-            if count and i is not None and self._nodes[i].place and self._holds(i, shape):
+            if count and i is not None and self._places[i] and self._holds(i, shape):
                 self._take(i, shape)
                 count -= 1
+        ranking = self._ranking(shape, closed_too=True)
         for _ in range(count):
-            if self._best(shape) is None:
+            if ranking.best() is None:
                 return
-            self._take_best(shape)
+            self._take_best(ranking, shape)
 
     def reserve_nominated(self, shape: Shape, node: str) -> bool:
         """Take room on the node a pod is nominated to, fit or not: its victims are still leaving.
@@ -156,7 +163,7 @@ class Room:
         False, and nothing taken, when there is no such place any more.
         """
         i = self._index.get(node)
-        if i is None or not self._nodes[i].place:
+        if i is None or not self._places[i]:
             return False
         self._take(i, shape)
         return True
@@ -165,11 +172,11 @@ class Room:
         for resource, amount in shape.requests:
             self._column(resource)[i] -= amount
 
-    def _take_best(self, shape: Shape) -> str:
-        i = self._best(shape)
+    def _take_best(self, ranking: _Ranking, shape: Shape) -> int:
+        i = ranking.best()
         assert i is not None, "take only what fits"
         self._take(i, shape)
-        return self._nodes[i].name
+        return i
 
     # --- looking ---
 
@@ -190,26 +197,20 @@ class Room:
     def _holds(self, i: int, shape: Shape) -> bool:
         return all(self._column(resource)[i] >= amount for resource, amount in shape.requests)
 
-    def _best(self, shape: Shape) -> int | None:
-        """The best node for one pod of a shape, or None."""
-        ranking = self._ranked.get(shape)
+    def _ranking(self, shape: Shape, *, closed_too: bool = False) -> _Ranking:
+        ranked, usable = (self._ranked_all, self._places) if closed_too else (self._ranked, self._open)
+        ranking = ranked.get(shape)
         if ranking is None:
-            ranking = self._ranked[shape] = self._rank(shape)
-        return ranking.best()
-
-    def _rank(self, shape: Shape) -> _Ranking:
-        return _Ranking(
-            needs=[(self._column(name), amount) for name, amount in shape.requests],
-            scored=[
-                (self._column(name), shape.request(name), self._offered(name)) for name in ("cpu", "memory")
-            ],
-            size=self._offered("cpu"),
-            nodes=[i for i in self._matching(shape) if self._nodes[i].place],
-        )
-
-    def _room_for(self, shape: Shape, enough: int) -> int:
-        """How many pods of a shape fit; stops counting at `enough`."""
-        return 0 if self._best(shape) is None else self._ranked[shape].room(enough)
+            ranking = ranked[shape] = _Ranking(
+                needs=[(self._column(name), amount) for name, amount in shape.requests],
+                scored=[
+                    (self._column(name), shape.request(name), self._offered(name))
+                    for name in ("cpu", "memory")
+                ],
+                size=self._offered("cpu"),
+                nodes=[i for i in self._matching(shape) if usable[i]],
+            )
+        return ranking
 
     def _matching(self, shape: Shape) -> list[int]:
         """Nodes whose labels and taints let a shape in, places or not."""
@@ -311,10 +312,10 @@ class Room:
             if count > 1
             else f"needs {spell(shape.requests)}"
         )
-        places = [i for i in self._matching(shape) if self._nodes[i].place]
+        places = [i for i in self._matching(shape) if self._open[i]]
         if not places:
-            return f"{needs}; every node it may run on is not ready or cordoned"
-        room = self._room_for(shape, count)
+            return f"{needs}; every node it may run on is not ready, cordoned or at its own level"
+        room = self._ranking(shape).room(count)
         if room:
             return f"{needs}; there is room for {room} now"
         return f"{needs}; the largest free place is {self._largest_free(shape, places)}"

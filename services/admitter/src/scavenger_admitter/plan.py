@@ -102,7 +102,7 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot, max_starts: int | None) -> None:
         self._snapshot = snapshot
         self._left = max_starts
-        self._room = Room(snapshot.nodes)
+        self._room = Room(snapshot.nodes, snapshot.closed_nodes)
         self._limits = list(snapshot.limits)
         self._lines = _Lines(snapshot)
         self._starts: list[Start] = []

@@ -180,6 +180,7 @@ class Snapshot:
         capacity: allocatable, summed over the nodes that count.
         limits: the load rule, one entry per limited resource.
         counted_with_candidate: whether the load is counted with the job that asks.
+        closed_nodes: nodes at or above a level of their own: no new job starts there.
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
@@ -194,6 +195,7 @@ class Snapshot:
     capacity: Amounts = field(default_factory=dict)
     limits: tuple[LoadLimit, ...] = ()
     counted_with_candidate: bool = True
+    closed_nodes: frozenset[str] = frozenset()
     shut: Hold | None = None
     blocked: Mapping[str, Hold] = field(default_factory=dict)
 
@@ -640,6 +642,7 @@ class ClusterState:
             capacity=dict(self._capacity),
             limits=self._limits(rule, reservations),
             counted_with_candidate=rule.counted_with_candidate,
+            closed_nodes=rule.closed_nodes,
             shut=rule.shut,
             blocked=self._blocked(),
         )
