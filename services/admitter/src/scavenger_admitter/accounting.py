@@ -1,0 +1,125 @@
+"""What was computed, kept and thrown away: CPU request times time, in core-seconds.
+
+`usefulCPUSeconds` of the status always includes the current run up to its *reference*: the latest of its
+start, its last start-over and its last checkpoint. So whatever happens next, only the time since the
+reference is left to be judged: kept when the job completes, lost when it ends in any other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scavenger_api import names
+from scavenger_api.job import ScavengerJobSpec, ScavengerJobStatus
+from scavenger_runtime import kinds
+
+from scavenger_admitter.pods import index, moment
+
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU time, in core-seconds, never negative."""
+
+    useful: float = 0.0
+    lost: float = 0.0
+
+
+def second(value: datetime) -> datetime:
+    """As the status holds it: whole seconds, rounded down."""
+    return value.replace(microsecond=0)
+
+
+def cores(spec: ScavengerJobSpec) -> float:
+    """CPU that the whole gang requests, in cores."""
+    return spec.requests.get("cpu", 0) * spec.parallelism / 1000
+
+
+def run_start(status: ScavengerJobStatus) -> datetime | None:
+    """When the current run started; None when it has not, or not yet been recorded.
+
+    A run that is recorded is no older than its place in line. Both are compared in whole seconds; `requeued`
+    keeps the place in line of the next run clear of the second in which this one started.
+    """
+    if not status.running_timestamps or status.queued_timestamp is None:
+        return None
+    last = status.running_timestamps[-1]
+    return last if last >= second(status.queued_timestamp) else None
+
+
+def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
+    """The place in line from now on, in microseconds: later than the start of any run before."""
+    if not status.running_timestamps:
+        return now
+    return max(now, second(status.running_timestamps[-1]) + _SECOND)
+
+
+def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
+    """The last moment, up to `at`, at which a checkpoint was due: whole intervals after the start."""
+    interval = max(interval, _SECOND)
+    return second(start + max(0, (at - start) // interval) * interval)
+
+
+def next_start_over(start: datetime, interval: timedelta, now: datetime) -> float:
+    """Seconds from now until the next checkpoint is due."""
+    interval = max(interval, _SECOND)
+    return (start + (max(0, (now - start) // interval) + 1) * interval - now).total_seconds()
+
+
+def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:
+    """Up to where the status already counts the current run as useful."""
+    stamps = (start, status.priority_start_over_timestamp, status.last_checkpoint_timestamp)
+    return max(stamp for stamp in stamps if stamp is not None)
+
+
+def advance(
+    before: ScavengerJobStatus, after: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime
+) -> Spent:
+    """What became useful because start-over or checkpoint moved from `before` to `after`."""
+    gained = recorded_reference(after, start) - recorded_reference(before, start)
+    return Spent(useful=_core_seconds(gained, spec))
+
+
+def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, *, kept: bool) -> Spent:
+    """What is left to be judged of the current run when it ends at `end`.
+
+    Kept: all of it is useful. Otherwise useful up to the last start-over before the end, lost from there.
+    Clocks of nodes, API server and admitter differ: an end before the start, or before what was already
+    counted, is worth zero.
+    """
+    start = run_start(status)
+    if start is None:
+        return Spent()
+    counted = recorded_reference(status, start)
+    if kept:
+        return Spent(useful=_core_seconds(end - counted, spec))
+    due = start_over(start, spec.checkpoint_interval, end) if end > start else start
+    reference = max(counted, due)
+    return Spent(useful=_core_seconds(reference - counted, spec), lost=_core_seconds(end - reference, spec))
+
+
+def _core_seconds(span: timedelta, spec: ScavengerJobSpec) -> float:
+    return max(0.0, span.total_seconds()) * cores(spec)
+
+
+def reported_checkpoint(pods: Sequence[kinds.Pod], parallelism: int, now: datetime) -> datetime | None:
+    """The checkpoint that the gang as a whole can restart from, as its pods report it; None when there is
+    none.
+
+    A gang restarts from what all its members have written: when all report, the oldest report counts. In many
+    gangs the first member writes the checkpoint for all: when only index 0 reports, its report counts. When
+    some report and others not, nothing counts until the others follow. Reports from the future or unreadable
+    ones say nothing.
+    """
+    reports: dict[int, datetime] = {}
+    for position, pod in enumerate(pods):
+        at = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+        if at is not None and at <= now:
+            number = index(pod)
+            reports[position if number is None else number] = second(at)
+    if len(reports) >= parallelism or set(reports) == {0}:
+        return min(reports.values())
+    return None

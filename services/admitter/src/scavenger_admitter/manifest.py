@@ -1,0 +1,183 @@
+"""The batch/v1 Job of a run, and the headless Service of a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec, VolumeMount
+
+from scavenger_admitter.pods import COMPLETION_INDEX, MAIN_CONTAINER
+
+SERVICE_PREFIX: Final = "sj-"
+"""A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
+
+
+def service_name(job: ScavengerJob) -> str:
+    """The name of the gang's headless Service, and the subdomain of its pods."""
+    return SERVICE_PREFIX + job.metadata.name
+
+
+def peers(job: ScavengerJob) -> tuple[str, ...]:
+    """DNS names of the pods in index order; for a single pod its host name, which it knows itself."""
+    name, namespace, count = job.metadata.name, job.metadata.namespace, job.spec.parallelism
+    if count == 1:
+        return (f"{name}-0",)
+    return tuple(f"{name}-{i}.{service_name(job)}.{namespace}.svc" for i in range(count))
+
+
+def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int) -> dict[str, Any]:
+    """The batch/v1 Job that runs the job once.
+
+    It has the name of the ScavengerJob, so that the API itself refuses a second life beside the first.
+
+    Args:
+        job: the job.
+        restarts: how often it has been interrupted.
+        run: the place in line it is started from (`format_micro_time` of queuedTimestamp): the identity of
+        the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+    """
+    labels = _labels(job)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job.metadata.name,
+            "namespace": job.metadata.namespace,
+            "labels": labels,
+            "annotations": {names.ANNOTATION_RUN: run, names.ANNOTATION_RESTARTS: str(restarts)},
+            "ownerReferences": [job.owner_reference()],
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": job.spec.parallelism,
+            "completions": job.spec.parallelism,
+            "backoffLimit": 0,
+            # A pod that is being deleted may still compute: nothing may take its index before it has ended.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
+                ]
+            },
+            "template": {
+                "metadata": {
+                    "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
+                    # Also on the pods: they stay recognisable when their Job is deleted and they are
+                    # orphaned.
+                    "annotations": {names.ANNOTATION_RUN: run},
+                    "finalizers": [names.FINALIZER],
+                },
+                "spec": _pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds),
+            },
+        },
+    }
+
+
+def service_manifest(job: ScavengerJob) -> dict[str, Any] | None:
+    """The headless Service that gives the pods of a gang their names; None for a single pod."""
+    if job.spec.parallelism == 1:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": service_name(job),
+            "namespace": job.metadata.namespace,
+            "labels": _labels(job),
+            "ownerReferences": [job.owner_reference()],
+        },
+        "spec": {
+            "clusterIP": "None",
+            # Members look for each other before they are ready.
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_JOB: job.metadata.name},
+        },
+    }
+
+
+def _labels(job: ScavengerJob) -> dict[str, str]:
+    return {names.LABEL_JOB: job.metadata.name, names.LABEL_QUEUE: job.spec.queue}
+
+
+def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> dict[str, Any]:
+    spec = job.spec
+    volumes = list(_volumes(spec))
+    return {
+        "restartPolicy": "Never",
+        # Its number is filled in by the API; a manifest must not name it.
+        "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
+        "terminationGracePeriodSeconds": min(spec.termination_grace_period_seconds, max_grace_seconds),
+        # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
+        # run whatever image a user chose and have no business with the API.
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "containers": [_container(job, restarts, [mount for _, mount in volumes])],
+        **_given(
+            volumes=[volume for volume, _ in volumes],
+            subdomain=service_name(job) if spec.parallelism > 1 else None,
+            serviceAccountName=spec.service_account_name,
+            nodeSelector=spec.node_selector,
+            tolerations=[toleration.to_dict() for toleration in spec.tolerations or ()],
+            imagePullSecrets=[secret.to_dict() for secret in spec.image_pull_secrets or ()],
+            securityContext=_given(
+                runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group
+            ),
+        ),
+    }
+
+
+def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = job.spec
+    resources = spec.resources.effective()
+    return {
+        "name": MAIN_CONTAINER,
+        "image": spec.image,
+        "resources": {"requests": dict(resources), "limits": dict(resources)},
+        "env": [*_own_env(job, restarts), *(variable.to_dict() for variable in spec.env or ())],
+        **_given(
+            command=list(spec.command or ()),
+            args=list(spec.args or ()),
+            envFrom=[source.to_dict() for source in spec.env_from or ()],
+            imagePullPolicy=spec.image_pull_policy,
+            volumeMounts=mounts,
+        ),
+    }
+
+
+def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:
+    """First in the list, so that the user's variables may refer to them as `$(SCAVENGER_INDEX)`."""
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+    yield {"name": names.ENV_INDEX, "valueFrom": index}
+    yield {"name": names.ENV_PARALLELISM, "value": str(job.spec.parallelism)}
+    yield {"name": names.ENV_PEERS, "value": ",".join(peers(job))}
+    yield {"name": names.ENV_RESTARTS, "value": str(restarts)}
+    yield {"name": names.ENV_CHECKPOINT_INTERVAL, "value": _seconds(job.spec)}
+
+
+def _seconds(spec: ScavengerJobSpec) -> str:
+    return str(max(1, int(spec.checkpoint_interval.total_seconds())))
+
+
+def _volumes(spec: ScavengerJobSpec) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """A volume and its mount for each entry; the volume of an object that is mounted twice appears once per
+    mount."""
+    for number, mount in enumerate(spec.persistent_volume_claims or ()):
+        yield _volume(f"pvc-{number}", mount, {"persistentVolumeClaim": {"claimName": mount.name}})
+    for number, mount in enumerate(spec.config_maps or ()):
+        yield _volume(f"configmap-{number}", mount, {"configMap": {"name": mount.name}})
+    for number, mount in enumerate(spec.secrets or ()):
+        yield _volume(f"secret-{number}", mount, {"secret": {"secretName": mount.name}})
+
+
+def _volume(name: str, mount: VolumeMount, source: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    mounted = {"name": name, "mountPath": mount.mount_path}
+    return {"name": name, **source}, {**mounted, **_given(subPath=mount.sub_path, readOnly=mount.read_only)}
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Only what is set: everything else is left to Kubernetes' own defaults."""
+    return {name: value for name, value in fields.items() if value is not None and value not in ({}, [])}
