@@ -198,7 +198,7 @@ def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
 def test_a_start_holds_room_for_exactly_the_pods_still_to_come(
     happened: list[Event], parallelism: int
 ) -> None:
-    """Held: parallelism less the pods of the run ever seen bound, ended or deleted; over when none is left."""
+    """Held: parallelism less the pods of the run ever seen bound, ended or deleted; over when none are."""
     state, known = fresh(), dict[str, Pod]()
     shape = Shape.of({"cpu": 7000})
     state.assume("ns/j1", "r1", shape, parallelism, nodes=["n1"] * parallelism)
