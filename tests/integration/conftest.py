@@ -6,8 +6,8 @@ Set SCAVENGER_TEST_KUBECONFIG to use a cluster that runs already instead of star
 from __future__ import annotations
 
 import json
+import logging
 import os
-import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scavenger_cluster import Cluster
+from scavenger_cluster.build import ensure_tools
 
+_log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -63,14 +66,14 @@ class Kubectl:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
-    """The embedded control plane, `scavenger_cluster.Cluster`; one per pytest process."""
-    from scavenger_cluster import Cluster
-
+def cluster() -> Iterator[Cluster]:
+    """The embedded control plane without nodes; one per pytest process, gone afterwards."""
     embedded = Cluster(name=f"it-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
-    embedded.up(nodes=0)
-    yield embedded
-    embedded.down()
+    try:
+        embedded.up("none")
+        yield embedded
+    finally:
+        embedded.down()
 
 
 @pytest.fixture(scope="session")
@@ -79,16 +82,14 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
     given = os.environ.get("SCAVENGER_TEST_KUBECONFIG")
     if given:
         return Path(given)
-    return Path(request.getfixturevalue("cluster").kubeconfig)
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.kubeconfig
 
 
 @pytest.fixture(scope="session")
 def api_cluster(kubeconfig: Path) -> Kubectl:
     """kubectl on a cluster with the CRDs and the base manifests, which have been applied and are served."""
-    program = os.environ.get("SCAVENGER_TEST_KUBECTL") or shutil.which("kubectl")
-    if program is None:
-        pytest.skip("needs kubectl")
-    kubectl = Kubectl(program, kubeconfig)
+    kubectl = Kubectl(str(ensure_tools(["kubectl"], _log.info)["kubectl"]), kubeconfig)
     for folder in ("crds", "base"):
         kubectl.ok(
             "apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder)

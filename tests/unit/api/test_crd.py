@@ -107,7 +107,7 @@ def test_the_api_server_fills_in_no_status(kind):
 
 @pytest.mark.parametrize("kind", CRDS)
 def test_every_list_and_map_of_the_spec_is_bounded(kind):
-    """The API server estimates the cost of the rules from these bounds; above its budget it refuses the CRD."""
+    """The API server estimates the cost of the rules from these bounds; above its budget it says no."""
     for path, node in nodes(root(CRDS[kind])["properties"]["spec"]):
         assert node.get("type") != "array" or "maxItems" in node, path
         assert "additionalProperties" not in node or "maxProperties" in node, path

@@ -41,7 +41,7 @@ WIRE = {
                 "type": "Running",
                 "status": "True",
                 "lastTransitionTime": "2026-01-02T03:04:05Z",
-                "reason": "AllPodsRunning",
+                "reason": "Running",
                 "message": "",
             }
         ],

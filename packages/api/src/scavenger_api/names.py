@@ -70,9 +70,9 @@ ENV_RESTARTS: Final = "SCAVENGER_RESTARTS"
 ENV_CHECKPOINT_INTERVAL: Final = "SCAVENGER_CHECKPOINT_INTERVAL"
 RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_CHECKPOINT_INTERVAL)
 
-# The reason of condition Running while it is True, and of no other condition: `kubectl get sj` finds the
-# start of the present run by it (column RUNTIME).
-REASON_RUNNING: Final = "AllPodsRunning"
+# The reason of condition Running while it is True, and of no condition before it in the list: by it `kubectl get
+# sj` finds the start of the present run (column RUNTIME).
+REASON_RUNNING: Final = "Running"
 
 DEFAULT_QUEUE: Final = "default"
 MAX_NAME_LENGTH: Final = 52
