@@ -333,12 +333,8 @@ class FakeApi:
                 raise Refusal(422, "Invalid", "fieldManager: Required value: is required for apply patch")
             force = request.query.get("force") == "true"
             return _json(self.store.apply(where, name, subresource, body, manager, force))
-        if (
-            request.content_type == "application/strategic-merge-patch+json"
-            and "." in where.api_version.split("/")[0]
-        ):
-            if not where.api_version.split("/")[0].endswith(".k8s.io"):
-                raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
+        if request.content_type == "application/strategic-merge-patch+json" and _is_custom(where):
+            raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
         make = {
             "application/merge-patch+json": patches.merge,
             "application/strategic-merge-patch+json": patches.strategic,
@@ -370,9 +366,7 @@ class FakeApi:
 
     async def _watch(self, request: web.Request, where: Collection) -> web.StreamResponse:
         version = int(request.query.get("resourceVersion") or self.store.version)
-        self.store.since(where, version)
-        if version < self.store.oldest:
-            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
+        self.store.check(version)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -449,6 +443,11 @@ def _parse(path: str) -> tuple[Collection, str, str]:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest, "", ""][:3]
     return Collection(api_version, plural, namespace), name, subresource
+
+
+def _is_custom(where: Collection) -> bool:
+    group = where.api_version.rpartition("/")[0]
+    return "." in group and not group.endswith(".k8s.io")
 
 
 def _collection(resource: Resource[Any], namespace: str) -> Collection:

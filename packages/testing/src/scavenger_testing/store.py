@@ -96,10 +96,13 @@ class Store:
         """An object. Raises Refusal."""
         return self._stored(where, name).obj
 
-    def since(self, where: Collection, version: int) -> Iterator[Entry]:
-        """The writes to a collection after a version. Raises Refusal where they are forgotten."""
+    def check(self, version: int) -> None:
+        """Whether a watch may start at a version. Raises Refusal where what came after it is forgotten."""
         if version < self.oldest:
             raise Refusal(410, "Expired", f"too old resource version: {version} ({self.oldest})")
+
+    def since(self, where: Collection, version: int) -> Iterator[Entry]:
+        """The writes to a collection after a version."""
         first = max(0, len(self.history) - (self.version - version))
         for entry in self.history[first:]:
             if (
@@ -166,9 +169,10 @@ class Store:
         if _same(old, new):
             return old
         stored = self._write(where, old, new)
-        if "deletionTimestamp" in stored["metadata"] and not stored["metadata"].get("finalizers"):
-            if not (where.plural == "pods" and self._lingers(stored)):
-                self._drop(where, stored)
+        meta = stored["metadata"]
+        lingers = where.plural == "pods" and self._lingers(stored)
+        if "deletionTimestamp" in meta and not meta.get("finalizers") and not lingers:
+            self._drop(where, stored)
         return stored
 
     def apply(
