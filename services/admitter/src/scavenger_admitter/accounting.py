@@ -75,9 +75,7 @@ def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:
     return max(stamp for stamp in stamps if stamp is not None)
 
 
-def advance(
-    before: ScavengerJobStatus, after: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime
-) -> Spent:
+def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime) -> Spent:
     """What became useful because start-over or checkpoint moved from `before` to `after`."""
     gained = recorded_reference(after, start) - recorded_reference(before, start)
     return Spent(useful=_core_seconds(gained, spec))

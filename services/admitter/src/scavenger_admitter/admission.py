@@ -8,9 +8,18 @@ ScavengerJob, so the API server itself sees to it that nothing is started twice,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from scavenger_api.job import ScavengerJob
+from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.times import format_micro_time, micros
+from scavenger_runtime import AlreadyExists, ApiClient, ApiError, Clock, Forbidden, Invalid, NotFound
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.resources import JOBS, SERVICES
 
 from scavenger_admitter import metrics
 from scavenger_admitter.holds import Hold
@@ -19,13 +28,6 @@ from scavenger_admitter.manifest import job_manifest, service_manifest
 from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.snapshot import ClusterState
-from scavenger_api.job import ScavengerJob
-from scavenger_api.levels import LevelsView, Visibility
-from scavenger_api.names import LEVELS_RESOURCES
-from scavenger_api.times import format_micro_time, micros
-from scavenger_runtime import AlreadyExists, ApiClient, ApiError, Clock, Forbidden, Invalid, NotFound
-from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import JOBS, SERVICES
 
 log = get_logger(__name__)
 
@@ -185,10 +187,8 @@ class Admission:
         namespace = job.metadata.namespace
         service = service_manifest(job)
         if service is not None:
-            try:
+            with contextlib.suppress(AlreadyExists):  # from the run before; it stays as long as the ScavengerJob does
                 await self._client.create(SERVICES, namespace, service)
-            except AlreadyExists:
-                pass  # from the run before; it stays as long as the ScavengerJob does
         manifest = job_manifest(
             job,
             restarts=job.status.interrupted_count,

@@ -41,9 +41,7 @@ def states(phase: Phase, reason: str, *, interrupted: str | None) -> dict[Condit
     return {
         ConditionType.ADMITTED: admitted,
         ConditionType.RUNNING: running,
-        ConditionType.INTERRUPTED: State(_TRUE, interrupted or "")
-        if waiting_again
-        else State(_FALSE, phase.value),
+        ConditionType.INTERRUPTED: State(_TRUE, interrupted or "") if waiting_again else State(_FALSE, phase.value),
         ConditionType.SUCCEEDED: succeeded,
     }
 

@@ -70,17 +70,13 @@ class Run:
     """All pods have been there: one that is missing now has been removed."""
 
 
-def ending(
-    run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta
-) -> Ending | None:
+def ending(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta) -> Ending | None:
     """How the run ended; None while it goes on. Deterministic: ties go by time, proof, then pod name."""
     removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now, slack))}
     rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
     exits = sorted((failure for pod in rest if (failure := own_exit(pod, now))), key=lambda e: (e.at, e.pod))
     succeeded = [pod for pod in rest if pod.status.phase == "Succeeded"]
-    if len(succeeded) >= run.parallelism or (
-        not removals and not exits and _job_condition(run.batch, "Complete")
-    ):
+    if len(succeeded) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
         return Completed(max((ended_at(pod) or now for pod in succeeded), default=now))
     causes = [*removals.values(), *_job_removed(run, now), *_vanished(run, now)]
     if exits:
@@ -122,9 +118,7 @@ def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
     return failed is not None and failed <= cause.earliest
 
 
-def _lost_nodes(
-    pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime
-) -> list[Removal]:
+def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime) -> list[Removal]:
     """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives
     them up."""
     return [

@@ -81,10 +81,7 @@ class Hold:
 
 def spell(requests: Iterable[tuple[str, int]]) -> str:
     """Amounts as a person reads them: `4 cpu, 8Gi memory, 1 nvidia.com/gpu`; the pod's slot is left out."""
-    return (
-        ", ".join(f"{format_amount(name, value)} {name}" for name, value in requests if name != "pods")
-        or "nothing"
-    )
+    return ", ".join(f"{format_amount(name, value)} {name}" for name, value in requests if name != "pods") or "nothing"
 
 
 def percent(ppm: int) -> str:

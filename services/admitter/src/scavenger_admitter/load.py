@@ -109,9 +109,7 @@ class LoadRule:
         if why is not None or observed_at is None:
             return cls.blind(why or "")
         if not admit:
-            return cls(
-                shut=Hold(Reason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)")
-            )
+            return cls(shut=Hold(Reason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
         return cls(
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
             load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
@@ -182,6 +180,4 @@ class LoadLimit:
 
     def plus(self, extra: int) -> LoadLimit:
         """The limit after `extra` has been given away."""
-        return LoadLimit(
-            self.resource, self.allocatable, self.requested + extra, self.load_ppm, self.admission_ppm
-        )
+        return LoadLimit(self.resource, self.allocatable, self.requested + extra, self.load_ppm, self.admission_ppm)

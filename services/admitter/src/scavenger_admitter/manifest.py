@@ -123,9 +123,7 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> di
             nodeSelector=spec.node_selector,
             tolerations=[toleration.to_dict() for toleration in spec.tolerations or ()],
             imagePullSecrets=[secret.to_dict() for secret in spec.image_pull_secrets or ()],
-            securityContext=_given(
-                runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group
-            ),
+            securityContext=_given(runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group),
         ),
     }
 

@@ -303,16 +303,10 @@ def _reopen(draft: _Draft) -> None:
 
 
 def _in_full_swing(run: endings.Run) -> bool:
-    if (
-        run.batch is None
-        or run.batch.metadata.deletion_timestamp is not None
-        or len(run.pods) < run.parallelism
-    ):
+    if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
         return False
     ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)
-    return not ended and all(
-        p.status.phase == "Running" and started_at(p) and not deleting(p) for p in run.pods
-    )
+    return not ended and all(p.status.phase == "Running" and started_at(p) and not deleting(p) for p in run.pods)
 
 
 def _adopt(draft: _Draft) -> None:
@@ -361,9 +355,7 @@ def _start(draft: _Draft, run: endings.Run) -> None:
     elif problem is not None:
         _start_failed(draft, problem)
     elif isinstance(found, endings.Removed):
-        _start_failed(
-            draft, Problem(f"{_phrase(found.removal)} before the job ran", False, found.removal.cause.value)
-        )
+        _start_failed(draft, Problem(f"{_phrase(found.removal)} before the job ran", False, found.removal.cause.value))
     else:
         _keep_starting(draft, run, limits)
 
@@ -447,9 +439,7 @@ def _completed(draft: _Draft, at: datetime) -> None:
 
 def _failed_by_exit(draft: _Draft, found: endings.Failed, at: datetime) -> None:
     ended = found.exit
-    words = [
-        word for word in (ended.reason if ended.reason != "Error" else "", ended.message.strip()) if word
-    ]
+    words = [word for word in (ended.reason if ended.reason != "Error" else "", ended.message.strip()) if word]
     message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
     _fail(draft, at, "Failed", f"{message} ({': '.join(words)})" if words else message)
 
@@ -524,7 +514,7 @@ def _clear(draft: _Draft) -> None:
         return
     batch = draft.own_job
     if draft.run is None and batch is not None and batch.metadata.deletion_timestamp is None:
-        draft.actions.append(DeleteJob(batch.metadata.uid, draft.reason))
+        draft.actions.append(DeleteJob(batch.metadata.uid, "its run is over"))
     uid = batch.metadata.uid if batch else None
     draft.actions += remains.clear(_left_over(draft), draft.seen.nodes, job_uid=uid)
 
@@ -544,9 +534,7 @@ def _line_up(draft: _Draft) -> None:
     seen, batch = draft.seen, draft.seen.batch
     patience = seen.settings.remnant_patience
     remnants = remains.remnants(_left_over(draft), seen.nodes, seen.now, patience)
-    draft.wakeups += [
-        (r.until - seen.now).total_seconds() for r in remnants if r.until and r.until > seen.now
-    ]
+    draft.wakeups += [(r.until - seen.now).total_seconds() for r in remnants if r.until and r.until > seen.now]
     draft.candidate = not remnants and batch is None and not seen.assumed_started
     stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
     stuck = stuck or next((remnant.message for remnant in remnants if remnant.overdue), "")
@@ -593,9 +581,7 @@ def _finish(draft: _Draft) -> None:
 
 def _never_ends(batch: kinds.Job, pods: Iterable[kinds.Pod]) -> bool:
     """A Job whose pods wait for what is missing: the Job controller sees no failure in that."""
-    failed = any(
-        c.type in ("FailureTarget", "Failed") and c.status == "True" for c in batch.status.conditions
-    )
+    failed = any(c.type in ("FailureTarget", "Failed") and c.status == "True" for c in batch.status.conditions)
     return batch.metadata.deletion_timestamp is None and not failed and not any(pod.ended for pod in pods)
 
 
@@ -649,7 +635,5 @@ def _outcome(draft: _Draft) -> Outcome:
 def status_patch(before: ScavengerJobStatus, after: ScavengerJobStatus) -> dict[str, Any]:
     """The merge patch of the status: what changed, null for what is unset now, never `preemption`."""
     old, new = before.to_dict(), after.to_dict()
-    changed = {
-        key: new.get(key) for key in {*old, *new} if old.get(key) != new.get(key) and key != "preemption"
-    }
+    changed = {key: new.get(key) for key in {*old, *new} if old.get(key) != new.get(key) and key != "preemption"}
     return dict(sorted(changed.items()))

@@ -203,10 +203,7 @@ class Room:
         if ranking is None:
             ranking = ranked[shape] = _Ranking(
                 needs=[(self._column(name), amount) for name, amount in shape.requests],
-                scored=[
-                    (self._column(name), shape.request(name), self._offered(name))
-                    for name in ("cpu", "memory")
-                ],
+                scored=[(self._column(name), shape.request(name), self._offered(name)) for name in ("cpu", "memory")],
                 size=self._offered("cpu"),
                 nodes=[i for i in self._matching(shape) if usable[i]],
             )
@@ -307,11 +304,7 @@ class Room:
         return Hold(Reason.NO_PLACE, lambda: self._no_place(shape, count), count)
 
     def _no_place(self, shape: Shape, count: int) -> str:
-        needs = (
-            f"needs {count} pods of {spell(shape.requests)} each"
-            if count > 1
-            else f"needs {spell(shape.requests)}"
-        )
+        needs = f"needs {count} pods of {spell(shape.requests)} each" if count > 1 else f"needs {spell(shape.requests)}"
         places = [i for i in self._matching(shape) if self._open[i]]
         if not places:
             return f"{needs}; every node it may run on is not ready, cordoned or at its own level"

@@ -275,11 +275,7 @@ class _Lines:
         weight = max(1, self._queues[name].weight)
         allocated = self._allocated[name]
         share = max(
-            (
-                amount * _SHARE_SCALE // self._capacity[r]
-                for r, amount in allocated.items()
-                if r in self._capacity
-            ),
+            (amount * _SHARE_SCALE // self._capacity[r] for r, amount in allocated.items() if r in self._capacity),
             default=0,
         )
         return (share // weight, -weight, name)
@@ -305,9 +301,7 @@ class _Line(Iterator[Candidate]):
 
 # --- sentences ----------------------------------------------------------------------------------------------
 
-_NEXT_CYCLE = Hold(
-    Reason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"
-)
+_NEXT_CYCLE = Hold(Reason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once")
 
 
 def _not_open(name: str, queue: QueueView | None) -> Hold | None:

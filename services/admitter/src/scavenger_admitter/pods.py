@@ -148,11 +148,7 @@ def started_at(pod: kinds.Pod) -> datetime | None:
         return None
     running, terminated = status.state.running, status.state.terminated
     if running is not None:
-        return (
-            moment(running.started_at)
-            or moment(pod.status.start_time)
-            or moment(pod.metadata.creation_timestamp)
-        )
+        return moment(running.started_at) or moment(pod.status.start_time) or moment(pod.metadata.creation_timestamp)
     if terminated is None or terminated.reason in _START_ERRORS:
         return None
     if terminated.reason in _LOST_CONTAINER:
@@ -203,9 +199,7 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
         if terminated.reason in _START_ERRORS and not _USER_START_ERROR.search(terminated.message):
             continue
         at = moment(terminated.finished_at) or now
-        return Exit(
-            at, pod.metadata.name, status.name, terminated.exit_code, terminated.reason, terminated.message
-        )
+        return Exit(at, pod.metadata.name, status.name, terminated.exit_code, terminated.reason, terminated.message)
     return None
 
 
@@ -215,9 +209,7 @@ def removal(pod: kinds.Pod, now: datetime, slack: timedelta) -> Removal | None:
     `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see
     `_asked_in_time`).
     """
-    return (
-        _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
-    )
+    return _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
 
 def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
@@ -256,17 +248,13 @@ def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
     end = ended_at(pod)
     cause = _BY_POD_REASON.get(pod.status.reason, Cause.KUBELET_EVICTED)
     earliest = _before_end(pod, end) if end else now
-    return Removal(
-        end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason
-    )
+    return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
 
 
 def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
     if pod.status.phase != "Failed" or own_exit(pod, now) is not None:
         return None
-    return Removal(
-        now, now, Cause.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen"
-    )
+    return Removal(now, now, Cause.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen")
 
 
 def _before_end(pod: kinds.Pod, end: datetime) -> datetime:

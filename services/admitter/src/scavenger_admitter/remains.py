@@ -62,9 +62,7 @@ def surely_ended(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool
     node = nodes[name]
     if node is None or any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints):
         return True
-    forced = (
-        pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
-    )
+    forced = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
     return forced and not node.ready
 
 
@@ -73,9 +71,7 @@ def remnants(
 ) -> tuple[Remnant, ...]:
     """The pods that may still be computing, most troublesome first."""
     found = [
-        _remnant(pod, nodes.get(pod.spec.node_name), now, patience)
-        for pod in pods
-        if not surely_ended(pod, nodes)
+        _remnant(pod, nodes.get(pod.spec.node_name), now, patience) for pod in pods if not surely_ended(pod, nodes)
     ]
     return tuple(sorted(found, key=lambda r: (not r.overdue, r.pod.metadata.name)))
 

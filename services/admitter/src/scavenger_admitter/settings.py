@@ -25,12 +25,13 @@ class AdmitterSettings(ServiceSettings):
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
-    explain_after: Seconds = option(
-        5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0
-    )
+    explain_after: Seconds = option(5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0)
 
     start_timeout: Seconds = option(
-        600.0, "a start that is not running by then, image pulls included, is taken back", unit="seconds", gt=0
+        600.0,
+        "a start that is not running by then, image pulls included, is taken back",
+        unit="seconds",
+        gt=0,
     )
     unschedulable_after: Seconds = option(
         10.0, "a start whose pods find no node for this long is taken back", unit="seconds", ge=0
@@ -40,5 +41,8 @@ class AdmitterSettings(ServiceSettings):
     )
     start_backoff_max: Seconds = option(300.0, "the most that this wait grows to", unit="seconds", gt=0)
     max_termination_grace_period_seconds: int = option(
-        300, "no pod gets a longer grace period: an ordinary pod may have to wait this long", unit="seconds", ge=0
+        300,
+        "no pod gets a longer grace period: an ordinary pod may have to wait this long",
+        unit="seconds",
+        ge=0,
     )

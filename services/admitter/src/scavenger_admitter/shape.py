@@ -87,9 +87,7 @@ def _interned(
 
 def _plain(t: AnyToleration) -> Toleration:
     # How long a NoExecute taint is borne says nothing about placement.
-    return Toleration(
-        key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or ""
-    )
+    return Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
 
 
 def _toleration_order(t: Toleration) -> tuple[str, str, str, str]:

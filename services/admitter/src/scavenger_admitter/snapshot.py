@@ -721,9 +721,7 @@ _PODS_STARTING: Final = Hold(Reason.STARTING, "its start is under way")
 
 def _pods_remain(node: str, pod: str) -> Hold:
     if not node:
-        return Hold(
-            Reason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", ""
-        )
+        return Hold(Reason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", "")
     return Hold(
         Reason.PODS_REMAIN,
         f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has"

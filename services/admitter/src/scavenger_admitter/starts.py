@@ -19,19 +19,13 @@ from scavenger_admitter.pods import deleting, moment, start_error, started_at
 # PodScheduled message (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError
 # (kubelet_pods.go makeEnvironmentVariables) and its FailedMount events (operation_generator.go
 # "MountVolume.SetUp failed").
-_NOT_FOUND: Final = re.compile(
-    r'\b(persistentvolumeclaim|configmap|secret|serviceaccount)s? "([^"]+)" not found'
-)
+_NOT_FOUND: Final = re.compile(r'\b(persistentvolumeclaim|configmap|secret|serviceaccount)s? "([^"]+)" not found')
 # kubelet_pods.go makeEnvironmentVariables, and volume_binding.go for a claim whose volume is gone (phase
 # Lost).
 _NO_KEY: Final = re.compile(r"couldn't find key \S+ in (?:ConfigMap|Secret) \S+")
-_LOST_CLAIM: Final = re.compile(
-    r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"'
-)
+_LOST_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"')
 # plugin/pkg/admission/serviceaccount/admission.go Admit.
-_NO_ACCOUNT: Final = re.compile(
-    r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found'
-)
+_NO_ACCOUNT: Final = re.compile(r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found')
 # plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of
 # the job.
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
@@ -156,28 +150,19 @@ def _pod_problems(
 def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
     for waiting in _waiting(pod):
         if waiting.reason == "InvalidImageName":  # kubelet/images/types.go
-            yield Problem(
-                f"the image name is not valid: {waiting.message or spec.image}", True, "InvalidImageName"
-            )
+            yield Problem(f"the image name is not valid: {waiting.message or spec.image}", True, "InvalidImageName")
         elif waiting.reason == "CreateContainerConfigError" and (found := missing(waiting.message, spec)):
             yield found
 
 
 def _unschedulable_since(pod: kinds.Pod) -> datetime | None:
     scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
-    if (
-        scheduled is None
-        or scheduled.status != "False"
-        or scheduled.reason != "Unschedulable"
-        or deleting(pod)
-    ):
+    if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable" or deleting(pod):
         return None
     return moment(scheduled.last_transition_time)
 
 
-def _unscheduled(
-    pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: StartLimits
-) -> Iterator[Problem]:
+def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: StartLimits) -> Iterator[Problem]:
     since = _unschedulable_since(pod)
     scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
     if since is None or scheduled is None:
@@ -185,9 +170,7 @@ def _unscheduled(
     if found := missing(scheduled.message, spec):
         yield found
     elif now - since >= limits.unschedulable_after:
-        yield Problem(
-            f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, "Unschedulable"
-        )
+        yield Problem(f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, "Unschedulable")
 
 
 def _refused(pod: kinds.Pod) -> Iterator[Problem]:
@@ -228,12 +211,8 @@ def creation_problem(message: str, spec: ScavengerJobSpec) -> Problem:
         return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, "NotFound")
     if _NO_PRIORITY_CLASS in message:
         return Problem(f"the installation is incomplete: {message}", False, "InstallationIncomplete")
-    quota = (
-        "exceeded quota" in message or "quota:" in message
-    )  # apiserver admission/plugin/resourcequota/controller.go
-    return Problem(
-        f"the pods cannot be created: {message}", False, "QuotaExceeded" if quota else "CreationRefused"
-    )
+    quota = "exceeded quota" in message or "quota:" in message  # apiserver admission/plugin/resourcequota/controller.go
+    return Problem(f"the pods cannot be created: {message}", False, "QuotaExceeded" if quota else "CreationRefused")
 
 
 def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
@@ -246,9 +225,7 @@ def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: Start
         (word for word in words if word not in ("", "ContainerCreating", "PodInitializing")),
         "no reason given",
     )
-    yield Problem(
-        f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, "StartTimeout"
-    )
+    yield Problem(f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, "StartTimeout")
 
 
 def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:

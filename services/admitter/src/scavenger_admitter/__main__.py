@@ -1,0 +1,28 @@
+"""`python -m scavenger_admitter`: the service; `… uninstall`: takes its finalizers off, before it is removed for good."""
+
+from __future__ import annotations
+
+import sys
+
+from scavenger_runtime.service import ServiceContext, run_service
+
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.shell import Admitter
+from scavenger_admitter.uninstall import uninstall
+
+
+async def _serve(context: ServiceContext[AdmitterSettings]) -> None:
+    admitter = Admitter(context)
+    await context.lead(admitter.lead)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the admitter until it is told to stop; returns the exit code."""
+    arguments = sys.argv[1:] if words is None else words
+    if arguments[:1] == ["uninstall"]:
+        return uninstall(AdmitterSettings.load(arguments[1:]))
+    return run_service(AdmitterSettings.load(arguments), _serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

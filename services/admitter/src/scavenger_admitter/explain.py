@@ -1,0 +1,72 @@
+"""Who is told why it waits, and how often.
+
+A message costs a status write, and ten thousand jobs may wait while the figures of every reason change by the second.
+So a job is told when it has waited for a while, told again only when the reason is another one, and not more often than
+once a minute; and one pass over the line tells a bounded number, front of the line first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from scavenger_api.job import ScavengerJob
+from scavenger_runtime.clock import Clock
+
+from scavenger_admitter.holds import Hold, Reason
+
+PER_PASS: Final = 100
+AGAIN_SECONDS: Final = 60.0
+PASSING: Final = frozenset({Reason.STARTING, Reason.BACKING_OFF, Reason.NEXT_CYCLE, Reason.PODS_REMAIN})
+"""Reasons that pass by themselves, or that the reconcile words better."""
+
+
+class Explanations:
+    """What each waiting job was told last.
+
+    Args:
+        clock: for the waiting time.
+        after: seconds a job waits before it is told anything.
+    """
+
+    def __init__(self, clock: Clock, after: float) -> None:
+        self._clock = clock
+        self._after = after
+        self._told: dict[str, tuple[Hold, float]] = {}
+        self._due: set[str] = set()
+
+    def due(self, held: Mapping[str, Hold], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
+        """The jobs to be told something now; `tell` then has the words."""
+        now = self._clock.monotonic()
+        count = 0
+        for key, hold in held.items():
+            if count >= PER_PASS:
+                return
+            told = self._told.get(key)
+            if hold.reason in PASSING or (told and (told[0] == hold or now - told[1] < AGAIN_SECONDS)):
+                continue
+            if self._waits_long_enough(job(key)):
+                count += 1
+                self._due.add(key)
+                yield key
+
+    def _waits_long_enough(self, job: ScavengerJob | None) -> bool:
+        if job is None or job.status.queued_timestamp is None:
+            return False
+        return (self._clock.now() - job.status.queued_timestamp).total_seconds() >= self._after
+
+    def tell(self, key: str, job: ScavengerJob, hold: Hold | None) -> str | None:
+        """What the message of a job in line is to say; None leaves it as it is."""
+        if key in self._due:
+            self._due.discard(key)
+            if hold is not None:
+                self._told[key] = (hold, self._clock.monotonic())
+        told = self._told.get(key)
+        if told is None or hold is None or not (job.status.phase is None or job.status.phase.queued):
+            return None
+        return told[0].message
+
+    def forget(self, key: str) -> None:
+        """The job is gone."""
+        self._told.pop(key, None)
+        self._due.discard(key)

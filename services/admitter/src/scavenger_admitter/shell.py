@@ -1,0 +1,520 @@
+"""The shell: what informers show goes into decisions, what they decide goes to the API. Nothing is decided here.
+
+Two loops share one view of the cluster. The reconcile loop has `observe` say what became of each job, writes the status
+with the resourceVersion it was decided on, and only then carries out what follows. The admission loop decides who
+starts. Both run on the leader only; a standby keeps its informers and the view warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.job import Capacity, Phase, ScavengerJob
+from scavenger_api.levels import LevelsView
+from scavenger_api.quantity import amounts
+from scavenger_api.queue import ScavengerQueue
+from scavenger_api.times import micros
+from scavenger_runtime import LOW_PRIORITY, BackgroundTasks, Informer, ReconcileLoop, Result, ServiceContext
+from scavenger_runtime.cache import Change, by_node
+from scavenger_runtime.errors import Conflict, NotFound
+from scavenger_runtime.kinds import ConfigMap, Event, Job, Node, Pod
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, Resource
+
+from scavenger_admitter import metrics
+from scavenger_admitter.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    DeleteScavengerJob,
+    Diagnose,
+    ReleasePod,
+)
+from scavenger_admitter.admission import Admission, Refusal, run_of
+from scavenger_admitter.explain import Explanations
+from scavenger_admitter.observe import (
+    Diagnosis,
+    Observation,
+    ObserveSettings,
+    Outcome,
+    diagnose,
+    observe,
+    observe_orphans,
+)
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.shape import Shape
+from scavenger_admitter.snapshot import Candidate, ClusterState, QueueState, QueueView
+
+SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, ScavengerJob)
+SCAVENGERQUEUES: Final = Resource(
+    names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, ScavengerQueue
+)
+
+UNSEEN_START_SECONDS: Final = 10.0
+"""A Job we created and the informer has not shown for this long is looked for again."""
+
+DIAGNOSED_PODS: Final = 3
+"""Pods of a gang whose Events are read; they wait for the same thing."""
+
+RECLAIMED_NEEDS: Final = "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"
+
+log = get_logger(__name__)
+
+
+class _Events(msgspec.Struct):
+    items: tuple[Event, ...] = ()
+
+
+class Admitter:
+    """All of the admitter but its decisions."""
+
+    def __init__(self, context: ServiceContext[AdmitterSettings]) -> None:
+        settings = context.settings
+        self._settings = settings
+        self._client = context.client
+        self._clock = context.clock
+        self._events = context.events
+        self._observe_settings = ObserveSettings(
+            start_timeout=timedelta(seconds=settings.start_timeout),
+            unschedulable_after=timedelta(seconds=settings.unschedulable_after),
+        )
+        self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
+        self._loop: ReconcileLoop | None = None
+        self._background: BackgroundTasks[str] = BackgroundTasks(on_done=self._enqueue)
+        self._explanations = Explanations(self._clock, settings.explain_after)
+        self._admission = Admission(
+            client=self._client,
+            state=self._state,
+            settings=settings,
+            clock=self._clock,
+            levels=self._levels_view,
+            job=self.job,
+            started=self._on_started,
+            refused=self._on_refused,
+        )
+        # What this process knows of a job beyond the API: lost with it, and nothing depends on that.
+        self._written: dict[str, ScavengerJob] = {}
+        self._starting: dict[str, float] = {}
+        self._runs: dict[str, str] = {}
+        self._refusals: dict[str, tuple[str, Refusal]] = {}
+        self._failures: dict[str, int] = {}
+        self._not_before: dict[str, int] = {}
+        self._diagnoses: dict[str, Diagnosis] = {}
+        self._counted: Counter[tuple[str, str]] = Counter()
+        self._first_pass: set[str] = set()
+        self._first_pass_done = asyncio.Event()
+
+        client, add = self._client, context.add_informer
+        self._jobs = add(Informer(client, SCAVENGERJOBS))
+        self._queues = add(Informer(client, SCAVENGERQUEUES))
+        self._batch = add(Informer(client, JOBS))
+        self._pods = add(Informer(client, PODS, indices={"job": _job_key, "node": by_node}))
+        self._nodes = add(Informer(client, NODES))
+        self._levels = add(
+            Informer(
+                client,
+                CONFIGMAPS,
+                namespace=settings.namespace,
+                field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
+                name="levels",
+            )
+        )
+        self._jobs.add_handler(self._on_job)
+        self._queues.add_handler(self._on_queue)
+        self._batch.add_handler(self._on_batch)
+        self._pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
+        self._levels.add_handler(self._on_levels)
+
+    async def lead(self) -> None:
+        """Do the work, until cancelled. The informers are synced."""
+        self._loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers)
+        held = {
+            key for pod in self._pods.items() if names.FINALIZER in pod.metadata.finalizers for key in _job_key(pod)
+        }
+        self._first_pass = held.union(self._jobs.keys())
+        if not self._first_pass:
+            self._first_pass_done.set()
+        for key in sorted(self._first_pass):
+            self._loop.add(key, priority=LOW_PRIORITY)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._loop.run())
+                group.create_task(self._admit())
+                group.create_task(self._explain())
+        finally:
+            await self._background.close()
+
+    async def _admit(self) -> None:
+        # Admitting from a line that is only half known would let a newcomer pass those before it.
+        await self._first_pass_done.wait()
+        log.info("admitting", jobs=len(self._jobs), nodes=len(self._nodes), pods=len(self._pods))
+        await self._admission.run()
+
+    async def _explain(self) -> None:
+        """Have jobs that wait told why, a bounded number at a time."""
+        while True:
+            await self._clock.sleep(max(1.0, self._settings.explain_after))
+            for key in self._explanations.due(self._admission.held, self.job):
+                self._enqueue(key, priority=LOW_PRIORITY)
+
+    # --- what informers show ----------------------------------------------------------------------------------------
+
+    def job(self, key: str) -> ScavengerJob | None:
+        """The newest known version of a ScavengerJob: what the informer shows, or what we have just written."""
+        seen, written = self._jobs.get(key), self._written.get(key)
+        if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
+            return seen
+        return written if _newer(written, seen) else seen
+
+    def _enqueue(self, key: str, *, priority: int = 0) -> None:
+        if self._loop is not None:
+            self._loop.add(key, priority=priority)
+
+    def _on_job(self, change: Change[ScavengerJob]) -> None:
+        for job, step in ((change.old, -1), (change.new, +1)):
+            if job is not None:
+                self._count_phase(job, step)
+        written = self._written.get(change.key)
+        if written is not None and (change.new is None or not _newer(written, change.new)):
+            del self._written[change.key]
+        if change.new is None or (change.old and change.old.metadata.uid != change.new.metadata.uid):
+            self._forget(change.key)
+        self._enqueue(change.key, priority=LOW_PRIORITY if change.initial else 0)
+
+    def _count_phase(self, job: ScavengerJob, step: int) -> None:
+        labels = (job.status.phase or Phase.WAITING, job.spec.queue)
+        self._counted[labels] += step
+        metrics.JOBS.labels(*labels).set(self._counted[labels])
+
+    def _on_queue(self, change: Change[ScavengerQueue]) -> None:
+        queue = change.new
+        if queue is None:
+            self._state.delete_queue(change.key)
+        else:
+            self._state.apply_queue(
+                QueueView(
+                    queue.metadata.name,
+                    weight=queue.spec.weight,
+                    quota=amounts(queue.spec.quota or {}),
+                    state=_queue_state(queue),
+                )
+            )
+        self._admission.wake()
+
+    def _on_batch(self, change: Change[Job]) -> None:
+        self._starting.pop(change.key, None)
+        if self._jobs.get(change.key) is not None:
+            self._enqueue(change.key)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        if change.new is None:
+            self._state.delete_pod(change.key)
+        else:
+            self._state.apply_pod(change.new)
+        self._admission.wake()
+        for key in _job_key(change.obj):
+            self._enqueue(key)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if change.new is None:
+            self._state.delete_node(change.key)
+        else:
+            self._state.apply_node(change.new)
+        if change.new is None or change.old is None or _lifelines(change.old) != _lifelines(change.new):
+            self._admission.wake()
+            for pod in self._pods.by_index("node", change.key):
+                for key in _job_key(pod):
+                    self._enqueue(key)
+
+    def _on_levels(self, _: Change[ConfigMap]) -> None:
+        self._admission.wake()
+
+    def _levels_view(self) -> LevelsView:
+        published = self._levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
+        return LevelsView.of(published.data if published else None, self._clock.now())
+
+    # --- one job ----------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: str) -> Result | None:
+        try:
+            job = self.job(key)
+            if job is None:
+                await self._carry_out(key, None, observe_orphans(self._pods.by_index("job", key)))
+                return None
+            outcome = observe(self._observation(key, job))
+            if outcome.changed:
+                job = await self._write(job, outcome)
+            self._line_up(key, job, outcome)
+            await self._carry_out(key, job, outcome.actions)
+            return Result(requeue_after=outcome.requeue_after)
+        finally:
+            self._passed(key)
+
+    def _passed(self, key: str) -> None:
+        self._first_pass.discard(key)
+        if not self._first_pass:
+            self._first_pass_done.set()
+
+    def _observation(self, key: str, job: ScavengerJob) -> Observation:
+        pods = self._pods.by_index("job", key)
+        found = self._background.result(key)
+        if found is not None:
+            self._diagnoses[key] = found
+        run, refusal = self._refusals.get(key, ("", None))
+        return Observation(
+            job=job,
+            batch=self._batch.get(key),
+            pods=pods,
+            nodes={pod.spec.node_name: self._nodes.get(pod.spec.node_name) for pod in pods if pod.spec.node_name},
+            now=self._clock.now(),
+            diagnosis=self._diagnoses.get(key),
+            hold=self._hold(key, job),
+            refused=refusal if run == run_of(job) else None,
+            assumed_started=self._is_starting(key),
+            settings=self._observe_settings,
+        )
+
+    def _hold(self, key: str, job: ScavengerJob) -> str | None:
+        if job.spec.capacity is Capacity.RECLAIMED:
+            return RECLAIMED_NEEDS
+        return self._explanations.tell(key, job, self._admission.held.get(key))
+
+    def _is_starting(self, key: str) -> bool:
+        since = self._starting.get(key)
+        if since is None:
+            return False
+        if self._clock.monotonic() - since < UNSEEN_START_SECONDS:
+            return True
+        del self._starting[key]
+        self._state.forget(key)
+        return False
+
+    async def _write(self, job: ScavengerJob, outcome: Outcome) -> ScavengerJob:
+        """Commit the status decided on this very version of the job. Raises Conflict when there is a newer one."""
+        meta = job.metadata
+        status = outcome.status.to_dict()
+        status.pop("preemption", None)  # the prioritizer's
+        body = await self._client.apply(
+            SCAVENGERJOBS,
+            meta.namespace,
+            meta.name,
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": SCAVENGERJOBS.kind,
+                "metadata": {
+                    "name": meta.name,
+                    "namespace": meta.namespace,
+                    "uid": meta.uid,
+                    "resourceVersion": meta.resource_version,
+                },
+                "status": status,
+            },
+            field_manager=names.ADMITTER,
+            subresource="status",
+        )
+        written = ScavengerJob.model_validate_json(body)
+        self._written[job.key] = written
+        self._record(job, written, outcome)
+        return written
+
+    def _record(self, before: ScavengerJob, after: ScavengerJob, outcome: Outcome) -> None:
+        queue, facts = after.spec.queue, outcome.facts
+        if facts.waited_seconds is not None:
+            metrics.WAIT_SECONDS.labels(queue).observe(facts.waited_seconds)
+        if facts.interruption is not None:
+            metrics.INTERRUPTIONS.labels(queue, facts.interruption.value).inc()
+        if facts.finished is not None:
+            metrics.FINISHED.labels(queue, facts.finished.value).inc()
+        metrics.LOST_CPU_SECONDS.labels(queue).inc(max(0.0, facts.lost))
+        metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, facts.useful))
+        for note in outcome.events:
+            self._events.record(SCAVENGERJOBS, after, note.type, note.reason, note.message)
+        if before.status.phase is not after.status.phase:
+            log.info(
+                "phase",
+                job=after.key,
+                queue=queue,
+                old=before.status.phase,
+                new=after.status.phase,
+                message=after.status.message,
+                interrupted=after.status.interrupted_count,
+                useful_cpu_seconds=round(after.status.useful_cpu_seconds, 1),
+                lost_cpu_seconds=round(after.status.lost_cpu_seconds, 1),
+            )
+
+    def _line_up(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
+        """Tell the admission loop where the job stands."""
+        if outcome.start_failed:
+            self._start_failed(key, job)
+        status, batch = job.status, self._batch.get(key)
+        if status.phase is not Phase.STARTING:
+            self._diagnoses.pop(key, None)
+        if outcome.facts.waited_seconds is not None:
+            self._failures.pop(key, None)
+        if status.phase is Phase.STARTING and batch is not None:
+            self._assume(key, job)
+        elif self._runs.get(key) not in (None, run_of(job)) or (status.phase and status.phase.finished):
+            self._runs.pop(key, None)
+            self._state.forget(key)
+        if outcome.candidate and job.spec.capacity is not Capacity.RECLAIMED:
+            self._state.apply_candidate(_candidate(job, self._not_before.get(key, 0)))
+            self._admission.wake()
+        else:
+            self._state.delete_candidate(key)
+
+    def _assume(self, key: str, job: ScavengerJob) -> None:
+        """Hold the room of a start that another admitter, or this one before a restart, has under way."""
+        run = run_of(job)
+        if self._runs.get(key) != run:
+            self._runs[key] = run
+            self._state.assume(key, run, _shape(job), job.spec.parallelism, queue=job.spec.queue)
+
+    def _start_failed(self, key: str, job: ScavengerJob) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        settings = self._settings
+        delay = min(settings.start_backoff_max, settings.start_backoff * 2.0 ** min(failures - 1, 30))
+        self._not_before[key] = micros(self._clock.now() + timedelta(seconds=delay))
+        self._state.forget(key)
+        if self._loop is not None:
+            self._loop.add(key, after=delay)
+        admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
+        metrics.FAILED_STARTS.labels(job.spec.queue, admitted.reason if admitted else "").inc()
+
+    def _forget(self, key: str) -> None:
+        self._state.delete_candidate(key)
+        self._state.forget(key)
+        self._explanations.forget(key)
+        self._background.discard(key)
+        for known in (
+            self._starting,
+            self._runs,
+            self._refusals,
+            self._failures,
+            self._not_before,
+            self._diagnoses,
+        ):
+            known.pop(key, None)
+
+    # --- what the admission loop reports ----------------------------------------------------------------------------
+
+    def _on_started(self, key: str) -> None:
+        job = self.job(key)
+        if job is not None:
+            self._runs[key] = run_of(job)
+        if self._batch.get(key) is None:
+            self._starting[key] = self._clock.monotonic()
+            if self._loop is not None:
+                self._loop.add(key, after=UNSEEN_START_SECONDS)
+        self._enqueue(key)
+
+    def _on_refused(self, key: str, refusal: Refusal) -> None:
+        job = self.job(key)
+        if job is not None:
+            self._refusals[key] = (run_of(job), refusal)
+            self._enqueue(key)
+
+    # --- actions ----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, key: str, job: ScavengerJob | None, actions: Iterable[Action]) -> None:
+        """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
+        and the reconcile that comes then repeats what is still to be done."""
+        work = [self._action(key, job, action) for action in actions]
+        failures = [r for r in await asyncio.gather(*work, return_exceptions=True) if isinstance(r, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, NotFound | Conflict):
+                raise failure
+        if failures:
+            raise failures[0]
+
+    def _action(self, key: str, job: ScavengerJob | None, action: Action) -> Awaitable[Any]:
+        namespace, _, name = key.partition("/")
+        match action:
+            case DeleteJob(uid=uid, reason=reason):
+                log.info("deleting the Job", job=key, reason=reason)
+                return self._client.delete(JOBS, namespace, name, uid=uid)
+            case DeletePod(name=pod, uid=uid):
+                return self._client.delete(PODS, namespace, pod, uid=uid)
+            case ReleasePod(name=pod, uid=uid):
+                return release(self._client, namespace, pod, uid)
+            case DeleteScavengerJob(uid=uid):
+                log.info("deleting the ScavengerJob: its time after the end is over", job=key)
+                return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
+            case Diagnose(pods=pods):
+                return self._ask(key, pods)
+
+    async def _ask(self, key: str, pods: tuple[str, ...]) -> None:
+        batch = self._batch.get(key)
+        uids = {batch.metadata.uid} if batch is not None else set()
+        namespace = key.partition("/")[0]
+        for name in pods[:DIAGNOSED_PODS]:
+            pod = self._pods.get(f"{namespace}/{name}")
+            if pod is not None:
+                uids.add(pod.metadata.uid)
+        self._background.submit(key, lambda: self._diagnose(namespace, uids))
+
+    async def _diagnose(self, namespace: str, uids: set[str]) -> Diagnosis:
+        """What the Events of these objects say."""
+        found: list[Event] = []
+        for uid in sorted(uids):
+            params = {"fieldSelector": f"involvedObject.uid={uid}"}
+            body = await self._client.request("GET", EVENTS.path(namespace), params=params)
+            found += msgspec.json.decode(body, type=_Events).items
+        return diagnose(found, uids, self._clock.now())
+
+
+async def release(client: Any, namespace: str, pod: str, uid: str) -> None:
+    """Take our finalizer off a pod, and only ours; a pod that is gone is released."""
+    patch = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}}
+    with contextlib.suppress(NotFound):
+        await client.strategic_patch(PODS, namespace, pod, patch)
+
+
+def _job_key(pod: Pod) -> tuple[str, ...]:
+    """`namespace/name` of the ScavengerJob a pod belongs to; nothing for an ordinary pod."""
+    name = pod.metadata.labels.get(names.LABEL_JOB)
+    return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def _shape(job: ScavengerJob) -> Shape:
+    return Shape.of(job.spec.requests, job.spec.node_selector, job.spec.tolerations or ())
+
+
+def _candidate(job: ScavengerJob, not_before: int) -> Candidate:
+    queued = job.status.queued_timestamp
+    return Candidate(
+        key=job.key,
+        uid=job.metadata.uid,
+        queue=job.spec.queue,
+        shape=_shape(job),
+        parallelism=job.spec.parallelism,
+        interrupted_count=job.status.interrupted_count,
+        queued_at=micros(queued) if queued else 0,
+        not_before=not_before,
+    )
+
+
+def _queue_state(queue: ScavengerQueue) -> QueueState:
+    if queue.metadata.deletion_timestamp is not None:
+        return QueueState.RELEASING
+    return QueueState.CLOSED if queue.spec.closed else QueueState.OPEN
+
+
+def _lifelines(node: Node) -> tuple[bool, object, object, object]:
+    """What a decision about the pods of a node, or about new ones, depends on."""
+    return node.ready, node.spec, node.status.allocatable, node.metadata.labels
+
+
+def _newer(one: ScavengerJob, other: ScavengerJob) -> bool:
+    """Whether `one` is the later version; versions of one kind are integers that grow (KEP-5504)."""
+    try:
+        return int(one.metadata.resource_version) > int(other.metadata.resource_version)
+    except ValueError:
+        return False
