@@ -167,7 +167,7 @@ class Cluster:
 
     def component_stop(self, name: str) -> None:
         """Stop one component of the control plane."""
-        self.processes.stop(self._component(name), grace=15)
+        self.processes.stop(self._component(name), grace=5)
 
     def component_kill(self, name: str) -> None:
         """Kill one component (any name that `status` shows) without warning, as a crash would."""
@@ -344,7 +344,7 @@ class Cluster:
         if self.processes.runs_as(wanted):
             return
         self.report(f"starting {component}")
-        self.processes.stop(component)
+        self.processes.stop(component, grace=3)
         self.processes.start(wanted)
 
     def _wait_ready(self, component: str, state: ClusterState) -> None:

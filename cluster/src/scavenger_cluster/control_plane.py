@@ -211,7 +211,9 @@ def program(name: str, state: ClusterState, layout: Layout, tools: Mapping[str, 
     """Return a component of the control plane, ready to be started, with the user's own arguments last."""
     extra: Sequence[str] = state.arguments.get(name, ())
     argv = (str(tools[name]), *_ARGUMENTS[name](state, layout), *extra)
-    return Program(name, argv, base_environment(state, layout, name))
+    read = (layout.component_kubeconfig(name), layout.pki / f"{name}.crt", layout.config / f"{name}.yaml")
+    inputs = tuple(path for path in read if path.exists())
+    return Program(name, argv, base_environment(state, layout, name), inputs=inputs)
 
 
 def probe(name: str, state: ClusterState, layout: Layout) -> Probe:

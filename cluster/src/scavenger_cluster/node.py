@@ -177,7 +177,9 @@ class RealNode:
 
     def _program(self, part: str, *argv: str) -> Program:
         extra = self.state.arguments.get(part, [])
-        return Program(self._part(part), (*self._enter(), *argv, *extra), self._environment(part))
+        read = [*self.folder.glob(f"{part}.*"), self.layout.component_kubeconfig(part)]
+        inputs = tuple(sorted(path for path in read if path.is_file()))
+        return Program(self._part(part), (*self._enter(), *argv, *extra), self._environment(part), inputs=inputs)
 
     def _ensure_running(self, program: Program) -> None:
         if not self.processes.runs_as(program):
@@ -201,9 +203,7 @@ class RealNode:
         )
 
     def _kube_proxy(self, tools: Mapping[str, Path]) -> Program:
-        return self._program(
-            "kube-proxy", str(tools["kube-proxy"]), f"--config={self.folder / 'kube-proxy.yaml'}"
-        )
+        return self._program("kube-proxy", str(tools["kube-proxy"]), f"--config={self.folder / 'kube-proxy.yaml'}")
 
     def _wait_for_containerd(self) -> None:
         name = self._part("containerd")

@@ -46,17 +46,21 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What to run: a name, the arguments and the environment."""
+    """What to run: a name, the arguments, the environment, and the files it reads once, when it starts."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cwd: str = "/"
+    inputs: tuple[Path, ...] = ()
 
     def digest(self) -> str:
-        """Identify the arguments, so that a process running with other ones is restarted."""
+        """Identify arguments and inputs, so that a process running with other ones is restarted."""
         text = json.dumps([list(self.argv), sorted(self.env.items())])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        digest = hashlib.sha256(text.encode())
+        for path in self.inputs:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()[:16]
 
 
 def parse_stat(text: str) -> tuple[str, int]:
