@@ -1,0 +1,114 @@
+"""From gangs and a measurement to candidates, and to what is leaving already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+from scavenger_regulator.eviction import Candidate
+from scavenger_regulator.load import Reading, Trust, fresh
+from scavenger_regulator.risk import Risk, at_risk
+from scavenger_regulator.snapshot import RESOURCES, Departure, Gang, Measurement, PodFacts
+
+STUCK_AFTER = timedelta(seconds=60)
+"""A pod still there this long after its deletion's deadline is stuck: no longer counted as leaving, so that
+it cannot keep others from being asked, and no longer asked itself."""
+
+
+def leaving(gang: Gang, now: datetime) -> bool:
+    """Whether a pod of the gang is on its way out, and so, as gangs are cancelled whole, all of it."""
+    return any(pod.leaving_until is not None and now <= pod.leaving_until + STUCK_AFTER for pod in gang.pods)
+
+
+def candidates(
+    gangs: Iterable[Gang],
+    reading: Reading,
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+    *,
+    startup_cost: float,
+    without: Collection[str] = (),
+) -> list[Candidate]:
+    """The gangs with a pod that stays on a measured node. without: UIDs of gangs to leave alone.
+
+    What a gang frees of a resource is the measured use of its pods on those nodes, in points of load; where a
+    pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
+    crediting a part means evicting more than needed.) startup_cost: as in `risk.at_risk`.
+    """
+    found = []
+    for gang in gangs:
+        if gang.uid in without or leaving(gang, now):
+            continue
+        staying = [pod for pod in gang.pods if pod.leaving_until is None]
+        here = [pod for pod in staying if pod.node in reading.nodes]
+        if not here:
+            continue
+        frees = {
+            resource: reading.percent(resource, use)
+            for resource in RESOURCES
+            if (use := _use(here, resource, measurement, now, trust)) is not None
+        }
+        risk = at_risk(gang, now, startup_cost)
+        if gang.going:  # its user has given it up: nothing of it is lost by going now
+            risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
+        found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))
+    return found
+
+
+def _use(pods: list[PodFacts], resource: str, measurement: Measurement, now: datetime, trust: Trust) -> float | None:
+    """Cores or bytes used by these pods; None where one of them has no fresh figure."""
+    total = 0.0
+    for pod in pods:
+        figure = measurement.pods.get(pod.key, {}).get(resource)
+        if figure is None or not fresh(figure, now, trust):
+            return None
+        total += figure.value
+    return total
+
+
+def credit(
+    gangs: Iterable[Gang],
+    departures: Iterable[Departure],
+    reading: Reading,
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+    *,
+    also: Collection[str] = (),
+) -> dict[str, float]:
+    """Points of load, by resource, that go away without anybody being asked.
+
+    Gangs with a pod on its way out, those whose UIDs are in `also` (chosen a moment ago), and pods that went
+    after the oldest sample began, so that their use is still in the load. A pod without a figure is credited
+    with nothing.
+    """
+    points = dict.fromkeys(RESOURCES, 0.0)
+    for gang in gangs:
+        if gang.uid in also or leaving(gang, now):
+            for pod in gang.pods:
+                if pod.node in reading.nodes and not _stuck(pod, now):
+                    _credit_pod(points, pod, reading, measurement, now, trust)
+    for departure in departures:
+        if departure.node in reading.nodes and departure.at > reading.since:
+            for resource in RESOURCES:
+                points[resource] += reading.percent(resource, departure.use.get(resource, 0.0))
+    return points
+
+
+def _credit_pod(
+    points: dict[str, float],
+    pod: PodFacts,
+    reading: Reading,
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+) -> None:
+    for resource in RESOURCES:
+        use = _use([pod], resource, measurement, now, trust)
+        if use is not None:
+            points[resource] += reading.percent(resource, use)
+
+
+def _stuck(pod: PodFacts, now: datetime) -> bool:
+    return pod.leaving_until is not None and now > pod.leaving_until + STUCK_AFTER

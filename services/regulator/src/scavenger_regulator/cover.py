@@ -1,0 +1,251 @@
+"""The cheapest set of victims that closes every gap: a covering knapsack with one row per resource.
+
+Given what each item costs and what it frees of each resource, find a set of least cost whose sums reach all
+the gaps. That is NP-hard, so: greedy in several orders (cheapest first; cheapest per share of the gaps
+closed, under different weights of the resources), pruned; then branch and bound over the core, the items
+around the margin where taking and leaving is nearly the same. Few items are all core, and the answer is then
+the optimum unless the bound on nodes ends the search. Deterministic; O(n log n).
+
+What it returns is always minimal: no item could be left out and the gaps still be closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+EPSILON: Final = 1e-9
+"""A gap of this share of what it was is closed: sums of floats do not meet exactly."""
+
+BISECTIONS: Final = 6
+"""Weightings of two resources that are tried."""
+
+CORE_TAKEN: Final = 12
+"""Items of the greedy answer that branch and bound thinks over, those worst in cost for what they give."""
+
+CORE_LEFT: Final = 14
+"""Items outside the greedy answer that it considers instead, the best ones."""
+
+MAX_NODES: Final = 3_000
+"""Nodes that one branch and bound may visit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """chosen: indices in ascending order. closed: whether all gaps are."""
+
+    chosen: tuple[int, ...]
+    closed: bool
+
+
+def cheapest_cover(costs: Sequence[float], frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Cover:
+    """The cheapest items that close the gaps together; where even all of them cannot, as far as they can.
+
+    costs: of taking each item, not negative. frees: per item what it gives of each resource, not negative.
+    gaps: what is needed of each; one that is not positive is closed. Of equally cheap sets one with fewer
+    items is preferred.
+    """
+    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
+    if not rows_open:
+        return Cover((), closed=True)
+    # As shares of each gap, at most one: more than the whole gap is worth no more than the whole.
+    inverse = [1.0 / gaps[r] for r in rows_open]
+    shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
+    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
+    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
+    problem = _Problem(costs, shares, items, [min(1.0, total) for total in totals])
+    return Cover(tuple(sorted(problem.solve())), all(total >= 1.0 - EPSILON for total in totals))
+
+
+class _Problem:
+    """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable."""
+
+    def __init__(
+        self,
+        costs: Sequence[float],
+        shares: Sequence[tuple[float, ...]],
+        items: list[int],
+        needs: list[float],
+    ) -> None:
+        # A hair per item, so that among equally cheap sets the smaller one wins.
+        hair = 1e-7 * max((costs[i] for i in items), default=0.0) or 1.0
+        self.costs = [cost + hair for cost in costs]
+        self.shares = shares
+        self.items = items
+        self.needs = [need - EPSILON for need in needs]
+
+    def solve(self) -> list[int]:
+        best = self.prune(self.greedy(sorted(self.items, key=self.costs.__getitem__)))
+        low, high = 0.0, 1.0
+        for _ in range(BISECTIONS if len(self.needs) == 2 else 1):
+            weight = (low + high) / 2
+            weights = (weight, 1.0 - weight) if len(self.needs) == 2 else tuple(1.0 for _ in self.needs)
+            order = self._by_density(weights)
+            taken = self.greedy(order)
+            for found in (pruned := self.prune(taken), self.prune(self.think_over(pruned, order, weights))):
+                best = min(best, found, key=self.cost)
+            if self._closes_first_row_last(taken):
+                low = weight
+            else:
+                high = weight
+        return best
+
+    def _closes_first_row_last(self, taken: list[int]) -> bool:
+        """Whether the last item was taken for the sake of the first row: it then deserves more weight."""
+        last = self.shares[taken[-1]][0] if taken else 0.0
+        return sum(self.shares[i][0] for i in taken) - last < self.needs[0]
+
+    def cost(self, chosen: Iterable[int]) -> float:
+        return sum(self.costs[i] for i in chosen)
+
+    def _density(self, weights: tuple[float, ...]) -> dict[int, float]:
+        """Cost for each share of the gaps closed."""
+        shares, costs = self.shares, self.costs
+        if len(weights) == 2:
+            first, second = weights
+            return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in self.items}
+        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in self.items}
+
+    def _by_density(self, weights: tuple[float, ...]) -> list[int]:
+        density = self._density(weights)
+        return sorted(self.items, key=density.__getitem__)
+
+    def greedy(self, order: Iterable[int]) -> list[int]:
+        """Take what helps with a row that is still open, in that order, until none is."""
+        residual = list(self.needs)
+        rows = range(len(residual))
+        chosen: list[int] = []
+        is_open = True
+        for item in order:
+            share = self.shares[item]
+            if not any(residual[k] > 0 and share[k] > 0 for k in rows):
+                continue
+            chosen.append(item)
+            is_open = False
+            for k in rows:
+                residual[k] -= share[k]
+                is_open = is_open or residual[k] > 0
+            if not is_open:
+                break
+        return chosen
+
+    def prune(self, chosen: list[int]) -> list[int]:
+        """Leave out what is not needed, the dearest first. One pass is enough: leaving one out only makes the
+        others more needed."""
+        rows = range(len(self.needs))
+        surplus = [sum(self.shares[i][k] for i in chosen) - self.needs[k] for k in rows]
+        kept: list[int] = []
+        for item in sorted(chosen, key=self.costs.__getitem__, reverse=True):
+            share = self.shares[item]
+            if all(surplus[k] >= share[k] for k in rows):
+                for k in rows:
+                    surplus[k] -= share[k]
+            else:
+                kept.append(item)
+        return kept
+
+    def think_over(self, chosen: list[int], order: list[int], weights: tuple[float, ...]) -> list[int]:
+        """The answer with its margin solved anew: the worst items taken against the best ones left."""
+        taken = set(chosen)
+        inside = [i for i in order if i in taken]
+        outside: list[int] = []
+        for item in order:
+            if item not in taken:
+                outside.append(item)
+                if len(outside) == CORE_LEFT:
+                    break
+        core, fixed = inside[-CORE_TAKEN:] + outside, inside[:-CORE_TAKEN]
+        rows = range(len(self.needs))
+        residual = [self.needs[k] - sum(self.shares[i][k] for i in fixed) for k in rows]
+        if all(r <= 0 for r in residual):
+            return fixed
+        incumbent = inside[-CORE_TAKEN:]
+        return fixed + _BranchAndBound(self, core, residual, weights, incumbent).solve()
+
+
+class _BranchAndBound:
+    """Depth first over the core in order of density, taking before leaving.
+
+    Bound: the rows added up with the weights (a surrogate constraint), filled fractionally in order of
+    density, which is the optimum of that relaxation.
+    """
+
+    def __init__(
+        self,
+        problem: _Problem,
+        core: list[int],
+        residual: list[float],
+        weights: tuple[float, ...],
+        incumbent: list[int],
+    ) -> None:
+        density = {
+            i: problem.costs[i] / sum(w * s for w, s in zip(weights, problem.shares[i], strict=True)) for i in core
+        }
+        self.core = sorted(core, key=density.__getitem__)
+        self.costs = [problem.costs[i] for i in self.core]
+        self.shares = [problem.shares[i] for i in self.core]
+        self.weights = weights
+        self.worth = [sum(w * s for w, s in zip(weights, share, strict=True)) for share in self.shares]
+        self.rows = range(len(residual))
+        self.residual = residual
+        self.suffix = self._suffix_sums()
+        self.best = list(incumbent)
+        self.best_cost = problem.cost(incumbent)
+        self.nodes = 0
+
+    def _suffix_sums(self) -> list[list[float]]:
+        sums = [[0.0 for _ in self.rows]]
+        for share in reversed(self.shares):
+            sums.append([total + share[k] for k, total in zip(self.rows, sums[-1], strict=True)])
+        return sums[::-1]
+
+    def solve(self) -> list[int]:
+        self._visit(0, 0.0, self.residual, [])
+        return self.best
+
+    def _visit(self, depth: int, cost: float, residual: list[float], taken: list[int]) -> None:
+        self.nodes += 1
+        if all(r <= 0 for r in residual):
+            if cost < self.best_cost:
+                self.best_cost, self.best = cost, [self.core[d] for d in taken]
+            return
+        if self.nodes > MAX_NODES or not self._hopeful(depth, cost, residual):
+            return
+        share = self.shares[depth]
+        if any(residual[k] > 0 and share[k] > 0 for k in self.rows):
+            after = [residual[k] - share[k] for k in self.rows]
+            self._visit(depth + 1, cost + self.costs[depth], after, [*taken, depth])
+        self._visit(depth + 1, cost, residual, taken)
+
+    def _hopeful(self, depth: int, cost: float, residual: list[float]) -> bool:
+        suffix = self.suffix[depth]
+        if any(suffix[k] < residual[k] for k in self.rows):
+            return False
+        need = sum(w * max(0.0, r) for w, r in zip(self.weights, residual, strict=True))
+        bound = cost
+        for d in range(depth, len(self.core)):
+            if self.worth[d] >= need:
+                return bound + self.costs[d] * need / self.worth[d] < self.best_cost
+            bound += self.costs[d]
+            if bound >= self.best_cost:
+                return False
+            need -= self.worth[d]
+        return bound < self.best_cost
+
+
+def ordered_cover(frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Cover:
+    """The first items, in the order given, that close the gaps, without those that turn out not to be needed.
+
+    For orders that are not about cost. The last ones given are left out first.
+    """
+    ranks = [float(i) for i in range(len(frees))]
+    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
+    if not rows_open:
+        return Cover((), closed=True)
+    shares = [tuple(min(1.0, free[r] / gaps[r]) for r in rows_open) for free in frees]
+    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
+    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
+    problem = _Problem(ranks, shares, items, [min(1.0, total) for total in totals])
+    chosen = problem.prune(problem.greedy(items))
+    return Cover(tuple(sorted(chosen)), all(total >= 1.0 - EPSILON for total in totals))

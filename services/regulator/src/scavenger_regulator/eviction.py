@@ -1,0 +1,419 @@
+"""Precise eviction: who has to go so that the load comes down to where it should be, and not one more.
+
+    gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
+
+Each victim is a whole gang and is credited with its measured use of *all* resources. What is leaving already
+is credited before anybody is chosen. A gang without a figure is never a victim: evicting it might free
+nothing, and the next one would follow. What to close, by whom and in which order is put together from two
+kinds of parts:
+
+- a `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides;
+- a `Metric` is something that can be too high: whether eviction lowers it, how much each victim would, and
+how urgent it
+  is against the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from scavenger_regulator.cover import Cover, cheapest_cover, ordered_cover
+from scavenger_regulator.risk import Risk
+from scavenger_regulator.snapshot import RESOURCES, Gang
+
+CLOSED: Final = 1e-6
+"""Points of load: a gap this small is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A gang that could be evicted. frees: points of load by resource, only where all its pods have
+    figures."""
+
+    gang: Gang
+    risk: Risk
+    frees: Mapping[str, float]
+    preemptible: bool = True
+
+    @property
+    def loss(self) -> float:
+        """CPU time lost by evicting it now, in core-seconds."""
+        return self.risk.cpu_seconds
+
+
+# --- sorters ------------------------------------------------------------------------------------------------
+
+Key = Any
+"""Anything that can be compared with another of its sorter."""
+
+Sorter = Callable[[Candidate], Key]
+"""A key function: candidates with the smaller key go first."""
+
+
+def compose(*sorters: Sorter) -> Sorter:
+    """Order by the first sorter, among equals by the second, and so on; at last by UID, so that it is
+    total."""
+
+    def key(candidate: Candidate) -> Key:
+        return (*(sorter(candidate) for sorter in sorters), candidate.gang.uid)
+
+    return key
+
+
+def by_class(candidate: Candidate) -> Key:
+    """Preemptible ones first."""
+    return not candidate.preemptible
+
+
+def by_at_risk(candidate: Candidate) -> Key:
+    """Least CPU time at risk first."""
+    return candidate.loss
+
+
+def by_use(resource: str) -> Sorter:
+    """Those that free most of a resource first; those without a figure last."""
+
+    def key(candidate: Candidate) -> Key:
+        return -candidate.frees.get(resource, -1.0)
+
+    return key
+
+
+def by_running_time(candidate: Candidate) -> Key:
+    """Most recently started first."""
+    return -candidate.risk.started.timestamp()
+
+
+def by_interruptions(candidate: Candidate) -> Key:
+    """Those interrupted least often first."""
+    return candidate.gang.interruptions
+
+
+SORTERS: Final[Mapping[str, Callable[[str], Sorter]]] = {
+    "class": lambda _: by_class,
+    "at-risk": lambda _: by_at_risk,
+    "use": by_use,
+    "running-time": lambda _: by_running_time,
+    "interruptions": lambda _: by_interruptions,
+}
+"""By the name used in settings; each is given the resource that is being acted on."""
+
+DEFAULT_ORDER: Final = ("class", "at-risk", "use", "running-time")
+
+
+def sorter_for(order: Iterable[str], resource: str) -> Sorter:
+    """The sorters of these names, composed. Raises KeyError for an unknown name."""
+    return compose(*(SORTERS[name](resource) for name in order))
+
+
+# --- metrics ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Something that can be too high.
+
+    action_priority: where figures are missing, the metric with the highest one is acted on alone. sortable:
+    its sorter orders the victims. evictable: evicting somebody lowers it. quantified: by how much is known
+    beforehand; otherwise one victim goes at a time, followed by a look. sorter: order of victims when this
+    metric leads. evict: points that evicting the candidate takes off it, None where that is not known.
+    """
+
+    name: str
+    action_priority: int
+    sortable: bool
+    evictable: bool
+    quantified: bool
+    sorter: Sorter
+    evict: Callable[[Candidate], float | None]
+
+
+class MetricRegistry:
+    """Metrics by name, most urgent first."""
+
+    def __init__(self, metrics: Iterable[Metric] = ()) -> None:
+        self._metrics: dict[str, Metric] = {}
+        for metric in metrics:
+            self.register(metric)
+
+    def register(self, metric: Metric) -> None:
+        """Add a metric. Raises ValueError where the name is taken."""
+        if metric.name in self._metrics:
+            raise ValueError(f"there is a metric {metric.name!r} already")
+        self._metrics[metric.name] = metric
+
+    def get(self, name: str) -> Metric | None:
+        """The metric of that name."""
+        return self._metrics.get(name)
+
+    def by_priority(self, names: Iterable[str]) -> list[Metric]:
+        """The registered ones among `names`, highest action priority first, then by name."""
+        found = [self._metrics[name] for name in names if name in self._metrics]
+        return sorted(found, key=lambda metric: (-metric.action_priority, metric.name))
+
+
+def resource_metric(resource: str, action_priority: int, order: Sequence[str] = DEFAULT_ORDER) -> Metric:
+    """Measured use of a resource."""
+    return Metric(
+        name=resource,
+        action_priority=action_priority,
+        sortable=True,
+        evictable=True,
+        quantified=True,
+        sorter=sorter_for(order, resource),
+        evict=lambda candidate: candidate.frees.get(resource),
+    )
+
+
+def default_metrics(order: Sequence[str] = DEFAULT_ORDER) -> MetricRegistry:
+    """Memory before CPU: short of CPU everybody is slow, short of memory somebody is killed."""
+    return MetricRegistry([resource_metric("memory", 10, order), resource_metric("cpu", 5, order)])
+
+
+# --- the plan -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRules:
+    """What an administrator may set.
+
+    max_victims: gangs per period. hard_ceiling: percent of load from which nobody is waited for.
+    checkpoint_wait: seconds for which jobs much at risk are waited for, in one episode. much_at_risk: seconds
+    since the last checkpoint from which a job has much at risk. order: names of sorters.
+    """
+
+    max_victims: int = 100
+    hard_ceiling: float = 95.0
+    checkpoint_wait: float = 300.0
+    much_at_risk: float = 300.0
+    order: tuple[str, ...] = DEFAULT_ORDER
+
+
+class Outcome(StrEnum):
+    """What came of planning."""
+
+    NOT_NEEDED = "NotNeeded"
+    """No gap, or what is leaving closes it."""
+    PLANNED = "Planned"
+    """The victims close every gap, now or after the cap's next turn."""
+    SHORT = "Short"
+    """All that help are victims, and a gap stays open."""
+    WAITING = "WaitingForCheckpoint"
+    """Only jobs with much at risk are left, and enough of them are about to write a checkpoint."""
+    NOBODY_LEFT = "NobodyLeft"
+    """Nothing preemptible is left."""
+    NO_FIGURES = "NoFigures"
+    """There are candidates, but for none of them is known what it uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionSnapshot:
+    """What one plan is made from.
+
+    load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of
+    any class; only preemptible ones are taken. credit: points that are leaving already. waiting_since: since
+    when jobs much at risk have been waited for.
+    """
+
+    now: datetime
+    load: Mapping[str, float]
+    targets: Mapping[str, float]
+    candidates: Sequence[Candidate]
+    credit: Mapping[str, float] = field(default_factory=dict)
+    waiting_since: datetime | None = None
+    rules: EvictionRules = EvictionRules()
+    metrics: MetricRegistry = field(default_factory=default_metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """victims: in the order in which they go. held: waited for. gaps: points to free, after credit. credit:
+    as given. short: points that stay open. acting: metrics acted on. postponed: victims beyond
+    `max_victims`."""
+
+    outcome: Outcome
+    victims: tuple[Candidate, ...] = ()
+    held: tuple[Candidate, ...] = ()
+    gaps: Mapping[str, float] = field(default_factory=dict)
+    credit: Mapping[str, float] = field(default_factory=dict)
+    short: Mapping[str, float] = field(default_factory=dict)
+    acting: tuple[str, ...] = ()
+    postponed: int = 0
+
+    @property
+    def loss(self) -> float:
+        """CPU time that the victims lose, in core-seconds."""
+        return sum(victim.loss for victim in self.victims)
+
+    def frees(self, resource: str) -> float:
+        """Points that the victims free of a resource."""
+        return sum(victim.frees.get(resource, 0.0) for victim in self.victims)
+
+
+def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
+    """The victims that bring every resource down to its target, losing as little CPU time as can be found."""
+    gaps = _gaps(snapshot)
+    if not gaps:
+        return EvictionPlan(Outcome.NOT_NEEDED, credit=snapshot.credit)
+    candidates = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    if not candidates:
+        return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, credit=snapshot.credit, short=gaps)
+    acting = [m for m in snapshot.metrics.by_priority(gaps) if any(m.evict(c) is not None for c in candidates)]
+    quantified = [m for m in acting if m.quantified]
+    if quantified:
+        return _planned(snapshot, gaps, *_choose(snapshot, quantified, gaps, candidates))
+    unquantified = [m for m in snapshot.metrics.by_priority(gaps) if not m.quantified]
+    if unquantified:
+        first = min(candidates, key=unquantified[0].sorter)
+        return EvictionPlan(
+            Outcome.PLANNED, (first,), gaps=gaps, credit=snapshot.credit, acting=(unquantified[0].name,)
+        )
+    return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, credit=snapshot.credit, short=gaps)
+
+
+def _gaps(snapshot: EvictionSnapshot) -> dict[str, float]:
+    """Points above the target that are not leaving already, of what eviction can lower."""
+    gaps: dict[str, float] = {}
+    for name, target in snapshot.targets.items():
+        metric = snapshot.metrics.get(name)
+        gap = snapshot.load[name] - target - snapshot.credit.get(name, 0.0)
+        if metric is not None and metric.evictable and gap > CLOSED:
+            gaps[name] = gap
+    return gaps
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    metrics: Sequence[Metric]
+    victims: tuple[Candidate, ...]
+    closed: bool
+    held: tuple[Candidate, ...] = ()
+
+
+def _choose(
+    snapshot: EvictionSnapshot,
+    metrics: Sequence[Metric],
+    gaps: Mapping[str, float],
+    candidates: list[Candidate],
+) -> tuple[_Choice, bool]:
+    """Over all metrics at once, by the candidates that have every figure. Where those are not enough and
+    others lack some: by the most urgent metric alone, and all who have its figure. The second value: whether
+    that is all there is.
+    """
+    whole = [c for c in candidates if all(m.evict(c) is not None for m in metrics)]
+    choice = _with_waiting(snapshot, metrics, gaps, whole)
+    if choice.closed or len(whole) == len(candidates) or len(metrics) == 1:
+        return choice, len(whole) == len(candidates)
+    known = [c for c in candidates if metrics[0].evict(c) is not None]
+    if len(known) == len(whole):
+        return choice, False
+    return _with_waiting(snapshot, metrics[:1], gaps, known), False
+
+
+def _with_waiting(
+    snapshot: EvictionSnapshot,
+    metrics: Sequence[Metric],
+    gaps: Mapping[str, float],
+    candidates: list[Candidate],
+) -> _Choice:
+    """The cheapest choice; where it takes jobs with much at risk, and waiting for checkpoints that are due
+    would do as well, only the part of it that loses little."""
+    choice = _cover(snapshot, metrics, gaps, candidates, lambda c: c.loss)
+    deadline = _deadline(snapshot)
+    if deadline is None or not any(_much(c, snapshot) for c in choice.victims):
+        return choice
+    due = {c.gang.uid for c in candidates if _much(c, snapshot) and c.risk.next_checkpoint <= deadline}
+    cheap = [c for c in candidates if c.gang.uid in due or not _much(c, snapshot)]
+    patient = _cover(snapshot, metrics, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
+    if not patient.closed:
+        return choice
+    return _Choice(
+        metrics,
+        tuple(c for c in patient.victims if c.gang.uid not in due),
+        closed=True,
+        held=tuple(c for c in patient.victims if c.gang.uid in due),
+    )
+
+
+def _much(candidate: Candidate, snapshot: EvictionSnapshot) -> bool:
+    return (snapshot.now - candidate.risk.since).total_seconds() >= snapshot.rules.much_at_risk
+
+
+def _deadline(snapshot: EvictionSnapshot) -> datetime | None:
+    """Until when a checkpoint may be waited for; None when there is no time for that."""
+    if any(snapshot.load[name] >= snapshot.rules.hard_ceiling for name in snapshot.targets):
+        return None
+    since = snapshot.waiting_since or snapshot.now
+    deadline = since + timedelta(seconds=snapshot.rules.checkpoint_wait)
+    return deadline if deadline > snapshot.now else None
+
+
+def _cover(
+    snapshot: EvictionSnapshot,
+    metrics: Sequence[Metric],
+    gaps: Mapping[str, float],
+    candidates: list[Candidate],
+    loss: Callable[[Candidate], float],
+) -> _Choice:
+    needed = [gaps[metric.name] for metric in metrics]
+    evicts = [metric.evict for metric in metrics]
+    frees = [[evict(c) or 0.0 for evict in evicts] for c in candidates]
+    cover: Cover
+    if _by_loss(snapshot.rules.order):
+        cover = cheapest_cover([loss(c) for c in candidates], frees, needed)
+        chosen = [candidates[i] for i in cover.chosen]
+    else:
+        rank = sorted(range(len(candidates)), key=lambda i: metrics[0].sorter(candidates[i]))
+        cover = ordered_cover([frees[i] for i in rank], needed)
+        chosen = [candidates[rank[i]] for i in cover.chosen]
+    leader = next((metric for metric in metrics if metric.sortable), None)
+    chosen.sort(key=leader.sorter if leader else by_at_risk)
+    return _Choice(metrics, tuple(chosen), cover.closed)
+
+
+def _by_loss(order: Sequence[str]) -> bool:
+    """Whether CPU time at risk is what tells candidates apart first (all are of one class)."""
+    return next((name for name in order if name != "class"), "at-risk") == "at-risk"
+
+
+def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Choice, everybody: bool) -> EvictionPlan:
+    leaving = [*choice.victims, *choice.held]
+    short = {}
+    for name, gap in gaps.items():
+        rest = gap - sum(c.frees.get(name, 0.0) for c in leaving)
+        if rest > CLOSED * max(1.0, gap):
+            short[name] = rest
+    if choice.held and not choice.victims:
+        outcome = Outcome.WAITING
+    elif not leaving:
+        outcome = Outcome.NOBODY_LEFT if everybody else Outcome.NO_FIGURES
+    else:
+        outcome = Outcome.SHORT if short else Outcome.PLANNED
+    return EvictionPlan(
+        outcome,
+        victims=choice.victims[: snapshot.rules.max_victims],
+        held=choice.held,
+        gaps=gaps,
+        credit=snapshot.credit,
+        short=short,
+        acting=tuple(metric.name for metric in choice.metrics),
+        postponed=max(0, len(choice.victims) - snapshot.rules.max_victims),
+    )
+
+
+def least_lossy(candidates: Sequence[Candidate], gaps: Mapping[str, float], limit: int) -> tuple[Candidate, ...]:
+    """The cheapest of these candidates that close the gaps as far as they can; at most `limit`, cheapest
+    first."""
+    names = [name for name in RESOURCES if gaps.get(name, 0.0) > CLOSED]
+    known = [c for c in candidates if all(name in c.frees for name in names)]
+    if not names or not known:
+        return ()
+    cover = cheapest_cover(
+        [c.loss for c in known], [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names]
+    )
+    chosen = sorted((known[i] for i in cover.chosen), key=compose(by_at_risk))
+    return tuple(chosen[:limit])

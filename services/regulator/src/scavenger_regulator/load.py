@@ -1,0 +1,208 @@
+"""How full the cluster is: from a measurement, checked for age, coverage and plausibility, to percent.
+
+Only the nodes that count are looked at: Ready, not cordoned, without a NoSchedule or NoExecute taint outside
+the configured list. What cannot be believed is treated as not measured, never as zero: a metric that drops to
+nothing must not look like room, nor one that cannot be like a flood.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, NodeFacts, PodFacts
+
+PLAUSIBLE = 1.1
+"""A node that uses more than this times its capacity has a wrong figure, not a high one. (More than
+*allocatable* is possible: that is what the rest is reserved for.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The load of one scope.
+
+    load: percent, 0 to 100, per resource. ordinary: the same without scavenger pods; None where too many of
+    those have no figure. room: allocatable of the measured nodes, in cores and bytes. observed_at: the oldest
+    sample used. since: when the oldest sample's averaging began; what happened before is fully in the
+    figures.
+    """
+
+    scope: str
+    load: Mapping[str, float]
+    ordinary: Mapping[str, float] | None
+    room: Mapping[str, float]
+    nodes: frozenset[str]
+    observed_at: datetime
+    since: datetime
+
+    def percent(self, resource: str, amount: float) -> float:
+        """An amount (cores, bytes) as points of load."""
+        return 100.0 * amount / self.room[resource]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """There is no load to speak of; why, in words."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """When a measurement is believed.
+
+    max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the
+    counted nodes' allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that
+    must have figures for the
+    *ordinary* load to be known.
+    """
+
+    max_age: float = 90.0
+    coverage: float = 0.8
+    pod_coverage: float = 0.95
+
+
+def read_load(
+    scope: str,
+    nodes: Iterable[NodeFacts],
+    gangs: Iterable[Gang],
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+) -> Reading | Unreadable:
+    """The load of the given nodes, or why it is not known."""
+    if measurement.failed:
+        return Unreadable(measurement.failed)
+    counted = [node for node in nodes if node.counts and all(node.allocatable.get(r, 0.0) > 0 for r in RESOURCES)]
+    if not counted:
+        return Unreadable("no node counts: none is Ready, schedulable and free of taints")
+    if scope == CLUSTER and not measurement.nodes:
+        measured, use = counted, _total(counted, measurement.total, now, trust)
+    else:
+        measured = [node for node in counted if _believable(node, measurement.nodes.get(node.name), now, trust)]
+        use = _sum(measured, measurement)
+    if use is None:
+        return Unreadable("the source has no fresh, plausible figure for the cluster")
+    missing = _uncovered(counted, measured, trust)
+    if missing:
+        return Unreadable(missing)
+    return _reading(scope, measured, use, [pod for gang in gangs for pod in gang.pods], measurement, now, trust)
+
+
+def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
+    """Whether the sample is no older than `max_age`, and not further in the future either; and a number."""
+    age = (now - figure.at).total_seconds()
+    return math.isfinite(figure.value) and figure.value >= 0 and abs(age) <= trust.max_age
+
+
+def _believable(node: NodeFacts, figures: Mapping[str, Figure] | None, now: datetime, trust: Trust) -> bool:
+    if not figures:
+        return False
+    for resource in RESOURCES:
+        figure = figures.get(resource)
+        if figure is None or not fresh(figure, now, trust):
+            return False
+        if figure.value > PLAUSIBLE * max(node.capacity.get(resource, 0.0), node.allocatable[resource]):
+            return False
+    return True
+
+
+def _sum(measured: list[NodeFacts], measurement: Measurement) -> dict[str, list[Figure]] | None:
+    if not measured:
+        return None
+    return {r: [measurement.nodes[node.name][r] for node in measured] for r in RESOURCES}
+
+
+def _total(
+    counted: list[NodeFacts], total: Mapping[str, Figure], now: datetime, trust: Trust
+) -> dict[str, list[Figure]] | None:
+    whole = NodeFacts(
+        CLUSTER,
+        {r: sum(node.allocatable[r] for node in counted) for r in RESOURCES},
+        {r: sum(node.capacity.get(r, node.allocatable[r]) for node in counted) for r in RESOURCES},
+        counts=True,
+    )
+    return {r: [total[r]] for r in RESOURCES} if _believable(whole, total, now, trust) else None
+
+
+def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust) -> str:
+    for resource in RESOURCES:
+        whole = sum(node.allocatable[resource] for node in counted)
+        share = sum(node.allocatable[resource] for node in measured) / whole
+        if share < trust.coverage:
+            return (
+                f"only {len(measured)} of {len(counted)} nodes ({share:.0%} of their {resource}) have a figure "
+                f"no older than {trust.max_age:.0f} s"
+            )
+    return ""
+
+
+def _reading(
+    scope: str,
+    measured: list[NodeFacts],
+    use: Mapping[str, list[Figure]],
+    pods: list[PodFacts],
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+) -> Reading:
+    names = frozenset(node.name for node in measured)
+    room = {r: sum(node.allocatable[r] for node in measured) for r in RESOURCES}
+    used = {r: sum(figure.value for figure in use[r]) for r in RESOURCES}
+    figures = [figure for r in RESOURCES for figure in use[r]]
+    observed_at = min(figure.at for figure in figures)
+    running = [pod for pod in pods if pod.node in names and pod.running_since is not None]
+    scavenged = scavenger_use(running, measurement, observed_at, now, trust)
+    ordinary = None
+    if scavenged is not None:
+        ordinary = {r: _percent(max(0.0, used[r] - scavenged[r]), room[r]) for r in RESOURCES}
+    return Reading(
+        scope=scope,
+        load={r: _percent(used[r], room[r]) for r in RESOURCES},
+        ordinary=ordinary,
+        room=room,
+        nodes=names,
+        observed_at=observed_at,
+        since=min(figure.at - timedelta(seconds=figure.window) for figure in figures),
+    )
+
+
+def scavenger_use(
+    running: list[PodFacts], measurement: Measurement, observed_at: datetime, now: datetime, trust: Trust
+) -> dict[str, float] | None:
+    """Cores and bytes used by running scavenger pods; None where too many of them have no figure.
+
+    A pod that has just started has no figure yet. Started after the load was observed, it is not in it;
+    otherwise it counts with its requests, which are also its limits.
+    """
+    sums = dict.fromkeys(RESOURCES, 0.0)
+    known = 0
+    for pod in running:
+        use = pod_use(pod, measurement, now, trust)
+        if use is None and pod.running_since is not None and _young(pod.running_since, now, trust):
+            use = dict.fromkeys(RESOURCES, 0.0) if pod.running_since >= observed_at else dict(pod.requests)
+        if use is not None:
+            known += 1
+            for resource in RESOURCES:
+                sums[resource] += use.get(resource, 0.0)
+    return sums if known >= trust.pod_coverage * len(running) else None
+
+
+def pod_use(pod: PodFacts, measurement: Measurement, now: datetime, trust: Trust) -> dict[str, float] | None:
+    """Cores and bytes that a pod uses; None where one of them has no fresh figure."""
+    figures = measurement.pods.get(pod.key)
+    if figures is None:
+        return None
+    use = {r: figures[r].value for r in RESOURCES if r in figures and fresh(figures[r], now, trust)}
+    return use if len(use) == len(RESOURCES) else None
+
+
+def _young(since: datetime, now: datetime, trust: Trust) -> bool:
+    return (now - since).total_seconds() <= trust.max_age
+
+
+def _percent(used: float, room: float) -> float:
+    """Use above what can be allocated is possible (system daemons); it is full, and levels end at 100."""
+    return min(100.0, 100.0 * used / room)

@@ -1,0 +1,113 @@
+"""What the regulator remembers, as text: it must not be lost with the process.
+
+The histories and the hysteresis live in one ConfigMap of the regulator's own. Where that is gone or garbage,
+the published levels say most of it; what they cannot say is taken as what does less harm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_api.times import format_micro_time, parse_time
+
+from scavenger_regulator.levels import WaterLevels, ordered
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Memory
+
+KEY_MEMORY = "memory"
+KEY_HISTORY = "history"
+MAX_BYTES = 900_000
+"""A ConfigMap holds 1 MiB."""
+
+
+def dump_memories(memories: Mapping[str, Memory]) -> str:
+    """All scopes as one text. What is pending is left out: a new process waits for measurements that began
+    after it did anyway."""
+    return json.dumps({scope: _dump(memory) for scope, memory in sorted(memories.items())}, separators=(",", ":"))
+
+
+def load_memories(text: str | None, now: datetime, cooldown: float) -> dict[str, Memory]:
+    """What `dump_memories` wrote, as far as it makes sense. Never raises."""
+    try:
+        parsed = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(parsed, dict):
+        return {}
+    return {scope: _load(dumped, now, cooldown) for scope, dumped in parsed.items() if isinstance(dumped, dict)}
+
+
+def from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, Memory]:
+    """The cluster's memory as the published levels tell it.
+
+    Which resources were being brought down they do not tell; those still above `upper` are, so rather too few
+    are evicted than too many. Whatever was closed stays so for a whole cool-down.
+    """
+    if published is None or published.state is LevelsState.BLIND:
+        return {}
+    levels = {r: WaterLevels(one.lower, one.admission, one.upper) for r, one in published.resources.items()}
+    closed = not published.admit or published.state is LevelsState.EVICTING
+    return {
+        CLUSTER: Memory(
+            levels=levels,
+            closed=closed,
+            cooldown_until=now + timedelta(seconds=cooldown) if closed else None,
+        )
+    }
+
+
+def _dump(memory: Memory) -> dict[str, Any]:
+    return {
+        "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in memory.levels.items()},
+        "evicting": sorted(memory.evicting),
+        "closed": memory.closed,
+        "cooldownUntil": _time(memory.cooldown_until),
+        "yielding": sorted(memory.yielding),
+        "yieldedAt": _time(memory.yielded_at),
+        "waitingSince": _time(memory.waiting_since),
+    }
+
+
+def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> Memory:
+    limit = now + timedelta(seconds=cooldown)
+    until = _past(dumped.get("cooldownUntil"), limit)
+    return Memory(
+        levels={
+            r: ordered(*(float(v) for v in triple))
+            for r, triple in _mapping(dumped.get("levels")).items()
+            if r in RESOURCES and _triple(triple)
+        },
+        evicting=_names(dumped.get("evicting")),
+        closed=dumped.get("closed") is True,
+        cooldown_until=until,
+        yielding=_names(dumped.get("yielding")),
+        yielded_at=_past(dumped.get("yieldedAt"), now),
+        waiting_since=_past(dumped.get("waitingSince"), now),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _triple(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 100 for v in value)
+
+
+def _names(value: Any) -> frozenset[str]:
+    return frozenset(v for v in value if v in RESOURCES) if isinstance(value, list) else frozenset()
+
+
+def _time(value: datetime | None) -> str | None:
+    return format_micro_time(value) if value else None
+
+
+def _past(value: Any, latest: datetime) -> datetime | None:
+    """A time, brought back to `latest` where a wrong clock put it beyond."""
+    parsed = parse_time(value) if isinstance(value, str) else None
+    return min(parsed, latest) if parsed else None

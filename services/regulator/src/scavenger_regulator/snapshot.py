@@ -1,0 +1,167 @@
+"""What the regulator decides on: nodes, gangs, one measurement, and what it remembers. Data, no decisions.
+
+Units: CPU in cores, memory in bytes, load and levels in percent of what the counted nodes can allocate, CPU
+time at risk in core-seconds, moments as aware datetimes in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from scavenger_regulator.history import Figures as History
+from scavenger_regulator.levels import WaterLevels
+
+CLUSTER: Final = ""
+"""The scope of all counted nodes together; any other scope is the name of one node."""
+
+RESOURCES: Final = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value. at: when it was taken. window: seconds over which it is an average, before `at`."""
+
+    value: float
+    at: datetime
+    window: float = 0.0
+
+
+Figures = Mapping[str, Figure]
+"""By resource: cpu in cores, memory in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a source said, as it came: nothing has been checked.
+
+    nodes: by node name. pods: of scavenger pods, by `namespace/name`. total: of the whole cluster, from
+    sources that know it only in one piece; nodes with figures of their own take precedence. failed: why there
+    is nothing.
+    """
+
+    nodes: Mapping[str, Figures] = field(default_factory=dict)
+    pods: Mapping[str, Figures] = field(default_factory=dict)
+    total: Figures = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node. capacity, allocatable: by resource. counts: Ready, not cordoned, no taint that keeps ordinary
+    pods off."""
+
+    name: str
+    allocatable: Mapping[str, float]
+    capacity: Mapping[str, float]
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A scavenger pod that still occupies its node.
+
+    leaving_until: its deletion's deadline, None while nobody is deleting it. running_since: None until it
+    runs. requests: by resource, in cores and bytes. grace: seconds between SIGTERM and SIGKILL.
+    """
+
+    key: str
+    uid: str
+    node: str
+    requests: Mapping[str, float]
+    preemptible: bool
+    running_since: datetime | None
+    leaving_until: datetime | None = None
+    checkpoint: datetime | None = None
+    grace: float = 30.0
+    resizable: Mapping[str, float] = field(default_factory=dict)
+    """Container name → its CPU request now, in cores; for throttling."""
+    refused_resize: bool = False
+    """The kubelet has answered Infeasible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A ScavengerJob with the pods of its present run; one pod is a gang as well.
+
+    interval: seconds of `interruptionAfter`. cores: CPU request of one pod as the job asks for it. running:
+    phase Running, so that there is work to lose or to keep.
+    """
+
+    key: str
+    uid: str
+    pods: tuple[PodFacts, ...]
+    interval: float
+    cores: float
+    running: bool
+    started: datetime | None = None
+    start_over: datetime | None = None
+    checkpoint: datetime | None = None
+    interruptions: int = 0
+    going: bool = False
+    """Being deleted or suspended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A scavenger pod that has gone: until the measurements begin after it, its use is in the load and must
+    not be taken for load that somebody still has to make room for. use: by resource, as last measured."""
+
+    node: str
+    use: Mapping[str, float]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Evictions that were carried out and have not shown in the measurements yet.
+
+    pods: UIDs. gone_at: when the last of them had gone, None before. until: then they count as stuck.
+    """
+
+    pods: frozenset[str]
+    acted_at: datetime
+    until: datetime
+    gone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one scope carries from one period to the next.
+
+    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
+    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
+    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
+    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
+    jobs much at risk are waited for.
+    """
+
+    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
+    evicting: frozenset[str] = frozenset()
+    closed: bool = False
+    cooldown_until: datetime | None = None
+    yielding: frozenset[str] = frozenset()
+    yielded_at: datetime | None = None
+    waiting_since: datetime | None = None
+    pending: Pending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one decision looks at.
+
+    started: when this process began to regulate; it does not know what was going on before. refused: UIDs of
+    jobs whose eviction a budget refused a short while ago.
+    """
+
+    now: datetime
+    started: datetime
+    nodes: Mapping[str, NodeFacts]
+    gangs: tuple[Gang, ...]
+    measurement: Measurement
+    departures: tuple[Departure, ...] = ()
+    refused: frozenset[str] = frozenset()
+    history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
+    """Scope → resource → what is known of the ordinary load."""
