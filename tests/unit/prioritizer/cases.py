@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec.structs import replace as alter
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_prioritizer.plan import ClassPlan
 from scavenger_prioritizer.snapshot import (
@@ -61,9 +62,7 @@ def gang(
     owner = job(name, started=None if started is None else ago(started), **facts)
     members = pods
     if members is None:
-        members = (
-            pod(f"{name}-0", namespace=namespace, millicores=millicores, node=node, class_=class_, job=name),
-        )
+        members = (pod(f"{name}-0", namespace=namespace, millicores=millicores, node=node, class_=class_, job=name),)
     return Gang(owner, tuple(members))
 
 
@@ -95,17 +94,13 @@ def carried_out(plan: ClassPlan, before: Snapshot) -> Snapshot:
         assert write.pod.uid not in pods, "a pod is patched once"
         class_ = write.pod.class_ if write.class_ is None else write.class_
         written = write.pod.written if write.priority is None else write.priority
-        pods[write.pod.uid] = replace(write.pod, class_=class_, written=written)
+        pods[write.pod.uid] = alter(write.pod, class_=class_, written=written)
     jobs = {}
     for status in plan.statuses:
         assert status.job.uid not in jobs, "a status is written once"
         gone = status.class_ is None
-        jobs[status.job.uid] = replace(
-            status.job, class_=status.class_ or "", written=None if gone else status.priority
-        )
-    gangs = tuple(
-        Gang(jobs.get(g.job.uid, g.job), tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs
-    )
+        jobs[status.job.uid] = alter(status.job, class_=status.class_ or "", written=None if gone else status.priority)
+    gangs = tuple(Gang(jobs.get(g.job.uid, g.job), tuple(pods.get(p.uid, p) for p in g.pods)) for g in before.gangs)
     budgets = {n: ok for n, ok in (before.budgets or {}).items() if n not in plan.budgets_surplus}
     budgets |= dict.fromkeys(plan.budgets_needed, True)
     return replace(before, gangs=gangs, budgets=budgets)

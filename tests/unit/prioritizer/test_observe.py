@@ -127,9 +127,7 @@ def test_an_unreadable_checkpoint_is_none(text: str) -> None:
 
 @pytest.mark.parametrize("text", [T0, "2026-01-02T04:04:05+01:00", "2026-01-02T03:04:05.000000Z"])
 def test_a_checkpoint(text: str) -> None:
-    assert (
-        pod_facts(pod(metadata__annotations={"scavenger.dev/last-checkpoint": text})).checkpoint == T0_MICROS
-    )
+    assert pod_facts(pod(metadata__annotations={"scavenger.dev/last-checkpoint": text})).checkpoint == T0_MICROS
 
 
 @pytest.mark.parametrize(
@@ -166,11 +164,7 @@ def test_a_checkpoint(text: str) -> None:
             4000,
         ),
         (
-            {
-                "containers": [
-                    {"resources": {"requests": {"cpu": "0", "scavenger.dev/reclaimed-cpu": "1500"}}}
-                ]
-            },
+            {"containers": [{"resources": {"requests": {"cpu": "0", "scavenger.dev/reclaimed-cpu": "1500"}}}]},
             1500,
         ),
     ],

@@ -54,9 +54,7 @@ def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
         pytest.param(gang(started=5 * HALF_HOUR + 7), 7, id="the fifth start-over, though the status lags"),
         pytest.param(gang(started=HALF_HOUR), 0, id="due right now"),
         pytest.param(gang(started=600, checkpoints=(ago(60),)), 60, id="a reported checkpoint"),
-        pytest.param(
-            gang(started=600, checkpoints=(ago(-60),)), 600, id="a checkpoint in the future does not count"
-        ),
+        pytest.param(gang(started=600, checkpoints=(ago(-60),)), 600, id="a checkpoint in the future does not count"),
         pytest.param(gang(started=600, checkpoints=(ago(900),)), 600, id="a checkpoint of the run before"),
         pytest.param(
             gang(started=HALF_HOUR + 100, checkpoints=(ago(300),)),
@@ -165,9 +163,7 @@ def test_a_gang_is_one_job() -> None:
 # --- who takes part ---
 
 
-@pytest.mark.parametrize(
-    "phase", ["Waiting", "Starting", "Interrupted", "Suspended", "Completed", "Failed", ""]
-)
+@pytest.mark.parametrize("phase", ["Waiting", "Starting", "Interrupted", "Suspended", "Completed", "Failed", ""])
 def test_only_running_jobs_take_part(phase: str) -> None:
     assert classes(plan_classes(snapshot([gang("j", phase=phase)], 0))) == {}
 
@@ -178,9 +174,7 @@ def test_only_running_jobs_take_part(phase: str) -> None:
         pytest.param(gang("gone", going=True), id="deleted or suspended"),
         pytest.param(gang("gone", pods=[]), id="no pod"),
         pytest.param(gang("gone", pods=[pod(live=False)]), id="ended"),
-        pytest.param(
-            gang("gone", pods=[pod("a"), pod("b", live=False, leaving=True)]), id="a member is leaving"
-        ),
+        pytest.param(gang("gone", pods=[pod("a"), pod("b", live=False, leaving=True)]), id="a member is leaving"),
     ],
 )
 def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
@@ -253,9 +247,7 @@ def test_the_label_is_the_truth(labels: list[str], status: str, expected: str) -
 
 def test_a_gang_half_labelled_is_made_whole() -> None:
     members = [pod("a", class_=NON_PREEMPTIBLE, written=600), pod("b", written=600)]
-    plan = plan_classes(
-        snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], None, budgets={"lab": True})
-    )
+    plan = plan_classes(snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], None, budgets={"lab": True}))
     assert [w.pod.name for w in plan.protect] == ["b"]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as alter
 from scavenger_prioritizer.plan import plan_classes, rank, takes_part
 from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
 
@@ -160,15 +161,11 @@ def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapsh
 
 
 @given(snapshots(), times)
-def test_reporting_a_checkpoint_never_raises_the_time_at_risk(
-    snapshot: Snapshot, checkpoint: int | None
-) -> None:
+def test_reporting_a_checkpoint_never_raises_the_time_at_risk(snapshot: Snapshot, checkpoint: int | None) -> None:
     """And so hiding one never lowers it: there is nothing to gain but protection by real work at risk."""
     if checkpoint is None:
         return
-    reported = [
-        replace(g, job=replace(g.job, checkpoints=(*g.job.checkpoints, checkpoint))) for g in snapshot.gangs
-    ]
+    reported = [alter(g, job=alter(g.job, checkpoints=(*g.job.checkpoints, checkpoint))) for g in snapshot.gangs]
     before = {r.gang.job.uid: r.risk for r in rank(snapshot)}
     after = {r.gang.job.uid: r.risk for r in rank(replace(snapshot, gangs=reported))}
     assert all(after[uid] <= before[uid] for uid in before)

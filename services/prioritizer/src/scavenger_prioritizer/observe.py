@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, millis
@@ -38,6 +38,8 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
     },
 }
 
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
 DRAIN_TAINTS: Final = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
 """What autoscalers put on a node they are about to drain, where they do not cordon it."""
 
@@ -60,6 +62,7 @@ class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
 
     interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
     suspend: bool = False
+    parallelism: int = 1
 
 
 class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
@@ -75,7 +78,7 @@ class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class JobView(Struct, frozen=True, gc=False, rename="camel"):
-    """A ScavengerJob: twelve of its fields."""
+    """A ScavengerJob: the few of its fields that a class depends on."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpecView = JobSpecView()
@@ -109,6 +112,7 @@ def job_facts(job: JobView) -> JobFacts:
         phase=status.phase,
         interval=_interval(job.spec.interruption_after),
         run=status.job_name,
+        parallelism=job.spec.parallelism,
         created=_moment(job.metadata.creation_timestamp) or 0,
         started=_moment(runs[-1]) if runs else None,
         start_over=_moment(status.priority_start_over_timestamp),
@@ -134,6 +138,7 @@ def pod_facts(pod: Pod) -> PodFacts:
     controller = meta.controller
     deleted = meta.deletion_timestamp is not None
     written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
+    index = meta.annotations.get(COMPLETION_INDEX, "")
     return PodFacts(
         namespace=meta.namespace,
         name=meta.name,
@@ -145,6 +150,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         live=not pod.ended and not deleted,
         leaving=deleted and not pod.ended,
         started=_moment(pod.status.start_time),
+        index=int(index) if _WHOLE.fullmatch(index) else None,
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         written=int(written) if _WHOLE.fullmatch(written) else None,

@@ -19,14 +19,14 @@ from scavenger_prioritizer.snapshot import (
     Gang,
     JobFacts,
     PodFacts,
+    Record,
     Rules,
     Share,
     Snapshot,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Record, frozen=True, gc=False):
     """What was decided about one running gang. `risk` in millicore-microseconds, `start` in microseconds."""
 
     gang: Gang
@@ -43,8 +43,7 @@ class Verdict:
         return cpu_seconds(self.risk)
 
 
-@dataclass(frozen=True, slots=True)
-class PodWrite:
+class PodWrite(Record, frozen=True, gc=False):
     """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None
     leaves it."""
 
@@ -53,8 +52,7 @@ class PodWrite:
     priority: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusWrite:
+class StatusWrite(Record, frozen=True, gc=False):
     """One write of `status.preemption`; class_ None removes it, as the job no longer runs."""
 
     job: JobFacts
@@ -119,8 +117,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
 # --- order ---
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Record, frozen=True, gc=False):
     """A gang that takes part, with what its place in the order comes from."""
 
     gang: Gang
@@ -195,8 +192,25 @@ def kept_until(gang: Gang, start: int, now: int) -> int:
     """
     job = gang.job
     since = start + (now - start) // job.interval * job.interval
-    reported = (job.start_over, *job.checkpoints, *(pod.checkpoint for pod in gang.pods))
+    reported = (job.start_over, *job.checkpoints, gang_checkpoint(gang, now))
     return max((moment for moment in reported if moment is not None and since < moment <= now), default=since)
+
+
+def gang_checkpoint(gang: Gang, now: int) -> int | None:
+    """The checkpoint that the gang as a whole can restart from, as its pods report it; None when there is
+    none.
+
+    As the admitter counts it: when all members report, the oldest report; when only index 0 does, it wrote
+    for all; otherwise nothing counts until the others follow.
+    """
+    reports = {
+        position if pod.index is None else pod.index: pod.checkpoint
+        for position, pod in enumerate(gang.pods)
+        if pod.checkpoint is not None and pod.checkpoint <= now
+    }
+    if reports and (len(reports) >= gang.job.parallelism or reports.keys() == {0}):
+        return min(reports.values())
+    return None
 
 
 def cpu_seconds(risk: int) -> int:
@@ -285,23 +299,17 @@ def _born_again(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
 
 
 def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
-    writes = [
-        StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot.rules)
-    ]
+    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot.rules)]
     # A class says something about running pods. Once they are gone it would only mislead.
     writes.extend(
-        StatusWrite(gang.job, None)
-        for gang in snapshot.gangs
-        if gang.job.class_ and gang.job.phase != Phase.RUNNING
+        StatusWrite(gang.job, None) for gang in snapshot.gangs if gang.job.class_ and gang.job.phase != Phase.RUNNING
     )
     return tuple(writes)
 
 
 def _status_differs(verdict: Verdict, rules: Rules) -> bool:
     job = verdict.gang.job
-    return job.class_ != verdict.class_ or moved(
-        job.written, verdict.priority, rules.status_step, rules.ratio
-    )
+    return job.class_ != verdict.class_ or moved(job.written, verdict.priority, rules.status_step, rules.ratio)
 
 
 def _budgets(verdicts: Iterable[Verdict], snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:

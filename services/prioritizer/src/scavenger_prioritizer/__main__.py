@@ -1,0 +1,13 @@
+"""The prioritizer as a process: `python -m scavenger_prioritizer`."""
+
+from __future__ import annotations
+
+import sys
+
+from scavenger_runtime.service import run_service
+
+from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_prioritizer.shell import main
+
+if __name__ == "__main__":
+    sys.exit(run_service(PrioritizerSettings.load(), main))

@@ -1,0 +1,52 @@
+"""What the prioritizer can be told, by environment or flag."""
+
+from __future__ import annotations
+
+from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+
+from scavenger_prioritizer.observe import DRAIN_TAINTS
+from scavenger_prioritizer.snapshot import MICROSECONDS, Rules
+
+
+class PrioritizerSettings(ServiceSettings):
+    """Sorts running ScavengerJobs by CPU time at risk and makes the first X percent preemptible."""
+
+    period: Seconds = option(10.0, "between two passes when nothing happens", unit="seconds", gt=0)
+    debounce: Seconds = option(
+        1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
+    )
+    startup_cost: Seconds = option(
+        60.0,
+        "added per core to the time at risk until the first checkpoint after a start",
+        unit="seconds",
+        ge=0,
+    )
+    fallback_preemptible_percent: float = option(
+        FALLBACK_PREEMPTIBLE_PERCENT,
+        "share of the running jobs that is preemptible where no regulator publishes levels",
+        unit="percent",
+        ge=0,
+        le=100,
+    )
+    priority_step: int = option(
+        60, "a running priority is written to a pod when it moved by this", unit="CPU-seconds", ge=0
+    )
+    status_step: int = option(
+        600, "a running priority is written to a status when it moved by this", unit="CPU-seconds", ge=0
+    )
+    priority_ratio: float = option(
+        1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
+    )
+    drain_taints: Names = option(DRAIN_TAINTS, "keys of taints that announce a drain: such nodes count as cordoned")
+    max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
+    concurrent_writes: int = option(16, "writes under way at once", ge=1, le=1000)
+
+    def rules(self) -> Rules:
+        """The part of the settings that decides."""
+        return Rules(
+            startup_cost=round(self.startup_cost * MICROSECONDS),
+            step=self.priority_step,
+            status_step=self.status_step,
+            ratio=self.priority_ratio,
+        )

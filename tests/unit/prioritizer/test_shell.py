@@ -1,0 +1,475 @@
+"""The shell against the API server in memory: what is written, in which order, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_api.times import format_time
+from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
+from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_prioritizer.shell import Prioritizer
+from scavenger_runtime.errors import Unavailable
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS
+from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_testing.clock import VirtualClock, eventually
+from scavenger_testing.fake_api import FakeApi
+
+LABEL = "scavenger.dev/preemption-class"
+FIGURE = "scavenger.dev/running-priority"
+SYSTEM = "scavenger-system"
+
+
+class Cluster:
+    """A fake API server with a prioritizer looking at it."""
+
+    def __init__(self, api: FakeApi, clock: VirtualClock, **settings: Any) -> None:
+        self.api = api
+        self.clock = clock
+        client = api.client(request_timeout=5.0)
+        self.events = EventRecorder(client, "scavenger-prioritizer", clock=clock)
+        self.settings = PrioritizerSettings(startup_cost=0.0, **settings)
+        self.prioritizer = Prioritizer(client, self.settings, clock, self.events)
+
+    def ago(self, seconds: float) -> str:
+        return format_time(self.clock.now() - timedelta(seconds=seconds))
+
+    def add_job(
+        self,
+        name: str,
+        started: float,
+        *,
+        pods: int = 1,
+        namespace: str = "lab",
+        node: str = "n1",
+        phase: str = "Running",
+        class_: str = PREEMPTIBLE,
+        status: Mapping[str, Any] | None = None,
+    ) -> None:
+        run = f"{name}-run"
+        self.api.put(
+            SCAVENGERJOBS,
+            scavengerjob_dict(
+                name,
+                namespace=namespace,
+                parallelism=pods,
+                phase=phase,
+                status={"jobName": run, "runningTimestamps": [self.ago(started)], **(status or {})},
+            ),
+        )
+        owner = job_dict(run, namespace=namespace)
+        labels = {"scavenger.dev/job": name, LABEL: class_}
+        for index in range(pods):
+            pod = pod_dict(
+                f"{run}-{index}", namespace=namespace, node=node, phase="Running", owner=owner, labels=labels
+            )
+            self.api.put(PODS, pod)
+
+    def publish(self, percentage: float | str, **data: str) -> None:
+        levels = {
+            "state": "Filling",
+            "admit": "true",
+            "preemptiblePercentage": str(percentage),
+            "observedAt": self.ago(0),
+            "periodSeconds": "15",
+            "load.cpu": "50",
+            "lower.cpu": "70",
+            "admission.cpu": "80",
+            "upper.cpu": "85",
+            **data,
+        }
+        self.api.put(CONFIGMAPS, configmap_dict("scavenger-levels", levels, namespace=SYSTEM))
+
+    def label(self, job: str, index: int = 0, namespace: str = "lab") -> str | None:
+        pod = self.api.get(PODS, namespace, f"{job}-run-{index}")
+        return pod and pod["metadata"].get("labels", {}).get(LABEL)
+
+    def figure(self, job: str, namespace: str = "lab") -> str | None:
+        pod = self.api.get(PODS, namespace, f"{job}-run-0")
+        return pod and pod["metadata"].get("annotations", {}).get(FIGURE)
+
+    def status(self, job: str, namespace: str = "lab") -> dict[str, Any]:
+        found = self.api.get(SCAVENGERJOBS, namespace, job)
+        assert found is not None
+        status: dict[str, Any] = found["status"]
+        return status
+
+    def budgets(self) -> set[str]:
+        return {b["metadata"]["namespace"] for b in self.api.list(PODDISRUPTIONBUDGETS)}
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [(r.method, r.path) for r in self.api.requests if r.method in ("POST", "PUT", "PATCH", "DELETE")]
+
+    async def one_pass(self) -> int:
+        """Look when the caches have caught up, plan, write; the requests it took."""
+        await self.caught_up()
+        before = len(self.writes())
+        await self.prioritizer.carry_out(self.prioritizer.decide())
+        return len(self.writes()) - before
+
+    async def caught_up(self) -> None:
+        for informer in self.prioritizer.informers:
+            await informer.wait_synced()
+
+            def same(informer: Any = informer) -> bool:
+                stored = {
+                    (o["metadata"].get("namespace", ""), o["metadata"]["name"]): o["metadata"]["resourceVersion"]
+                    for o in self.api.list(informer.resource)
+                    if informer.resource is not PODS or "scavenger.dev/job" in o["metadata"].get("labels", {})
+                    if informer.resource is not CONFIGMAPS or o["metadata"]["name"] == "scavenger-levels"
+                    if informer.resource is not PODDISRUPTIONBUDGETS or o["metadata"]["name"] == BUDGET_NAME
+                }
+                cached = {
+                    (o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in informer.items()
+                }
+                return stored == cached
+
+            await eventually(same)
+
+
+@asynccontextmanager
+async def cluster(**settings: Any) -> AsyncIterator[Cluster]:
+    clock = VirtualClock()
+    async with FakeApi(clock) as api:
+        made = Cluster(api, clock, **settings)
+        tasks = [asyncio.ensure_future(i.run()) for i in made.prioritizer.informers]
+        tasks.append(asyncio.ensure_future(made.events.run()))
+        try:
+            yield made
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def passing(of: Cluster) -> AsyncIterator[None]:
+    """With the loop running on the virtual clock."""
+    await of.caught_up()
+    task = asyncio.ensure_future(of.prioritizer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(of: Cluster, condition: Callable[[], bool], step: float = 0.25) -> None:
+    """Moves the clock in small steps, with real time in between for the sockets."""
+    for _ in range(400):
+        if condition():
+            return
+        await of.clock.advance(step)
+        await asyncio.sleep(0.003)
+    raise TimeoutError
+
+
+async def test_without_a_regulator_a_third_is_preemptible() -> None:
+    async with cluster() as c:
+        for n, started in enumerate([10, 20, 30]):
+            c.add_job(f"j{n}", started)
+        await c.one_pass()
+        assert [c.label(f"j{n}") for n in range(3)] == [PREEMPTIBLE, NON_PREEMPTIBLE, NON_PREEMPTIBLE]
+        assert [c.figure(f"j{n}") for n in range(3)] == ["10", "20", "30"]
+        assert c.status("j0")["preemption"] == {"class": PREEMPTIBLE, "runningPriority": 10}
+        assert c.status("j2")["preemption"] == {"class": NON_PREEMPTIBLE, "runningPriority": 30}
+        budget = c.api.get(PODDISRUPTIONBUDGETS, "lab", BUDGET_NAME)
+        assert budget is not None
+        assert budget["spec"] == BUDGET_SPEC
+
+
+async def test_the_admitters_part_of_the_status_stays() -> None:
+    async with cluster() as c:
+        c.add_job("j", 10, status={"message": "fine", "interruptedCount": 3})
+        await c.one_pass()
+        c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(message="better"))
+        await c.clock.advance(700)
+        await c.one_pass()
+        status = c.status("j")
+        assert (status["message"], status["interruptedCount"], status["phase"]) == ("better", 3, "Running")
+        assert status["preemption"]["runningPriority"] == 710
+
+
+async def test_a_second_pass_writes_nothing() -> None:
+    async with cluster() as c:
+        for n in range(6):
+            c.add_job(f"j{n}", 10 * n + 1, pods=1 + n % 2)
+        assert await c.one_pass() > 0
+        assert await c.one_pass() == 0
+        await c.clock.advance(20)
+        assert await c.one_pass() == 0
+
+
+async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
+    async with cluster() as c:
+        c.add_job("j", 10)
+        await c.caught_up()
+        await c.prioritizer.carry_out(c.prioritizer.decide())
+        again = c.prioritizer.decide()  # before the informers have had a turn of the loop to hear of it
+        assert not [*again.protect, *again.unprotect, *again.refresh, *again.statuses]
+
+
+async def test_a_swap_protects_first() -> None:
+    async with cluster(concurrent_writes=1) as c:
+        c.publish(50)
+        c.add_job("old", 1000)
+        c.add_job("young", 10)
+        await c.one_pass()
+        assert (c.label("old"), c.label("young")) == (NON_PREEMPTIBLE, PREEMPTIBLE)
+        # the old one writes a checkpoint: it is the cheaper one now
+        checkpoint = {"annotations": {"scavenger.dev/last-checkpoint": c.ago(0)}}
+        c.api.edit(PODS, "lab", "old-run-0", lambda o: o["metadata"].update(checkpoint))
+        before = len(c.writes())
+        await c.one_pass()
+        assert (c.label("old"), c.label("young")) == (PREEMPTIBLE, NON_PREEMPTIBLE)
+        assert [path.rpartition("/")[2] for _, path in c.writes()[before:]][:2] == [
+            "young-run-0",
+            "old-run-0",
+        ]
+
+
+async def test_the_budget_comes_before_the_first_and_goes_after_the_last() -> None:
+    async with cluster(concurrent_writes=1) as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        await c.one_pass()
+        assert [m for m, path in c.writes() if BUDGET_NAME in path] == ["PATCH"]
+        assert BUDGET_NAME in c.writes()[0][1]
+        c.publish(100)
+        await c.one_pass()
+        assert c.label("j") == PREEMPTIBLE
+        assert c.writes()[-1][0] == "DELETE"
+        assert c.budgets() == set()
+
+
+async def test_one_budget_per_namespace_put_right_and_removed() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        c.add_job("a", 10, namespace="team-a")
+        c.add_job("b", 10, namespace="team-b")
+        c.add_job("b2", 10, namespace="team-b")
+        await c.one_pass()
+        assert c.budgets() == {"team-a", "team-b"}
+        c.api.edit(PODDISRUPTIONBUDGETS, "team-a", BUDGET_NAME, lambda o: o["spec"].update(minAvailable=1))
+        c.api.edit(SCAVENGERJOBS, "team-b", "b", lambda o: o["status"].update(phase="Completed"))
+        c.api.remove(PODS, "team-b", "b-run-0")
+        await c.one_pass()
+        found = c.api.get(PODDISRUPTIONBUDGETS, "team-a", BUDGET_NAME)
+        assert found is not None
+        assert found["spec"] == BUDGET_SPEC
+        assert c.budgets() == {"team-a", "team-b"}
+        c.api.edit(SCAVENGERJOBS, "team-b", "b2", lambda o: o["status"].update(phase="Interrupted"))
+        c.api.remove(PODS, "team-b", "b2-run-0")
+        await c.one_pass()
+        assert c.budgets() == {"team-a"}
+
+
+async def test_a_budget_of_somebody_else_is_left_alone() -> None:
+    async with cluster() as c:
+        body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": 1}}
+        c.api.put(PODDISRUPTIONBUDGETS, {**body, "metadata": {"name": "theirs", "namespace": "lab"}})
+        c.publish(100)
+        c.add_job("j", 10)
+        await c.one_pass()
+        assert c.budgets() == {"lab"}
+
+
+async def test_the_class_leaves_the_status_with_the_run() -> None:
+    async with cluster() as c:
+        c.add_job("j", 10)
+        await c.one_pass()
+        c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(phase="Interrupted"))
+        assert await c.one_pass() == 1
+        assert "preemption" not in c.status("j")
+        assert c.status("j")["phase"] == "Interrupted"
+        assert await c.one_pass() == 0
+
+
+async def test_a_drain() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        c.api.put(NODES, node_dict("n1"))
+        c.api.put(NODES, node_dict("n2"))
+        c.add_job("j1", 10, node="n1")
+        c.add_job("j2", 10, node="n2")
+        await c.one_pass()
+        c.api.edit(NODES, None, "n1", lambda o: o["spec"].update(unschedulable=True))
+        await c.one_pass()
+        assert (c.label("j1"), c.label("j2")) == (PREEMPTIBLE, NON_PREEMPTIBLE)
+        c.api.edit(NODES, None, "n1", lambda o: o["spec"].update(unschedulable=False))
+        await c.one_pass()
+        assert c.label("j1") == NON_PREEMPTIBLE
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"state": "Blind"},
+        {"state": "Garbage"},
+        {"preemptiblePercentage": "NaN"},
+        {"preemptiblePercentage": "1000"},
+        {"observedAt": "2026-01-05T07:00:00Z"},
+        {"periodSeconds": "-1"},
+    ],
+)
+async def test_without_fresh_levels_the_classes_stay(trouble: dict[str, str]) -> None:
+    async with cluster() as c:
+        c.publish(50)
+        for n in range(4):
+            c.add_job(f"j{n}", 10 * n + 1)
+        await c.one_pass()
+        c.publish(100, **trouble)
+        checkpoint = {"annotations": {"scavenger.dev/last-checkpoint": c.ago(0)}}
+        c.api.edit(PODS, "lab", "j3-run-0", lambda o: o["metadata"].update(checkpoint))
+        c.add_job("new", 1000)
+        await c.one_pass()
+        assert [c.label(f"j{n}") for n in range(4)] == [PREEMPTIBLE] * 2 + [NON_PREEMPTIBLE] * 2
+        assert c.label("new") == PREEMPTIBLE
+        assert c.budgets() == {"lab"}
+        await eventually(lambda: [e["reason"] for e in c.api.list(EVENTS)] == ["ClassesKept"])
+        c.publish(100)
+        await c.one_pass()
+        assert {c.label(f"j{n}") for n in range(4)} == {PREEMPTIBLE}
+        await eventually(lambda: {e["reason"] for e in c.api.list(EVENTS)} == {"ClassesKept", "ClassesFollow"})
+
+
+async def test_levels_going_away_and_coming_back() -> None:
+    async with cluster() as c:
+        c.publish(100)
+        for n in range(3):
+            c.add_job(f"j{n}", 10 * n + 1)
+        await c.one_pass()
+        assert c.budgets() == set()
+        c.api.remove(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        await c.one_pass()
+        assert [c.label(f"j{n}") for n in range(3)] == [PREEMPTIBLE, NON_PREEMPTIBLE, NON_PREEMPTIBLE]
+
+
+async def test_a_prioritizer_that_starts_anew_goes_on_where_the_last_one_was() -> None:
+    async with cluster() as c:
+        c.publish(50)
+        for n in range(4):
+            c.add_job(f"j{n}", 10 * n + 1)
+        await c.one_pass()
+        successor = Cluster(c.api, c.clock)
+        tasks = [asyncio.ensure_future(i.run()) for i in successor.prioritizer.informers]
+        try:
+            assert await successor.one_pass() == 0
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_the_limit_of_writes_leaves_the_rest_to_the_next_pass() -> None:
+    async with cluster(max_writes=5) as c:
+        c.publish(0)
+        for n in range(6):
+            c.add_job(f"j{n}", 10 * n + 1)
+        await c.caught_up()
+        assert await c.prioritizer.carry_out(c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
+        assert [c.label(f"j{n}") for n in range(6)] == [PREEMPTIBLE] * 2 + [NON_PREEMPTIBLE] * 4
+        assert await c.one_pass() == 5
+        assert await c.one_pass() == 3
+        assert await c.one_pass() == 0
+        assert {c.label(f"j{n}") for n in range(6)} == {NON_PREEMPTIBLE}
+
+
+@pytest.mark.parametrize(("status", "reason"), [(409, "Conflict"), (404, "NotFound"), (403, "Forbidden")])
+async def test_a_refused_write_stops_no_other_and_is_tried_again(status: int, reason: str) -> None:
+    async with cluster() as c:
+        c.publish(0)
+        for n in range(3):
+            c.add_job(f"j{n}", 10 * n + 1)
+        c.api.fail(status, reason=reason, methods={"PATCH"}, path="/pods/j1-run-0")
+        await c.one_pass()
+        assert [c.label(f"j{n}") for n in range(3)] == [NON_PREEMPTIBLE, PREEMPTIBLE, NON_PREEMPTIBLE]
+        assert await c.one_pass() == 1
+        assert c.label("j1") == NON_PREEMPTIBLE
+
+
+async def test_a_budget_that_is_refused_does_not_stop_the_labels() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        c.api.fail(403, reason="Forbidden", methods={"PATCH"}, path="poddisruptionbudgets")
+        await c.one_pass()
+        assert c.label("j") == NON_PREEMPTIBLE
+        assert await c.one_pass() == 1
+        assert c.budgets() == {"lab"}
+
+
+async def test_an_absent_api_server_ends_the_pass() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        for n in range(40):
+            c.add_job(f"j{n:02}", 10 * n + 1)
+        await c.caught_up()
+        c.api.fail(503, times=1000, methods={"PATCH"})
+        before = len(c.writes())
+        with pytest.raises(Unavailable):
+            await c.prioritizer.carry_out(c.prioritizer.decide())
+        assert len(c.writes()) - before <= 16
+        c.api.heal()
+        await c.one_pass()
+        assert {c.label(f"j{n:02}") for n in range(40)} == {NON_PREEMPTIBLE}
+
+
+async def test_a_write_that_took_effect_unseen_is_harmless() -> None:
+    async with cluster() as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        c.api.drop(methods={"PATCH"}, path="/pods/", after_write=True)
+        await c.caught_up()
+        with pytest.raises(Unavailable):
+            await c.prioritizer.carry_out(c.prioritizer.decide())
+        assert c.label("j") == NON_PREEMPTIBLE
+        await c.one_pass()
+        assert await c.one_pass() == 0
+
+
+# --- the loop ---
+
+
+async def test_the_loop_answers_news_within_the_debounce_and_is_quiet_otherwise() -> None:
+    async with cluster(period=10.0, debounce=1.0) as c:
+        c.publish(100)
+        c.add_job("j", 10)
+        async with passing(c):
+            await until(c, lambda: c.figure("j") is not None and "preemption" in c.status("j"))
+            began = c.clock.monotonic()
+            c.publish(0)
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+            assert c.clock.monotonic() - began <= 2.0
+            await until(c, lambda: c.status("j")["preemption"]["class"] == NON_PREEMPTIBLE)
+            quiet = len(c.writes())
+            for _ in range(40):  # its figure moves by less than a step
+                await c.clock.advance(1)
+                await asyncio.sleep(0.001)
+            assert len(c.writes()) == quiet
+
+
+async def test_the_loop_survives_an_outage() -> None:
+    async with cluster(period=5.0, debounce=0.5) as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        c.api.fail(503, times=3, methods={"PATCH"})
+        async with passing(c):
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+
+
+async def test_stale_levels_are_noticed_by_the_clock_alone() -> None:
+    async with cluster(period=10.0) as c:
+        c.publish(0)
+        c.add_job("j", 10)
+        async with passing(c):
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+            await until(c, lambda: bool(c.api.list(EVENTS)), step=2.0)
+            assert c.api.list(EVENTS)[0]["reason"] == "ClassesKept"
+            assert c.label("j") == NON_PREEMPTIBLE
