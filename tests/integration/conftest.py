@@ -91,9 +91,7 @@ def api_cluster(kubeconfig: Path) -> Kubectl:
     """kubectl on a cluster with the CRDs and the base manifests, which have been applied and are served."""
     kubectl = Kubectl(str(ensure_tools(["kubectl"], _log.info)["kubectl"]), kubeconfig)
     for folder in ("crds", "base"):
-        kubectl.ok(
-            "apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder)
-        )
+        kubectl.ok("apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder))
     kubectl.ok("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs")
     return kubectl
 

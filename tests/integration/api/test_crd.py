@@ -413,9 +413,7 @@ def test_bad_queue_is_refused_naming_the_field(kubectl, _name, edits, message):
     assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
 
 
-@pytest.mark.parametrize(
-    "manifest", [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB], ids=["minimal", "full", "reclaimed"]
-)
+@pytest.mark.parametrize("manifest", [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB], ids=["minimal", "full", "reclaimed"])
 def test_good_job_is_accepted_and_read_back_by_the_models(api_cluster, namespace, manifest):
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
@@ -454,9 +452,7 @@ def test_what_the_models_write_is_accepted_unchanged(api_cluster, namespace):
     written = ScavengerJob.model_validate({**MINIMAL_JOB, "status": status}).to_dict()
     manifest = {**written, "metadata": {"name": "minimal"}}
     kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
-    kubectl.ok(
-        "patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
-    )
+    kubectl.ok("patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
     stored = ScavengerJob.model_validate(kubectl.get("sj", "minimal"))
 
@@ -552,9 +548,7 @@ def test_what_may_change_can_change(api_cluster, namespace):
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
 
-    kubectl.ok(
-        "patch", "sj", "minimal", *patch({"suspend": True, "ttlSecondsAfterFinished": 5, "queue": "other"})
-    )
+    kubectl.ok("patch", "sj", "minimal", *patch({"suspend": True, "ttlSecondsAfterFinished": 5, "queue": "other"}))
     kubectl.ok("patch", "sj", "minimal", *patch({"suspend": False, "ttlSecondsAfterFinished": None}))
     kubectl.ok("label", "sj", "minimal", "team=blue")
 

@@ -47,9 +47,7 @@ def test_check_shows_what_differs(tmp_path, capsys):
 
     assert crd.main(["--check", str(tmp_path)]) == 1
     diff = capsys.readouterr().out
-    assert [
-        line.split() for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
-    ] == [
+    assert [line.split() for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")] == [
         ["-", "maximum:", "7"],
         ["+", "maximum:", "1000000"],
     ]
@@ -128,9 +126,7 @@ def test_defaults_are_those_of_the_design():
 
 def test_each_immutable_field_has_a_rule():
     spec = root(CRDS["job"])["properties"]["spec"]
-    guarded = {
-        rule["fieldPath"][1:] for rule in spec["x-kubernetes-validations"] if "oldSelf" in rule["rule"]
-    }
+    guarded = {rule["fieldPath"][1:] for rule in spec["x-kubernetes-validations"] if "oldSelf" in rule["rule"]}
 
     assert guarded == set(spec["properties"]) - ScavengerJobSpec.MUTABLE
 
@@ -141,10 +137,7 @@ def test_immutability_rules_know_which_fields_may_be_absent():
 
     assert rules["image"] == "self.image == oldSelf.image"
     assert rules["parallelism"] == "self.parallelism == oldSelf.parallelism"
-    assert (
-        rules["args"]
-        == "has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)"
-    )
+    assert rules["args"] == "has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)"
 
 
 def test_names_and_columns():

@@ -35,8 +35,7 @@ def test_kustomization_lists_the_whole_folder(file):
     there = {
         entry.name
         for entry in file.parent.iterdir()
-        if entry.name != "kustomization.yaml"
-        and (entry.suffix == ".yaml" or (entry / "kustomization.yaml").exists())
+        if entry.name != "kustomization.yaml" and (entry.suffix == ".yaml" or (entry / "kustomization.yaml").exists())
     }
 
     assert listed == there
@@ -61,9 +60,7 @@ def test_priority_classes():
 
 def test_system_namespace():
     assert [o["metadata"]["name"] for o in objects("Namespace")] == [names.SYSTEM_NAMESPACE]
-    assert {o["metadata"].get("namespace", names.SYSTEM_NAMESPACE) for o in objects()} == {
-        names.SYSTEM_NAMESPACE
-    }
+    assert {o["metadata"].get("namespace", names.SYSTEM_NAMESPACE) for o in objects()} == {names.SYSTEM_NAMESPACE}
 
 
 def test_no_role_has_wildcards_or_reads_secrets():
@@ -71,9 +68,7 @@ def test_no_role_has_wildcards_or_reads_secrets():
         for rule in role["rules"]:
             words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             assert "*" not in words, role["metadata"]["name"]
-            assert not {"secrets", "persistentvolumeclaims"} & set(rule["resources"]), role["metadata"][
-                "name"
-            ]
+            assert not {"secrets", "persistentvolumeclaims"} & set(rule["resources"]), role["metadata"]["name"]
             assert "configmaps" not in rule["resources"] or rule["resourceNames"] == [names.LEVELS_CONFIGMAP]
 
 

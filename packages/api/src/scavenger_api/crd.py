@@ -93,13 +93,10 @@ def _convert(node: Mapping[str, Any], definitions: Mapping[str, Any], *, default
     if "items" in node:
         schema["items"] = _convert(node["items"], definitions, defaults=defaults)
     if isinstance(node.get("additionalProperties"), Mapping):
-        schema["additionalProperties"] = _convert(
-            node["additionalProperties"], definitions, defaults=defaults
-        )
+        schema["additionalProperties"] = _convert(node["additionalProperties"], definitions, defaults=defaults)
     if "properties" in node:
         schema["properties"] = {
-            name: _convert(child, definitions, defaults=defaults)
-            for name, child in node["properties"].items()
+            name: _convert(child, definitions, defaults=defaults) for name, child in node["properties"].items()
         }
     return schema
 

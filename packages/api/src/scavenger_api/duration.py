@@ -37,9 +37,7 @@ def parse_duration(text: str) -> timedelta:
         seconds += float(part.group(1)) * _SECONDS[part.group(2)]
         position = part.end()
     if not text or position != len(text):
-        raise DurationError(
-            f"{text!r} is not a duration: write numbers with a unit, as 90s, 30m, 1h30m or 7d"
-        )
+        raise DurationError(f"{text!r} is not a duration: write numbers with a unit, as 90s, 30m, 1h30m or 7d")
     return timedelta(seconds=seconds)
 
 

@@ -142,9 +142,7 @@ class EnvVar(Model):
             ),
             cel(
                 f"!(self.name in {list(names.RESERVED_ENV)!r})",
-                "the names "
-                + ", ".join(names.RESERVED_ENV)
-                + " are set by the admitter; choose another name",
+                "the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name",
                 field_path=".name",
             ),
         )
@@ -218,8 +216,7 @@ class VolumeMount(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
-                "!has(self.subPath) || (!self.subPath.startsWith('/') && "
-                "!self.subPath.matches('(^|/)[.][.](/|$)'))",
+                "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.matches('(^|/)[.][.](/|$)'))",
                 "write a relative path without '..'",
                 field_path=".subPath",
             )
@@ -256,9 +253,7 @@ class ResourceRequirements(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(_names_resource("cpu"), "cpu is mandatory; add it to resources.requests, as cpu: 500m"),
-            cel(
-                _names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"
-            ),
+            cel(_names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"),
             cel(
                 _every_resource("$q.isGreaterThan(quantity('0'))"),
                 "every quantity must be greater than zero; remove the resource or raise it",
@@ -330,9 +325,7 @@ class ScavengerJobSpec(Model):
     """The program, instead of the image's entrypoint. It is process 1 and must handle SIGTERM itself."""
     args: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
     """The program's arguments, instead of the image's."""
-    env: Annotated[tuple[EnvVar, ...] | None, Field(max_length=256, json_schema_extra=list_map("name"))] = (
-        None
-    )
+    env: Annotated[tuple[EnvVar, ...] | None, Field(max_length=256, json_schema_extra=list_map("name"))] = None
     """Environment variables. The admitter adds SCAVENGER_INDEX, SCAVENGER_PARALLELISM, SCAVENGER_PEERS,
     SCAVENGER_RESTARTS and SCAVENGER_CHECKPOINT_INTERVAL."""
     env_from: Annotated[tuple[EnvFromSource, ...] | None, Field(max_length=MAX_ITEMS)] = None
@@ -452,9 +445,7 @@ class ScavengerJobStatus(Model):
     """The place in line; moves to now with every interruption and every start that did not come off."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running."""
-    interrupted_timestamps: Annotated[
-        tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)
-    ] = ()
+    interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when the gang was interrupted."""
     finished_timestamp: Timestamp | None = None
     priority_start_over_timestamp: Timestamp | None = None

@@ -41,9 +41,7 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def cel(
-    rule: str, message: str, *, field_path: str | None = None, reason: str | None = None
-) -> dict[str, str]:
+def cel(rule: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> dict[str, str]:
     """One entry of x-kubernetes-validations. The message names the field and the remedy."""
     entry = {"rule": rule, "message": message}
     if field_path:
@@ -152,8 +150,6 @@ class Condition(Model):
     status: Annotated[str, Field(json_schema_extra={"enum": ["True", "False", "Unknown"]})]
     observed_generation: Annotated[int | None, Field(ge=0)] = None
     last_transition_time: Timestamp
-    reason: Annotated[
-        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    ]
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
     """One word in CamelCase, for programs."""
     message: Annotated[str, Field(max_length=32768)] = ""

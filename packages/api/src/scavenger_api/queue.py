@@ -33,8 +33,7 @@ class ScavengerQueueSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
-                "!has(self.quota) || "
-                "self.quota.all(k, !quantity(string(self.quota[k])).isLessThan(quantity('0')))",
+                "!has(self.quota) || self.quota.all(k, !quantity(string(self.quota[k])).isLessThan(quantity('0')))",
                 "every quantity must be zero or more",
                 field_path=".quota",
             )
