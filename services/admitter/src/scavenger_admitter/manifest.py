@@ -106,7 +106,7 @@ def _labels(job: ScavengerJob) -> dict[str, str]:
 
 def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> dict[str, Any]:
     spec = job.spec
-    volumes = list(_volumes(spec))
+    volumes, mounts = _volumes(spec)
     return {
         "restartPolicy": "Never",
         # Its number is filled in by the API; a manifest must not name it.
@@ -115,9 +115,9 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> di
         # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
         # run whatever image a user chose and have no business with the API.
         "automountServiceAccountToken": spec.service_account_name is not None,
-        "containers": [_container(job, restarts, [mount for _, mount in volumes])],
+        "containers": [_container(job, restarts, mounts)],
         **_given(
-            volumes=[volume for volume, _ in volumes],
+            volumes=volumes,
             subdomain=service_name(job) if spec.parallelism > 1 else None,
             serviceAccountName=spec.service_account_name,
             nodeSelector=spec.node_selector,
@@ -160,20 +160,26 @@ def _seconds(spec: ScavengerJobSpec) -> str:
     return str(max(1, int(spec.checkpoint_interval.total_seconds())))
 
 
-def _volumes(spec: ScavengerJobSpec) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """A volume and its mount for each entry; the volume of an object that is mounted twice appears once per
-    mount."""
-    for number, mount in enumerate(spec.persistent_volume_claims or ()):
-        yield _volume(f"pvc-{number}", mount, {"persistentVolumeClaim": {"claimName": mount.name}})
-    for number, mount in enumerate(spec.config_maps or ()):
-        yield _volume(f"configmap-{number}", mount, {"configMap": {"name": mount.name}})
-    for number, mount in enumerate(spec.secrets or ()):
-        yield _volume(f"secret-{number}", mount, {"secret": {"secretName": mount.name}})
+def _volumes(spec: ScavengerJobSpec) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The volumes and their mounts. An object that is mounted twice is one volume: a claim that may be written by one
+    pod only, and a Secret that changes, are the same under both paths."""
+    volumes: dict[tuple[str, str], dict[str, Any]] = {}
+    mounts = []
+    for kind, mount, source in _sources(spec):
+        count = sum(1 for known, _ in volumes if known == kind)
+        volume = volumes.setdefault((kind, mount.name), {"name": f"{kind}-{count}", **source})
+        optional = _given(subPath=mount.sub_path, readOnly=mount.read_only)
+        mounts.append({"name": volume["name"], "mountPath": mount.mount_path, **optional})
+    return list(volumes.values()), mounts
 
 
-def _volume(name: str, mount: VolumeMount, source: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    mounted = {"name": name, "mountPath": mount.mount_path}
-    return {"name": name, **source}, {**mounted, **_given(subPath=mount.sub_path, readOnly=mount.read_only)}
+def _sources(spec: ScavengerJobSpec) -> Iterator[tuple[str, VolumeMount, dict[str, Any]]]:
+    for mount in spec.persistent_volume_claims or ():
+        yield "pvc", mount, {"persistentVolumeClaim": {"claimName": mount.name}}
+    for mount in spec.config_maps or ():
+        yield "configmap", mount, {"configMap": {"name": mount.name}}
+    for mount in spec.secrets or ():
+        yield "secret", mount, {"secret": {"secretName": mount.name}}
 
 
 def _given(**fields: Any) -> dict[str, Any]:

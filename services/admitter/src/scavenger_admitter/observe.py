@@ -287,6 +287,8 @@ def _over(draft: _Draft, reason: str) -> None:
     draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.now))
     draft.run = None
     draft.reason = reason
+    draft.actions.clear()  # nobody needs a diagnosis of it any more
+    draft.wakeups.clear()
 
 
 # --- 3. and 4. what the status does not know yet

@@ -1,0 +1,238 @@
+"""Small builders for what `observe` sees. Times are seconds after BASE; a run starts from the place in line 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from scavenger_admitter.observe import Observation, Outcome, observe
+from scavenger_api import names
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.times import format_micro_time, format_time
+from scavenger_runtime import kinds
+
+BASE = datetime(2026, 1, 1, tzinfo=UTC)
+UID = "sj-uid"
+BATCH = "batch-uid"
+STARTED = 10
+"""When the containers of a pod start, unless told otherwise."""
+
+
+def at(seconds: float) -> datetime:
+    return BASE + timedelta(seconds=seconds)
+
+
+def stamp(seconds: float) -> str:
+    return format_time(at(seconds))
+
+
+def place(queued: float) -> str:
+    return format_micro_time(at(queued))
+
+
+def job(
+    phase: Phase | None = None,
+    *,
+    queued: float | None = 0,
+    running: Sequence[float] = (),
+    spec: Mapping[str, Any] | None = None,
+    deleted: bool = False,
+    **status: Any,
+) -> ScavengerJob:
+    """A ScavengerJob of one 2-CPU pod; `status` fields by their Python names."""
+    body = ScavengerJobStatus(
+        phase=phase,
+        queued_timestamp=None if queued is None or phase is None else at(queued),
+        running_timestamps=tuple(at(t) for t in running),
+        priority_start_over_timestamp=at(running[-1]) if running else None,
+    ).model_copy(update=status)
+    parsed = ScavengerJob.model_validate(
+        {
+            "metadata": {
+                "name": "job",
+                "namespace": "ns",
+                "uid": UID,
+                "generation": 1,
+                "deletionTimestamp": stamp(0) if deleted else None,
+            },
+            "spec": {
+                "image": "image",
+                "resources": {"requests": {"cpu": "2", "memory": "1Gi"}},
+                **(spec or {}),
+            },
+        }
+    )
+    return parsed.model_copy(update={"status": body})
+
+
+def gang(size: int = 2, **more: Any) -> dict[str, Any]:
+    return {"parallelism": size, **more}
+
+
+def batch(
+    queued: float = 0,
+    *,
+    uid: str = BATCH,
+    owner: str | None = UID,
+    created: float = 1,
+    deleted: float | None = None,
+    conditions: Mapping[str, float] | None = None,
+    restarts: int = 0,
+) -> kinds.Job:
+    """The batch/v1 Job of the run that started from the place in line `queued`."""
+    owners = (kinds.OwnerReference("ScavengerJob", "job", owner, controller=True),) if owner else ()
+    return kinds.Job(
+        metadata=kinds.ObjectMeta(
+            name="job",
+            namespace="ns",
+            uid=uid,
+            creation_timestamp=stamp(created),
+            deletion_timestamp=None if deleted is None else stamp(deleted),
+            annotations={names.ANNOTATION_RUN: place(queued), names.ANNOTATION_RESTARTS: str(restarts)},
+            owner_references=owners,
+        ),
+        status=kinds.JobStatus(
+            conditions=tuple(
+                kinds.Condition(kind, "True", "Reason", "", stamp(since)) for kind, since in (conditions or {}).items()
+            )
+        ),
+    )
+
+
+def condition(kind: str, status: str, since: float, reason: str = "", message: str = "") -> kinds.Condition:
+    return kinds.Condition(kind, status, reason, message, stamp(since))
+
+
+def disrupted(reason: str, since: float) -> kinds.Condition:
+    return condition("DisruptionTarget", "True", since, reason, "")
+
+
+def unschedulable(since: float, message: str = "0/1 nodes are available") -> kinds.Condition:
+    return condition("PodScheduled", "False", since, "Unschedulable", message)
+
+
+class ObservedStatus(kinds.PodStatus, frozen=True, gc=False, rename="camel"):
+    """A pod status as a kubelet that tracks generations writes it, whether the projection reads that or not."""
+
+    observed_generation: int = 0
+
+
+def pod(
+    number: int = 0,
+    *,
+    queued: float = 0,
+    owner: str | None = BATCH,
+    started: float | None = STARTED,
+    ended: float | None = None,
+    code: int = 0,
+    exit_reason: str = "",
+    message: str = "",
+    phase: str | None = None,
+    reason: str = "",
+    deleted: float | None = None,
+    grace: int = 30,
+    final: float | None = None,
+    conditions: Sequence[kinds.Condition] = (),
+    waiting: tuple[str, str] | None = None,
+    node: str = "node-1",
+    checkpoint: str | None = None,
+    held: bool = True,
+    generations: tuple[int, int] = (0, 0),
+    uid: str | None = None,
+) -> kinds.Pod:
+    """A pod of the run from `queued`; running since 10 s unless told otherwise.
+
+    `deleted`: when its deletion was requested. `final`: when the kubelet's final DELETE with grace period 0 came, which
+    overwrites that. `generations`: metadata.generation and the one the kubelet observed.
+    """
+    state = kinds.ContainerState()
+    if ended is not None:
+        begun = None if started is None else stamp(started)
+        terminated = kinds.Terminated(code, 0, exit_reason, message, begun, stamp(ended))
+        state = kinds.ContainerState(terminated=terminated)
+    elif waiting is not None:
+        state = kinds.ContainerState(waiting=kinds.Waiting(*waiting))
+    elif started is not None:
+        state = kinds.ContainerState(running=kinds.Running(stamp(started)))
+    if phase is None:
+        phase = "Pending" if started is None else "Running"
+        if ended is not None:
+            phase = "Failed" if code or reason else "Succeeded"
+    stamped = final if final is not None else None if deleted is None else deleted + grace
+    annotations = {
+        names.ANNOTATION_RUN: place(queued),
+        "batch.kubernetes.io/job-completion-index": str(number),
+    }
+    if checkpoint is not None:
+        annotations[names.ANNOTATION_LAST_CHECKPOINT] = checkpoint
+    owners = (kinds.OwnerReference("Job", "job", owner, controller=True),) if owner else ()
+    bare = started is None and ended is None and waiting is None
+    return kinds.Pod(
+        metadata=kinds.ObjectMeta(
+            name=f"job-{number}",
+            namespace="ns",
+            uid=uid or f"{owner}-pod-{number}",
+            generation=generations[0],
+            creation_timestamp=stamp(queued + 2),
+            deletion_timestamp=None if stamped is None else stamp(stamped),
+            deletion_grace_period_seconds=None if stamped is None else 0 if final is not None else grace,
+            labels={names.LABEL_JOB: "job"},
+            annotations=annotations,
+            owner_references=owners,
+            finalizers=(names.FINALIZER,) if held else (),
+        ),
+        spec=kinds.PodSpec(node_name=node, termination_grace_period_seconds=30),
+        status=ObservedStatus(
+            phase=phase,
+            reason=reason,
+            message=message if reason else "",
+            conditions=tuple(conditions),
+            container_statuses=() if bare else (kinds.ContainerStatus("main", state),),
+            observed_generation=generations[1],
+        ),
+    )
+
+
+def node(name: str = "node-1", *, ready: bool = True, taint: str | None = None) -> kinds.Node:
+    return kinds.Node(
+        metadata=kinds.ObjectMeta(name=name),
+        spec=kinds.NodeSpec(taints=(kinds.Taint(taint, "", "NoExecute"),) if taint else ()),
+        status=kinds.NodeStatus(conditions=(kinds.Condition("Ready", "True" if ready else "Unknown"),)),
+    )
+
+
+def seen(
+    job: ScavengerJob,
+    now: float,
+    batch: kinds.Job | None = None,
+    *pods: kinds.Pod,
+    nodes: Mapping[str, kinds.Node | None] | None = None,
+    **more: Any,
+) -> Observation:
+    known = {"node-1": node()} if nodes is None else nodes
+    return Observation(job=job, batch=batch, pods=pods, nodes=known, now=at(now), **more)
+
+
+def written(job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
+    """The job as it is read back: through JSON, as the API server keeps it."""
+    kept = ScavengerJobStatus.model_validate(msgspec.json.decode(msgspec.json.encode(status.to_dict())))
+    return job.model_copy(update={"status": kept})
+
+
+def decide(first: Observation) -> Outcome:
+    """`observe`, and the proof that its status is a fixed point: seen again after the write, nothing more changes.
+
+    Actions come again for as long as what they are about is there: a process that died between the write and the
+    actions finds them in its next observation.
+    """
+    outcome = observe(first)
+    again = observe(replace(first, job=written(first.job, outcome.status), hold=None, refused=None))
+    assert not again.changed, (outcome.status, again.status)
+    assert set(again.actions) == set(outcome.actions)
+    assert not again.events
+    assert not again.start_failed
+    assert again.candidate == outcome.candidate
+    return outcome

@@ -1,0 +1,225 @@
+"""The Job and Service of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_admitter.manifest import job_manifest, peers, service_manifest
+from scavenger_api.job import ScavengerJob
+
+from . import builders as b
+
+RUN = "2026-01-01T00:00:00.000007Z"
+
+
+def manifest(*, grace: int = 300, restarts: int = 3, **spec: Any) -> dict[str, Any]:
+    return job_manifest(b.job(spec=spec), restarts=restarts, run=RUN, max_grace_seconds=grace)
+
+
+def pod_spec(**spec: Any) -> Any:
+    return manifest(**spec)["spec"]["template"]["spec"]
+
+
+def container(**spec: Any) -> Any:
+    (only,) = pod_spec(**spec)["containers"]
+    return only
+
+
+def env(**spec: Any) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(**spec)["env"]}
+
+
+def test_the_smallest_job_to_the_letter() -> None:
+    """Everything else is left to Kubernetes' own defaults."""
+    labels = {"scavenger.dev/job": "job", "scavenger.dev/queue": "default"}
+    assert manifest() == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "job",
+            "namespace": "ns",
+            "labels": labels,
+            "annotations": {"scavenger.dev/run": RUN, "scavenger.dev/restarts": "3"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "scavenger.dev/v1alpha1",
+                    "kind": "ScavengerJob",
+                    "name": "job",
+                    "uid": b.UID,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+            },
+            "template": {
+                "metadata": {
+                    "labels": {**labels, "scavenger.dev/preemption-class": "preemptible"},
+                    "annotations": {"scavenger.dev/run": RUN},
+                    "finalizers": ["scavenger.dev/interruption-record"],
+                },
+                "spec": {
+                    "restartPolicy": "Never",
+                    "priorityClassName": "scavenger-preemptible",
+                    "terminationGracePeriodSeconds": 30,
+                    "automountServiceAccountToken": False,
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "image",
+                            "resources": {
+                                "requests": {"cpu": "2", "memory": "1Gi"},
+                                "limits": {"cpu": "2", "memory": "1Gi"},
+                            },
+                            "env": [
+                                {
+                                    "name": "SCAVENGER_INDEX",
+                                    "valueFrom": {
+                                        "fieldRef": {
+                                            "fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+                                        }
+                                    },
+                                },
+                                {"name": "SCAVENGER_PARALLELISM", "value": "1"},
+                                {"name": "SCAVENGER_PEERS", "value": "job-0"},
+                                {"name": "SCAVENGER_RESTARTS", "value": "3"},
+                                {"name": "SCAVENGER_CHECKPOINT_INTERVAL", "value": "1800"},
+                            ],
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+def test_every_field_of_the_spec_arrives() -> None:
+    spec = {
+        "queue": "physics",
+        "imagePullPolicy": "Always",
+        "imagePullSecrets": [{"name": "registry"}],
+        "command": ["run"],
+        "args": ["-n", "4"],
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+        "envFrom": [{"prefix": "P_", "configMapRef": {"name": "c", "optional": True}}],
+        "serviceAccountName": "robot",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "t", "operator": "Exists", "effect": "NoSchedule"}],
+        "runAsUser": 0,
+        "runAsGroup": 7,
+        "fsGroup": 8,
+        "terminationGracePeriodSeconds": 0,
+        "interruptionAfter": "90s",
+        "parallelism": 2,
+    }
+    whole = manifest(**spec)
+    assert whole["metadata"]["labels"]["scavenger.dev/queue"] == "physics"
+    assert whole["spec"]["template"]["metadata"]["labels"]["scavenger.dev/queue"] == "physics"
+    assert (whole["spec"]["parallelism"], whole["spec"]["completions"]) == (2, 2)
+    pod = pod_spec(**spec)
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pod["serviceAccountName"] == "robot"
+    assert pod["automountServiceAccountToken"] is True
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    assert pod["tolerations"] == [{"key": "t", "operator": "Exists", "effect": "NoSchedule"}]
+    assert pod["securityContext"] == {"runAsUser": 0, "runAsGroup": 7, "fsGroup": 8}
+    assert pod["terminationGracePeriodSeconds"] == 0
+    assert pod["subdomain"] == "sj-job"
+    main = container(**spec)
+    assert main["imagePullPolicy"] == "Always"
+    assert (main["command"], main["args"]) == (["run"], ["-n", "4"])
+    assert main["env"][5:] == [
+        {"name": "A", "value": "1"},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ]
+    assert main["envFrom"] == [{"prefix": "P_", "configMapRef": {"name": "c", "optional": True}}]
+
+
+def test_volumes() -> None:
+    spec = {
+        "persistentVolumeClaims": [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "data", "mountPath": "/raw", "subPath": "raw", "readOnly": True},
+        ],
+        "configMaps": [{"name": "conf", "mountPath": "/etc/app.conf", "subPath": "app.conf"}],
+        "secrets": [{"name": "key", "mountPath": "/key", "readOnly": False}],
+    }
+    assert pod_spec(**spec)["volumes"] == [
+        {"name": "pvc-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "configmap-0", "configMap": {"name": "conf"}},
+        {"name": "secret-0", "secret": {"secretName": "key"}},
+    ]
+    assert container(**spec)["volumeMounts"] == [
+        {"name": "pvc-0", "mountPath": "/data"},
+        {"name": "pvc-0", "mountPath": "/raw", "subPath": "raw", "readOnly": True},
+        {"name": "configmap-0", "mountPath": "/etc/app.conf", "subPath": "app.conf"},
+        {"name": "secret-0", "mountPath": "/key", "readOnly": False},
+    ]
+
+
+@pytest.mark.parametrize(("wanted", "most", "given"), [(30, 300, 30), (3600, 300, 300), (30, 10, 10), (0, 300, 0)])
+def test_the_administrator_bounds_the_grace_period(wanted: int, most: int, given: int) -> None:
+    pod = pod_spec(terminationGracePeriodSeconds=wanted, grace=most)
+    assert pod["terminationGracePeriodSeconds"] == given
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"limits": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": "2"}},
+        {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "2"}},
+        {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 2}, "limits": {"cpu": "1000m"}},
+    ],
+)
+def test_requests_equal_limits(resources: dict[str, Any]) -> None:
+    given = container(resources=resources)["resources"]
+    assert given["requests"] == given["limits"] == {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds"), [("30m", "1800"), ("7d", "604800"), ("1500ms", "1"), ("1h30m", "5400")]
+)
+def test_checkpoint_interval(interval: str, seconds: str) -> None:
+    assert env(interruptionAfter=interval)["SCAVENGER_CHECKPOINT_INTERVAL"] == seconds
+
+
+def test_peers_of_a_gang_in_index_order() -> None:
+    expected = "job-0.sj-job.ns.svc,job-1.sj-job.ns.svc,job-2.sj-job.ns.svc"
+    assert env(parallelism=3)["SCAVENGER_PEERS"] == expected
+
+
+def named(name: str, parallelism: int = 2) -> ScavengerJob:
+    job = b.job(spec={"parallelism": parallelism})
+    return job.model_copy(update={"metadata": job.metadata.model_copy(update={"name": name})})
+
+
+@pytest.mark.parametrize("name", ["job", "7up", "a" * 52, "0"])
+def test_a_gang_has_a_headless_service(name: str) -> None:
+    job = named(name)
+    service = service_manifest(job)
+    assert service is not None
+    assert service["metadata"]["name"] == f"sj-{name}"
+    assert len(service["metadata"]["name"]) <= 63
+    assert service["metadata"]["name"][0].isalpha()
+    assert service["metadata"]["ownerReferences"] == [job.owner_reference()]
+    assert service["spec"] == {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {"scavenger.dev/job": name},
+    }
+    pod = job_manifest(job, restarts=0, run=RUN, max_grace_seconds=1)["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert peers(job)[1] == f"{name}-1.sj-{name}.ns.svc"
+
+
+def test_a_single_pod_needs_no_service() -> None:
+    assert service_manifest(named("job", 1)) is None
