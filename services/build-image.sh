@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Build the image of a service:
+#
+#     services/build-image.sh SERVICE [IMAGE]       default: scavenger/SERVICE:0.1.0
+#
+#     PYTHON_VERSION   of the base image, 3.12 by default; 3.11 on Debian bookworm
+#     BASE             base image; by default the one named in the Containerfile
+#     BUILDER          docker, podman or buildah, the first that is found; none: only prepare the build context,
+#                      dist/image/SERVICE, which then holds all that its Containerfile needs
+set -euo pipefail
+
+service=${1:?usage: services/build-image.sh SERVICE [IMAGE]}
+image=${2:-scavenger/$service:0.1.0}
+root=$(cd "$(dirname "$0")/.." && pwd)
+context=$root/dist/image/$service
+uv=$root/tools/uv
+[[ -x $uv ]] || uv=uv
+
+find_builder() {
+    for program in docker podman buildah; do
+        if command -v "$program" >/dev/null; then
+            echo "$program"
+            return
+        fi
+    done
+    echo "no docker, podman or buildah found; BUILDER=none prepares $context" >&2
+    return 1
+}
+
+cd "$root"
+rm -rf "$context"
+mkdir -p "$context"
+cp "services/$service/Containerfile" "$context/"
+"$uv" export --quiet --frozen --no-dev --no-editable --package "scavenger-$service" --format requirements-txt \
+    --output-file "$context/requirements.txt" >/dev/null
+# For the base image's Python, not for the one that runs here; the hashes of uv.lock are checked.
+"$uv" pip install --quiet --target "$context/app" --python-version "${PYTHON_VERSION:-3.12}" \
+    --python-platform "$(uname -m)-manylinux_2_28" --link-mode copy --no-deps --requirements "$context/requirements.txt"
+rm -rf "$context/requirements.txt" "$context/app/bin" "$context/app/.lock"
+rm -f "$context"/app/scavenger_*.dist-info/direct_url.json  # where it was built is nobody's business
+
+builder=${BUILDER:-$(find_builder)}
+if [[ $builder != none ]]; then
+    "$builder" build --tag "$image" ${BASE:+--build-arg "BASE=$BASE"} --file "$context/Containerfile" "$context"
+fi
