@@ -1,0 +1,245 @@
+"""2,000 jobs through the admitter beside 2,000 plain Jobs, and how fast a gang is cancelled; on fake nodes.
+
+Both kinds run one after the other on the same control plane, so only their ratio means something on a noisy machine.
+The API server, etcd, the controller manager and the scheduler are real; the nodes are kwok's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_cluster import Cluster, stack
+from scavenger_runtime import ApiClient, Informer
+from scavenger_runtime.cache import Change
+from scavenger_runtime.kinds import Pod
+from scavenger_runtime.resources import JOBS, PODS
+
+JOB_COUNT = 2000
+NODE_COUNT = 100
+GANGS = 25
+GANG_SIZE = 8
+IN_FLIGHT = 32
+TIMEOUT = 400.0
+
+Figure = dict[str, Any]
+
+
+def run() -> list[Figure]:
+    """The figures; brings up a cluster of its own and takes it down."""
+    cluster = Cluster("bench-admitter", report=lambda line: None)
+    try:
+        cluster.up(f"fake:{NODE_COUNT}")
+        stack.install(cluster)
+        stack.start(cluster, ["admitter"])
+        return asyncio.run(_measure(cluster))
+    finally:
+        cluster.down()
+
+
+async def _measure(cluster: Cluster) -> list[Figure]:
+    async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="bench") as client:
+        plain = await _plain_jobs(client)
+        scavenger = await _scavenger_jobs(client)
+        pid = cluster.service("admitter").pid
+        peak, cpu = _memory_and_cpu(pid)
+        cancel = await _gang_cancellation(client)
+    return [
+        {"name": "jobs2000.plain.seconds", "value": plain, "unit": "s", "goal": None},
+        {"name": "jobs2000.scavenger.seconds", "value": scavenger, "unit": "s", "goal": None},
+        {"name": "jobs2000.ratio_to_plain", "value": scavenger / plain, "unit": "ratio", "goal": "<= 1.5"},
+        {"name": "admitter.peak_rss_mb", "value": peak, "unit": "MB", "goal": None},
+        {"name": "admitter.cpu_seconds", "value": cpu, "unit": "s", "goal": None},
+        {"name": "gang.cancel.p50_seconds", "value": statistics.median(cancel), "unit": "s", "goal": None},
+        {"name": "gang.cancel.p99_seconds", "value": _percentile(cancel, 99), "unit": "s", "goal": "<= 1.0"},
+    ]
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def _memory_and_cpu(pid: int) -> tuple[float, float]:
+    """Peak resident memory in MB, and CPU seconds so far, of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return peak / 1024, (int(fields[11]) + int(fields[12])) / 100
+
+
+# --- until all run --------------------------------------------------------------------------------------------------
+
+
+async def _plain_jobs(client: ApiClient) -> float:
+    """Seconds from the first create until the pods of 2,000 batch/v1 Jobs run."""
+    running: set[str] = set()
+    everything = asyncio.Event()
+
+    def seen(change: Change[Pod]) -> None:
+        if change.new is not None and change.new.status.phase == "Running":
+            running.add(change.key)
+            if len(running) >= JOB_COUNT:
+                everything.set()
+
+    async with _followed(Informer(client, PODS, label_selector="bench=plain"), seen):
+        seconds = await _timed(lambda n: client.create(JOBS, "default", _plain_job(n)), everything)
+    await client.request(
+        "DELETE", JOBS.path("default"), params={"labelSelector": "bench=plain"}, body=_BACKGROUND, timeout=TIMEOUT
+    )
+    await _until(client, PODS.path("default"), 0)
+    return seconds
+
+
+async def _scavenger_jobs(client: ApiClient) -> float:
+    """Seconds from the first create until 2,000 ScavengerJobs are Running."""
+    running: set[str] = set()
+    everything = asyncio.Event()
+
+    def seen(change: Change[Any]) -> None:
+        if change.new is not None and change.new.status.phase == "Running":
+            running.add(change.key)
+            if len(running) >= JOB_COUNT:
+                everything.set()
+
+    async with _followed(Informer(client, SCAVENGERJOBS), seen):
+        seconds = await _timed(lambda n: client.create(SCAVENGERJOBS, "default", _scavenger_job(n)), everything)
+    await client.request("DELETE", SCAVENGERJOBS.path("default"), body=_BACKGROUND, timeout=TIMEOUT)
+    await _until(client, SCAVENGERJOBS.path("default"), 0)
+    await _until(client, PODS.path("default"), 0)
+    return seconds
+
+
+async def _timed(create: Callable[[int], Awaitable[Any]], everything: asyncio.Event) -> float:
+    places = asyncio.Semaphore(IN_FLIGHT)
+
+    async def one(number: int) -> None:
+        async with places:
+            await create(number)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(JOB_COUNT)))
+    async with asyncio.timeout(TIMEOUT):
+        await everything.wait()
+    return time.perf_counter() - started
+
+
+class _followed:  # noqa: N801 - reads as a verb where it is used
+    """Runs an informer for the length of a block."""
+
+    def __init__(self, informer: Informer[Any], handler: Callable[[Change[Any]], None]) -> None:
+        self._informer = informer
+        informer.add_handler(handler)
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._informer.run())
+        await self._informer.wait_synced()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+_BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+
+
+async def _until(client: ApiClient, path: str, count: int) -> None:
+    """Wait until a collection has no more than `count` objects."""
+
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            body = await client.request("GET", path, params={"limit": 1})
+            page = msgspec.json.decode(body)
+            if len(page["items"]) + page["metadata"].get("remainingItemCount", 0) <= count:
+                return
+            await asyncio.sleep(1)
+
+
+# --- gangs ----------------------------------------------------------------------------------------------------------
+
+
+async def _gang_cancellation(client: ApiClient) -> list[float]:
+    """Seconds from a member's deletion being visible to that of each sibling, for gangs of eight, one at a time."""
+    deleted: dict[str, float] = {}
+    pods: dict[str, Pod] = {}
+    phases: dict[str, str] = {}
+
+    def seen_pod(change: Change[Pod]) -> None:
+        pods[change.key] = change.obj
+        if change.new is None:
+            pods.pop(change.key)
+        elif change.new.metadata.deletion_timestamp:
+            deleted.setdefault(change.key, time.perf_counter())
+
+    def seen_job(change: Change[Any]) -> None:
+        phases[change.key] = change.new.status.phase if change.new is not None else ""
+
+    waits: list[float] = []
+    async with (
+        _followed(Informer(client, PODS, label_selector=names.LABEL_JOB), seen_pod),
+        _followed(Informer(client, SCAVENGERJOBS), seen_job),
+    ):
+        for number in range(GANGS):
+            await client.create(SCAVENGERJOBS, "default", _scavenger_job(number, "gang", GANG_SIZE))
+        for number in range(GANGS):
+            key = f"default/gang-{number}"
+            await _poll(lambda key=key: phases.get(key) == "Running")  # type: ignore[misc]
+            members = [p for p in list(pods) if pods[p].metadata.labels[names.LABEL_JOB] == f"gang-{number}"]
+            first = members[number % GANG_SIZE]
+            await client.delete(PODS, "default", first.partition("/")[2])
+            await _poll(lambda members=members: all(member in deleted for member in members))  # type: ignore[misc]
+            waits += [deleted[member] - deleted[first] for member in members if member != first]
+        await client.request("DELETE", SCAVENGERJOBS.path("default"), body=_BACKGROUND, timeout=TIMEOUT)
+        await _until(client, PODS.path("default"), 0)
+    return waits
+
+
+async def _poll(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+# --- manifests ------------------------------------------------------------------------------------------------------
+
+
+def _plain_job(number: int) -> dict[str, Any]:
+    resources = {"cpu": "1", "memory": "64Mi"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"plain-{number}", "labels": {"bench": "plain"}},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"labels": {"bench": "plain"}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {"name": "main", "image": "none", "resources": {"requests": resources, "limits": resources}}
+                    ],
+                },
+            },
+        },
+    }
+
+
+def _scavenger_job(number: int, name: str = "bench", parallelism: int = 1) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ScavengerJob",
+        "metadata": {"name": f"{name}-{number}"},
+        "spec": {
+            "image": "none",
+            "parallelism": parallelism,
+            "terminationGracePeriodSeconds": 1,
+            "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+        },
+    }

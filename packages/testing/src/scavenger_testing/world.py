@@ -1,0 +1,118 @@
+"""A namespace of a real cluster, and what an end-to-end test does and sees in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+from scavenger_cluster import Cluster
+from scavenger_cluster.errors import CommandError
+
+IMAGE = "docker.io/scavenger/counter:demo"
+SETTINGS = {"SCAVENGER_UNSCHEDULABLE_AFTER": "5", "SCAVENGER_START_BACKOFF": "2", "SCAVENGER_EXPLAIN_AFTER": "1"}
+"""Shorter waits than the defaults, so that a test of them takes seconds."""
+
+
+class World:
+    """A namespace of the cluster, and what a test does and sees in it."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+
+    def kubectl(self, *words: str, input: str | None = None) -> str:
+        """Run kubectl in the test's namespace."""
+        return self.cluster.kubectl("-n", self.namespace, *words, input=input)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create or change objects in the namespace."""
+        self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects))
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        """An object, None when it is not there."""
+        try:
+            return dict(json.loads(self.kubectl("get", kind, name, "-o", "json")))
+        except CommandError as error:
+            if "NotFound" in str(error):
+                return None
+            raise
+
+    def list(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+        """All objects of a kind in the namespace."""
+        return list(json.loads(self.kubectl("get", kind, "-l", selector, "-o", "json"))["items"])
+
+    def pods(self, job: str) -> list[dict[str, Any]]:
+        """The pods of a ScavengerJob, by name."""
+        found = self.list("pods", f"scavenger.dev/job={job}")
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def status(self, job: str) -> dict[str, Any]:
+        """status of a ScavengerJob; empty before there is one."""
+        found = self.get("scavengerjob", job)
+        return dict((found or {}).get("status") or {})
+
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 60) -> Any:
+        """Poll until the condition holds, and return what it returned."""
+        deadline = time.monotonic() + timeout
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout} s: {what}\n{self.describe()}")
+            time.sleep(0.25)
+
+    def wait_phase(self, job: str, phase: str, timeout: float = 60) -> dict[str, Any]:
+        """Wait for a phase; returns the status."""
+        self.wait(f"{job} {phase}", lambda: self.status(job).get("phase") == phase, timeout)
+        return self.status(job)
+
+    def describe(self) -> str:
+        """What there is, for the message of a failed test."""
+        seen = self.kubectl("get", "scavengerjobs,jobs,pods", "-o", "wide")
+        events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")
+        return f"{seen}\n{events}\n{self.cluster.service_logs('admitter')[-4000:]}"
+
+
+def scavenger_job(name: str, *arguments: str, cpu: str = "200m", **spec: Any) -> dict[str, Any]:
+    """A ScavengerJob that runs the counter demo with these arguments."""
+    return {
+        "apiVersion": "scavenger.dev/v1alpha1",
+        "kind": "ScavengerJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": IMAGE,
+            "args": list(arguments),
+            "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+            "terminationGracePeriodSeconds": 2,
+            **spec,
+        },
+    }
+
+
+def ordinary_pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    """A pod that outranks every scavenger job."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": IMAGE,
+                    "command": [
+                        "python3",
+                        "-c",
+                        "import signal, time; signal.signal(15, lambda *a: exit(0)); time.sleep(3600)",
+                    ],
+                    "resources": {"requests": {"cpu": cpu, "memory": "32Mi"}},
+                }
+            ],
+            **spec,
+        },
+    }

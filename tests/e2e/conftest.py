@@ -1,0 +1,94 @@
+"""One cluster for all end-to-end tests: real kubelets and containers where root, containerd and runc are there.
+
+Each test has a namespace of its own and leaves nothing in it; what a test stops, it starts again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.requirements import obstacles
+from scavenger_testing.world import SETTINGS, World
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The cluster of the session, with everything of this repository on it."""
+    found = Cluster(os.environ.get("SCAVENGER_E2E_CLUSTER", "e2e"), report=lambda line: print(line, flush=True))  # noqa: T201
+    found.up("fake:2" if obstacles() else "real:2")
+    try:
+        stack.install(found)
+        stack.start(found, ["admitter"], SETTINGS)
+        if found.state.real:
+            stack.build_images(found)
+        yield found
+    finally:
+        if "SCAVENGER_E2E_CLUSTER" not in os.environ:
+            found.down()
+
+
+@pytest.fixture(autouse=True)
+def _real(request: pytest.FixtureRequest) -> None:
+    """Skip what needs containers where there are none, and say so."""
+    if request.node.get_closest_marker("real") and obstacles():
+        pytest.skip(f"no real nodes here: {'; '.join(obstacles())}")
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> Iterator[World]:
+    """A fresh namespace, emptied after the test; nothing may be left hanging in it."""
+    namespace = f"e2e-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", namespace)
+    place = World(cluster, namespace)
+    yield place
+    place.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
+    cluster.kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=90s")
+
+
+@pytest.fixture
+def shared(world: World, tmp_path: Path) -> Iterator[str]:
+    """The name of a PersistentVolumeClaim on a folder of this machine, which pods of every node can write to."""
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.is_relative_to(tmp_path.parent):
+            parent.chmod(0o755)
+    volume = world.namespace
+    world.cluster.apply(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume},
+                "spec": {
+                    "capacity": {"storage": "1Gi"},
+                    "accessModes": ["ReadWriteMany"],
+                    "storageClassName": volume,
+                    "hostPath": {"path": str(folder), "type": "Directory"},
+                    "claimRef": {"namespace": world.namespace, "name": "state"},
+                },
+            }
+        )
+    )
+    world.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "state"},
+            "spec": {
+                "storageClassName": volume,
+                "volumeName": volume,
+                "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    )
+    yield "state"
+    world.cluster.kubectl("delete", "pv", volume, "--wait=false")

@@ -1,0 +1,343 @@
+"""The class of a running pod is honoured by schedulers as they are.
+
+`spec.priority` of a running pod cannot change, so the class is a label, and a PodDisruptionBudget selects by it. Here:
+that the unmodified kube-scheduler then takes the unprotected pod, 20 times of 20, whichever is older and whichever was
+labelled first; that the eviction API obeys too; and that the prioritizer, running under its own service account, puts
+label and budget where they belong.
+
+Fake nodes: scheduler, API server, Job and disruption controllers are real, and no container has to run for this.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_api.times import format_time
+from scavenger_cluster import Cluster
+from scavenger_cluster.api import MERGE_PATCH, ApiClient
+from scavenger_cluster.errors import ApiError
+from scavenger_cluster.stack import install
+from scavenger_cluster.waiting import wait_for
+from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC
+
+TIMES = 20
+SEEN_BY_SCHEDULER = 0.5
+"""Seconds until the scheduler has certainly heard of a label. It keeps what it has heard to itself."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """As many fake nodes of two cores as there are trials, and nothing of ours running."""
+    embedded = Cluster(f"budget-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    try:
+        embedded.up(f"fake:{TIMES}", fake_cpu="2")
+        install(embedded)
+        yield embedded
+    finally:
+        embedded.down()
+
+
+@pytest.fixture
+def lab(cluster: Cluster) -> Iterator[Lab]:
+    """A namespace of the test's own; the nodes are empty again afterwards."""
+    made = Lab(cluster.client, f"lab-{time.time_ns():x}")
+    made.create("/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": made.namespace}})
+    yield made
+    for kind in ("batch/v1", "v1"):
+        plural = "jobs" if kind == "batch/v1" else "pods"
+        query = "?propagationPolicy=Background&gracePeriodSeconds=0"
+        made.api.request("DELETE", made.path(kind, plural) + query)
+    wait_for("empty nodes", lambda: not made.pods(), timeout=60)
+    made.api.delete(f"/api/v1/namespaces/{made.namespace}")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What the tests do in a namespace."""
+
+    api: ApiClient
+    namespace: str
+
+    def path(self, api_version: str, plural: str, name: str = "", subresource: str = "") -> str:
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        return "/".join(part for part in (root, "namespaces", self.namespace, plural, name, subresource) if part)
+
+    def create(self, path: str, body: dict[str, Any]) -> Any:
+        return self.api.request("POST", path, body)
+
+    def pods(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.get(self.path("v1", "pods"))["items"]
+        return found
+
+    def pod_of(self, job: str) -> dict[str, Any] | None:
+        return next((p for p in self.pods() if p["metadata"].get("labels", {}).get(LABEL_JOB) == job), None)
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        self.api.request("PATCH", path, body, MERGE_PATCH)
+
+    # --- scavenger pods ---
+
+    def start(self, jobs: dict[str, str]) -> None:
+        """Jobs by name, each with one pod of one core on the given node, as the admitter makes them; wait until all
+        run. Finalizers are left out: nobody here would take them off."""
+        for name, node in jobs.items():
+            self.create(self.path("batch/v1", "jobs"), _job(name, node))
+        wait_for("the jobs to run", lambda: self._running() >= jobs.keys(), timeout=60)
+
+    def _running(self) -> set[str]:
+        return {
+            p["metadata"]["labels"][LABEL_JOB]
+            for p in self.pods()
+            if p["status"].get("phase") == "Running" and LABEL_JOB in p["metadata"].get("labels", {})
+        }
+
+    def set_class(self, job: str, class_: str) -> None:
+        pod = self.pod_of(job)
+        assert pod is not None
+        path = self.path("v1", "pods", pod["metadata"]["name"])
+        self.patch(path, {"metadata": {"labels": {LABEL_PREEMPTION_CLASS: class_}}})
+
+    def add_budget(self) -> None:
+        body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": dict(BUDGET_SPEC)}
+        self.create(self.path("policy/v1", "poddisruptionbudgets"), {**body, "metadata": {"name": BUDGET_NAME}})
+
+    def evict(self, job: str) -> None:
+        pod = self.pod_of(job)
+        assert pod is not None
+        meta = {"name": pod["metadata"]["name"], "namespace": self.namespace}
+        path = self.path("v1", "pods", meta["name"], "eviction")
+        self.create(path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta})
+
+    # --- ordinary pods ---
+
+    def displace(self, nodes: Sequence[str]) -> None:
+        """One ordinary pod of one core for each node; wait until all run."""
+        for node in nodes:
+            self.create(self.path("v1", "pods"), _ordinary(node))
+        wanted = {f"ordinary-{node}" for node in nodes}
+
+        def running() -> bool:
+            return wanted <= {p["metadata"]["name"] for p in self.pods() if p["status"].get("phase") == "Running"}
+
+        wait_for("the ordinary pods to run", running, timeout=60)
+
+    def displaced(self) -> set[str]:
+        """The jobs that the scheduler took a pod from: by the condition it puts on its victims."""
+        return {
+            p["metadata"]["labels"][LABEL_JOB]
+            for p in self.pods()
+            for condition in p["status"].get("conditions", ())
+            if condition["type"] == "DisruptionTarget" and condition["reason"] == "PreemptionByScheduler"
+        } | ({job for job in self._jobs() if self.pod_of(job) is None})
+
+    def _jobs(self) -> set[str]:
+        return {j["metadata"]["name"] for j in self.api.get(self.path("batch/v1", "jobs"))["items"]}
+
+
+def _job(name: str, node: str) -> dict[str, Any]:
+    labels = {LABEL_JOB: name, "scavenger.dev/queue": "default", LABEL_PREEMPTION_CLASS: PREEMPTIBLE}
+    size = {"cpu": "1", "memory": "64Mi"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": 1,
+            "parallelism": 1,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+            },
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "priorityClassName": "scavenger-preemptible",
+                    "terminationGracePeriodSeconds": 1,
+                    "nodeSelector": {"kubernetes.io/hostname": node},
+                    "containers": [{"name": "main", "image": "none", "resources": {"requests": size, "limits": size}}],
+                },
+            },
+        },
+    }
+
+
+def _ordinary(node: str) -> dict[str, Any]:
+    size = {"cpu": "1", "memory": "64Mi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"ordinary-{node}"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": size, "limits": size}}],
+        },
+    }
+
+
+def _nodes(cluster: Cluster) -> list[str]:
+    return sorted(node["metadata"]["name"] for node in cluster.client.get("/api/v1/nodes")["items"])
+
+
+@pytest.mark.parametrize("flipped", [False, True], ids=["as labelled first", "labels flipped"])
+def test_the_unprotected_job_is_the_victim_20_times_of_20(cluster: Cluster, lab: Lab, flipped: bool) -> None:
+    """On each node an old and a young job of equal priority. On every other node the old one is protected: by itself
+    the scheduler takes the younger of two equals, so there it has to be talked into the older."""
+    nodes = _nodes(cluster)
+    assert len(nodes) == TIMES
+    lab.start({f"old-{node}": node for node in nodes})
+    time.sleep(1.1)  # start times have whole seconds
+    lab.start({f"young-{node}": node for node in nodes})
+    lab.add_budget()
+    protected, others = set(), set()
+    for number, node in enumerate(nodes):
+        pair = [f"old-{node}", f"young-{node}"]
+        if number % 2:
+            pair.reverse()
+        protected.add(pair[0])
+        others.add(pair[1])
+    for job in protected:
+        lab.set_class(job, NON_PREEMPTIBLE)
+    if flipped:
+        time.sleep(SEEN_BY_SCHEDULER)
+        protected, others = others, protected
+        for job in protected:
+            lab.set_class(job, NON_PREEMPTIBLE)
+        for job in others:
+            lab.set_class(job, PREEMPTIBLE)
+    time.sleep(SEEN_BY_SCHEDULER)
+    lab.displace(nodes)
+    assert lab.displaced() == others
+
+
+def test_without_the_budget_the_younger_is_the_victim(cluster: Cluster, lab: Lab) -> None:
+    """What the trick changes: labels alone mean nothing to the unmodified scheduler."""
+    node = _nodes(cluster)[0]
+    lab.start({"old": node})
+    time.sleep(1.1)
+    lab.start({"young": node})
+    lab.set_class("young", NON_PREEMPTIBLE)
+    time.sleep(SEEN_BY_SCHEDULER)
+    lab.displace([node])
+    assert lab.displaced() == {"young"}
+
+
+def test_the_eviction_api_refuses_the_protected_and_takes_the_other(cluster: Cluster, lab: Lab) -> None:
+    node = _nodes(cluster)[0]
+    lab.start({"protected": node, "other": node})
+    lab.add_budget()
+    lab.set_class("protected", NON_PREEMPTIBLE)
+    path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+    wait_for("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"), timeout=30)
+    with pytest.raises(ApiError) as refused:
+        lab.evict("protected")
+    assert refused.value.status == 429
+    lab.evict("other")
+    wait_for("the other to go", lambda: lab.pod_of("other") is None, timeout=30)
+    assert lab.pod_of("protected") is not None
+
+
+# --- the prioritizer itself ---
+
+
+@pytest.fixture
+def prioritizer(cluster: Cluster) -> Iterator[str]:
+    """The service under its own service account; the URL of its metrics."""
+    settings = {"SCAVENGER_PERIOD": "2s", "SCAVENGER_DEBOUNCE": "200ms"}
+    service = cluster.service_start("prioritizer", environment=settings, wait="readyz")
+    yield f"{service.url}/metrics"
+    cluster.service_stop("prioritizer")
+
+
+def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: Lab, prioritizer: str) -> None:
+    """Two jobs on a full node: the one with less at risk is preemptible, a checkpoint turns that round, and it is the
+    one that goes."""
+    node = _nodes(cluster)[0]
+    lab.start({"much": node, "little": node})
+    for name, minutes in (("much", 20), ("little", 5)):
+        _add_scavengerjob(lab, name, minutes)
+    _wait_for_classes(lab, {"much": NON_PREEMPTIBLE, "little": PREEMPTIBLE})
+    budget = lab.api.get(lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME))
+    assert budget["spec"]["minAvailable"] == BUDGET_SPEC["minAvailable"]
+    # a core for twenty minutes, and what a restart costs, as no checkpoint was reported or due yet
+    assert _status(lab, "much")["preemption"]["runningPriority"] == pytest.approx(20 * 60 + 60, abs=30)
+    # what the admitter applied, and applies again, stays beside it
+    _apply_status(lab, "much", 20, message="seen")
+    assert _status(lab, "much")["message"] == "seen"
+    assert _status(lab, "much")["preemption"]["class"] == NON_PREEMPTIBLE
+
+    pod = lab.pod_of("much")
+    assert pod is not None
+    reported = {"scavenger.dev/last-checkpoint": format_time(datetime.now(UTC))}
+    lab.patch(lab.path("v1", "pods", pod["metadata"]["name"]), {"metadata": {"annotations": reported}})
+    _wait_for_classes(lab, {"much": PREEMPTIBLE, "little": NON_PREEMPTIBLE})
+    time.sleep(SEEN_BY_SCHEDULER)
+    lab.displace([node])
+    assert lab.displaced() == {"much"}
+
+    _apply_status(lab, "much", 20, phase="Interrupted")
+    wait_for("the class to go", lambda: "preemption" not in _status(lab, "much"), timeout=30)
+    # alone, it is the first third of the running jobs, and nothing is left to protect
+    _wait_for_classes(lab, {"little": PREEMPTIBLE})
+    path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+    wait_for("the budget to go", lambda: lab.api.find(path) is None, timeout=30)
+
+    before = _requests(prioritizer)
+    time.sleep(6)
+    assert _requests(prioritizer) == before, "three passes later nothing has been written"
+    assert "write refused" not in cluster.service_logs("prioritizer")
+
+
+def _requests(url: str) -> float:
+    """Writes so far, by the service's own count."""
+    with urllib.request.urlopen(url, timeout=5) as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("scavenger_preemption_writes_total"))
+
+
+def _add_scavengerjob(lab: Lab, name: str, minutes: float) -> None:
+    size = {"cpu": "1", "memory": "64Mi"}
+    body = {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": {"name": name}}
+    spec = {"image": "none", "resources": {"requests": size}}
+    lab.create(lab.path("scavenger.dev/v1alpha1", "scavengerjobs"), {**body, "spec": spec})
+    _apply_status(lab, name, minutes)
+
+
+def _apply_status(lab: Lab, name: str, minutes: float, *, phase: str = "Running", message: str = "") -> None:
+    """As the admitter does; the tests have none running."""
+    started = format_time(datetime.now(UTC) - timedelta(minutes=minutes))
+    status = {"phase": phase, "jobName": name, "runningTimestamps": [started], "message": message}
+    body = {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": {"name": name}}
+    path = lab.path("scavenger.dev/v1alpha1", "scavengerjobs", name, "status")
+    query = "?fieldManager=scavenger-admitter&force=true"
+    lab.api.request("PATCH", path + query, {**body, "status": status}, "application/apply-patch+yaml")
+
+
+def _status(lab: Lab, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = lab.api.get(lab.path("scavenger.dev/v1alpha1", "scavengerjobs", name))["status"]
+    return found
+
+
+def _wait_for_classes(lab: Lab, wanted: dict[str, str]) -> None:
+    def reached() -> bool:
+        for job, class_ in wanted.items():
+            pod = lab.pod_of(job)
+            if pod is None or pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) != class_:
+                return False
+            if _status(lab, job).get("preemption", {}).get("class") != class_:
+                return False
+        return True
+
+    wait_for(f"the classes {wanted}", reached, timeout=30)

@@ -1,0 +1,224 @@
+"""Every ending of a running job, brought about for real: section 4.7 of the design."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from scavenger_cluster import Cluster
+from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
+
+pytestmark = pytest.mark.real
+
+FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
+VOLUME = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
+FINALIZER = "scavenger.dev/interruption-record"
+
+
+def script(text: str) -> dict[str, list[str]]:
+    """Spec fields that run a few lines of Python instead of the counter."""
+    return {"command": ["python3", "-u", "-c", text]}
+
+
+def finalizers(world: World) -> list[str]:
+    """Pods of the namespace that still carry our finalizer."""
+    held = [pod for pod in world.list("pods") if FINALIZER in pod["metadata"].get("finalizers", [])]
+    return [pod["metadata"]["name"] for pod in held]
+
+
+@pytest.fixture
+def admitter_down(cluster: Cluster) -> Iterator[None]:
+    """Starts the admitter again, whatever the test does; the test stops it."""
+    yield
+    cluster.service_start("admitter", environment=SETTINGS, wait="readyz")
+
+
+def test_completes_and_lets_go_of_its_pods(world: World) -> None:
+    world.apply(scavenger_job("done", "run", "--dir=/tmp/c", "--seconds=1", "--steps=20"))
+    status = world.wait_phase("done", "Completed")
+    assert status["interruptedCount"] == 0
+    assert len(status["runningTimestamps"]) == 1
+    assert status["finishedTimestamp"]
+    world.wait("no finalizer left", lambda: not finalizers(world))
+    assert world.kubectl("logs", "-l", "scavenger.dev/job=done")
+
+
+@pytest.mark.parametrize("reaction", ["checkpoint-exit-0", "exit-1", "ignore"])
+def test_deleted_pod_is_an_interruption_whatever_it_answers(world: World, reaction: str) -> None:
+    world.apply(scavenger_job("victim", *FOREVER, f"--on-sigterm={reaction}"))
+    world.wait_phase("victim", "Running")
+    first = world.pods("victim")[0]["metadata"]["name"]
+    world.kubectl("delete", "pod", first, "--wait=false")
+    world.wait("counted", lambda: world.status("victim").get("interruptedCount") == 1)
+    status = world.wait_phase("victim", "Running")
+    assert status["interruptedCount"] == 1
+    assert len(status["interruptedTimestamps"]) == 1
+    assert len(status["runningTimestamps"]) == 2
+    assert world.pods("victim")[0]["metadata"]["name"] != first
+
+
+def test_own_failure_is_final(world: World) -> None:
+    world.apply(scavenger_job("broken", *FOREVER, "--exit-at-step=3", "--exit-code=7"))
+    status = world.wait_phase("broken", "Failed")
+    assert "exited with code 7" in status["message"]
+    assert world.pods("broken")[0]["metadata"]["name"] in status["message"]
+    assert status["interruptedCount"] == 0
+    time.sleep(3)
+    assert world.status("broken")["phase"] == "Failed"
+    assert not finalizers(world)
+
+
+def test_out_of_memory_is_its_own_failure(world: World) -> None:
+    hungry = "import time\nblock = []\nwhile True:\n    block.append(bytearray(8 << 20))\n    time.sleep(0.05)\n"
+    world.apply(scavenger_job("hungry", **script(hungry)))
+    status = world.wait_phase("hungry", "Failed")
+    assert "137" in status["message"]
+    assert "OOMKilled" in status["message"]
+
+
+def test_gang_is_cancelled_as_one_and_a_member_that_had_succeeded_runs_again(world: World) -> None:
+    text = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))\n"
+        "print('index', os.environ['SCAVENGER_INDEX'], 'restarts', os.environ['SCAVENGER_RESTARTS'])\n"
+        "time.sleep(4 if os.environ['SCAVENGER_INDEX'] == '0' or os.environ['SCAVENGER_RESTARTS'] != '0' else 3600)\n"
+    )
+    world.apply(scavenger_job("gang", parallelism=3, **script(text)))
+    world.wait_phase("gang", "Running")
+    world.wait("member 0 succeeded", lambda: any(p["status"]["phase"] == "Succeeded" for p in world.pods("gang")))
+    assert world.status("gang")["phase"] == "Running"
+    running = [p["metadata"]["name"] for p in world.pods("gang") if p["status"]["phase"] == "Running"]
+    world.kubectl("delete", "pod", running[0], "--wait=false")
+    status = world.wait_phase("gang", "Completed")
+    assert status["interruptedCount"] == 1
+    indexes = [p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for p in world.pods("gang")]
+    assert sorted(indexes) == ["0", "1", "2"]
+
+
+def test_gang_member_that_fails_by_itself_fails_the_gang(world: World) -> None:
+    text = (
+        "import os, sys, time\n"
+        "time.sleep(3)\n"
+        "sys.exit(3) if os.environ['SCAVENGER_INDEX'] == '1' else time.sleep(3600)\n"
+    )
+    world.apply(scavenger_job("gang", parallelism=3, **script(text)))
+    status = world.wait_phase("gang", "Failed")
+    assert "exited with code 3" in status["message"]
+    assert status["interruptedCount"] == 0
+    world.wait("siblings gone", lambda: all(p["status"]["phase"] != "Running" for p in world.pods("gang")))
+
+
+@pytest.mark.parametrize("how", ["deleted", "evicted", "preempted"])
+def test_removed_while_the_admitter_is_down_is_counted_once(
+    world: World, cluster: Cluster, admitter_down: None, how: str
+) -> None:
+    wide = "1100m" if how == "preempted" else "200m"
+    world.apply(scavenger_job("missed", *FOREVER, "--on-sigterm=checkpoint-exit-0", cpu=wide))
+    world.wait_phase("missed", "Running")
+    pod = world.pods("missed")[0]
+    cluster.service_stop("admitter")
+    if how == "deleted":
+        world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    elif how == "evicted":
+        name = pod["metadata"]["name"]
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        path = f"/api/v1/namespaces/{world.namespace}/pods/{name}/eviction"
+        cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+    else:
+        node = pod["spec"]["nodeName"]
+        world.apply(ordinary_pod("ordinary", "1500m", nodeSelector={"kubernetes.io/hostname": node}))
+        world.wait("ordinary pod", lambda: (world.get("pod", "ordinary") or {})["status"].get("phase") == "Running")
+    world.wait("the pod ended", lambda: world.pods("missed")[0]["status"]["phase"] in ("Succeeded", "Failed"))
+    assert world.status("missed")["phase"] == "Running", "nobody has looked yet"
+    cluster.service_start("admitter", environment=SETTINGS, wait="readyz")
+    world.wait("counted", lambda: world.status("missed").get("interruptedCount") == 1)
+    if how == "preempted":
+        world.kubectl("delete", "pod", "ordinary")
+    status = world.wait_phase("missed", "Running")
+    assert status["interruptedCount"] == 1
+    assert len(status["interruptedTimestamps"]) == 1
+    interrupted = next(c for c in status["conditions"] if c["type"] == "Interrupted")
+    assert interrupted["status"] == "False"
+
+
+def test_evicted_by_the_kubelet(world: World) -> None:
+    text = (
+        "import os, time\n"
+        "if os.environ['SCAVENGER_RESTARTS'] == '0':\n"
+        "    time.sleep(2)\n"
+        "    open('/tmp/big', 'wb').write(os.urandom(24 << 20))\n"
+        "    time.sleep(3600)\n"
+        "time.sleep(1)\n"
+    )
+    job = scavenger_job("greedy", **script(text))
+    job["spec"]["resources"]["requests"]["ephemeral-storage"] = "8Mi"
+    world.apply(job)
+    world.wait("evicted and counted", lambda: world.status("greedy").get("interruptedCount") == 1, timeout=120)
+    status = world.wait_phase("greedy", "Completed")
+    assert status["interruptedCount"] == 1
+
+
+def test_job_deleted_by_hand(world: World) -> None:
+    world.apply(scavenger_job("orphan", *FOREVER))
+    world.wait_phase("orphan", "Running")
+    world.kubectl("delete", "job", "orphan", "--cascade=orphan", "--wait=false")
+    world.wait("counted", lambda: world.status("orphan").get("interruptedCount") == 1)
+    status = world.wait_phase("orphan", "Running")
+    assert status["interruptedCount"] == 1
+    alive = [p for p in world.pods("orphan") if p["status"]["phase"] == "Running"]
+    assert len(alive) == 1, "no second life beside the first"
+
+
+def test_suspend_and_resume(world: World) -> None:
+    world.apply(scavenger_job("paused", *FOREVER, suspend=True))
+    world.wait_phase("paused", "Suspended")
+    assert not world.pods("paused")
+    resume = '{"spec": {"suspend": false}}'
+    world.kubectl("patch", "scavengerjob", "paused", "--type=merge", "-p", resume)
+    world.wait_phase("paused", "Running")
+    time.sleep(2)
+    world.kubectl("patch", "scavengerjob", "paused", "--type=merge", "-p", resume.replace("false", "true"))
+    status = world.wait_phase("paused", "Suspended")
+    assert status["interruptedCount"] == 0
+    assert status["lostCPUSeconds"] > 0
+    world.wait("pods removed", lambda: not world.pods("paused"))
+    world.kubectl("patch", "scavengerjob", "paused", "--type=merge", "-p", resume)
+    world.wait_phase("paused", "Running")
+
+
+def test_deleted_job_leaves_nothing(world: World) -> None:
+    world.apply(scavenger_job("gone", *FOREVER, "--on-sigterm=ignore", parallelism=2))
+    world.wait_phase("gone", "Running")
+    world.kubectl("delete", "scavengerjob", "gone", "--wait=true", "--timeout=30s")
+    world.wait(
+        "everything gone", lambda: not world.list("pods") and not world.list("jobs") and not world.list("services")
+    )
+
+
+def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
+    job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=3)
+    world.apply(job)
+    world.wait_phase("brief", "Completed")
+    world.wait("deleted", lambda: world.get("scavengerjob", "brief") is None)
+    world.wait("everything gone", lambda: not world.list("pods") and not world.list("jobs"))
+
+
+def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) -> None:
+    job = scavenger_job("pi", "run", "--steps=240", "--seconds=12", "--checkpoint-every=1", **VOLUME)
+    world.apply(job)
+    world.wait_phase("pi", "Running")
+    time.sleep(4)
+    world.kubectl("delete", "pod", world.pods("pi")[0]["metadata"]["name"], "--wait=false")
+    world.wait("interrupted", lambda: world.status("pi").get("interruptedCount") == 1)
+    status = world.wait_phase("pi", "Completed")
+    assert status["interruptedCount"] == 1
+    assert status["lostCPUSeconds"] > 0
+    logs = world.kubectl("logs", "-l", "scavenger.dev/job=pi", "--tail=-1")
+    assert "event=resumed" in logs
+    world.apply(
+        scavenger_job("check", "verify", **VOLUME),
+    )
+    world.wait_phase("check", "Completed")
+    assert "every step counted exactly once" in world.kubectl("logs", "-l", "scavenger.dev/job=check", "--tail=-1")
