@@ -286,9 +286,11 @@ class Prioritizer:
         self._known_pods.note(pod, class_=write.class_, written=write.priority)
 
     async def _write_status(self, write: StatusWrite) -> None:
+        """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
+        name is taken off by the next pass, as that job does not run yet."""
         job = write.job
         if write.class_ is None:
-            patch = {"metadata": {"uid": job.uid}, "status": {"preemption": None}}
+            patch = {"status": {"preemption": None}}
             with suppress(NotFound):
                 await self._client.merge_patch(SCAVENGERJOBS, job.namespace, job.name, patch, subresource="status")
         else:
@@ -300,7 +302,7 @@ class Prioritizer:
         body = {
             "apiVersion": SCAVENGERJOBS.api_version,
             "kind": SCAVENGERJOBS.kind,
-            "metadata": {"namespace": job.namespace, "name": job.name, "uid": job.uid},
+            "metadata": {"namespace": job.namespace, "name": job.name},
             "status": {"preemption": {"class": class_, "runningPriority": priority}},
         }
         await self._client.apply(
