@@ -118,7 +118,5 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> Any:
     path = path or DEFAULT_KUBECONFIG
     if not any(Path(part).expanduser().is_file() for part in path.split(os.pathsep)):  # noqa: ASYNC240 - at start only
         raise ConfigException(f"neither in a cluster nor a kubeconfig at {path}")
-    await load_kube_config(
-        config_file=path, context=context, client_configuration=configuration, persist_config=False
-    )
+    await load_kube_config(config_file=path, context=context, client_configuration=configuration, persist_config=False)
     return configuration

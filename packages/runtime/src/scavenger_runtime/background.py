@@ -105,19 +105,27 @@ class BackgroundTasks(Generic[K]):
             runner.add_done_callback(self._runners.discard)
 
     async def _run(self) -> None:
-        while self._order:
-            key = self._order.popleft()
-            self.queue.discard(key)
-            self.dirty.discard(key)
-            self.in_progress.add(key)
-            factory = self._factories.pop(key)
-            try:
-                await self._run_one(key, factory)
-            finally:
-                self.in_progress.discard(key)
-                if key in self.dirty:
-                    self._enqueue(key)
-            self._report(key)
+        try:
+            while self._order:
+                await self._run_next(self._order.popleft())
+        finally:
+            # Here and not only in the done callback, which comes a turn later: a key submitted in between
+            # would find all places taken and nobody to run it.
+            runner = asyncio.current_task()
+            assert runner is not None
+            self._runners.discard(runner)
+
+    async def _run_next(self, key: K) -> None:
+        self.queue.discard(key)
+        self.dirty.discard(key)
+        self.in_progress.add(key)
+        try:
+            await self._run_one(key, self._factories.pop(key))
+        finally:
+            self.in_progress.discard(key)
+            if key in self.dirty:
+                self._enqueue(key)
+        self._report(key)
 
     async def _run_one(self, key: K, factory: Factory) -> None:
         self._results.pop(key, None)

@@ -102,9 +102,7 @@ class Decoder(Protocol[T]):
 # --- the envelopes, with objects left raw -----------------------------------------------------------
 
 
-class _ListMeta(
-    msgspec.Struct, gc=False, rename={"continue_token": "continue", "resource_version": "resourceVersion"}
-):
+class _ListMeta(msgspec.Struct, gc=False, rename={"continue_token": "continue", "resource_version": "resourceVersion"}):
     resource_version: str = ""
     continue_token: str = ""
 

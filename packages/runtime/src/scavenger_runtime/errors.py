@@ -118,9 +118,7 @@ def error_for_status(
     details = details if isinstance(details, dict) else {}
     if retry_after is None and details.get("retryAfterSeconds"):
         retry_after = float(details["retryAfterSeconds"])
-    return _class_for(code, reason)(
-        code, reason, str(status.get("message") or ""), details, retry_after=retry_after
-    )
+    return _class_for(code, reason)(code, reason, str(status.get("message") or ""), details, retry_after=retry_after)
 
 
 def _class_for(code: int, reason: str) -> type[ApiError]:

@@ -76,14 +76,10 @@ listed anew.
 
 OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"])
 LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
-WATCH_ERRORS = metrics.counter(
-    "informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"]
-)
+WATCH_ERRORS = metrics.counter("informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"])
 MALFORMED = metrics.counter("informer_malformed_objects", "Objects that could not be decoded.", ["informer"])
 HANDLER_ERRORS = metrics.counter("informer_handler_errors", "Handlers that raised.", ["informer"])
-AGE = metrics.gauge(
-    "informer_last_event_age_seconds", "Time since the cache was last known to follow.", ["informer"]
-)
+AGE = metrics.gauge("informer_last_event_age_seconds", "Time since the cache was last known to follow.", ["informer"])
 
 log = get_logger(__name__)
 
@@ -219,9 +215,7 @@ class Informer(Generic[T]):
             self._version = ""
         if isinstance(error, Gone) and self._backoff.failures == 1:
             wait = 0.0  # the usual case: away for longer than the server remembers
-        self._log.warning(
-            "cannot follow", reason=reason, error=str(error), wait=round(wait, 2), exc_info=not expected
-        )
+        self._log.warning("cannot follow", reason=reason, error=str(error), wait=round(wait, 2), exc_info=not expected)
         await self._clock.sleep(wait)
 
     def _follow(self) -> None:

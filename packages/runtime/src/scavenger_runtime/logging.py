@@ -23,9 +23,7 @@ NOISY = ("aiohttp.access", "asyncio", "client", "urllib3")
 """Library loggers that say little of use below WARNING."""
 
 
-def configure_logging(
-    service: str, *, level: str = "info", format: str = "json", stream: TextIO | None = None
-) -> None:
+def configure_logging(service: str, *, level: str = "info", format: str = "json", stream: TextIO | None = None) -> None:
     """Send all logs of the process to `stream` (default: stderr) as JSON lines or, for a human, as `console`.
 
     level: debug, info, warning or error. Raises ValueError for any other.

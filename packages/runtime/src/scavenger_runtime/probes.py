@@ -59,12 +59,12 @@ class ProbeServer:
     async def start(self) -> None:
         """Begin to answer. Raises OSError where the address is taken."""
         app = web.Application()
-        app.router.add_get("/healthz", lambda request: _answer(request, self._live))
-        app.router.add_get("/readyz", lambda request: _answer(request, self._ready))
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", _metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.host, self.port, shutdown_timeout=1.0).start()
+        await web.TCPSite(self._runner, self.host, self.port).start()
         self.port = self._runner.addresses[0][1]
         log.info("probes listen", address=f"{self.host}:{self.port}")
 
@@ -74,8 +74,14 @@ class ProbeServer:
             await self._runner.cleanup()
             self._runner = None
 
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return _answer(request, self._live)
 
-async def _answer(request: web.Request, checks: list[_Named]) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
+        return _answer(request, self._ready)
+
+
+def _answer(request: web.Request, checks: list[_Named]) -> web.Response:
     verdicts = {named.name: named.failure() for named in checks}
     failing = {name: why for name, why in verdicts.items() if why is not None}
     body: dict[str, object] = {"status": "failing" if failing else "ok"}

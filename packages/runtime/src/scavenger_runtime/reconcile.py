@@ -136,9 +136,7 @@ class ReconcileLoop:
         if isinstance(error, Conflict):
             self._log.debug("object has changed, looking again", key=key, error=str(error))
         elif isinstance(error, ApiError):
-            self._log.warning(
-                "reconcile failed", key=key, retries=retries, reason=error.reason, error=str(error)
-            )
+            self._log.warning("reconcile failed", key=key, retries=retries, reason=error.reason, error=str(error))
         else:
             self._log.error("reconcile failed", key=key, retries=retries, exc_info=error)
         RETRIES.labels(self.name).inc()

@@ -55,9 +55,7 @@ class Resource(Generic[T]):
         """As in manifests: `v1`, `batch/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The URL path of a collection (all namespaces without one), an object, or a subresource of it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = [root]

@@ -150,6 +150,9 @@ def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
         code = asyncio.run(serve(service, settings, main))
     except KeyboardInterrupt:
         code = EXIT_FAILED
+    except Exception:  # no configuration, the port for probes taken, ...
+        log.exception("cannot run")
+        code = EXIT_FAILED
     log.info("ended", exit_code=code)
     return code
 
@@ -256,9 +259,7 @@ async def _connect(
             log.warning("API server not reached", error=str(error), wait=round(wait, 1))
             await clock.sleep(wait)
         except ApiError as error:
-            log.info(
-                "API server answers", status=error.status
-            )  # /version may be closed to us, the server is there
+            log.info("API server answers", status=error.status)  # /version may be closed to us, the server is there
             return client
         else:
             return client
@@ -291,9 +292,7 @@ def _stop_on_signals() -> asyncio.Event:
         loop.remove_signal_handler(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(
-            NotImplementedError, RuntimeError, ValueError
-        ):  # not the main thread, not Unix
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread, not Unix
             loop.add_signal_handler(number, on_signal, number)
     return stop
 

@@ -71,40 +71,24 @@ def unique_identity() -> str:
 class ServiceSettings(BaseSettings):
     """What every service can be told. Services add their own fields in a subclass."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, frozen=True, extra="ignore", validate_default=True
-    )
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", validate_default=True)
 
-    namespace: str = option(
-        "scavenger-system", "namespace of the system: its Lease and its ConfigMaps", min_length=1
-    )
-    kubeconfig: str | None = option(
-        None, "kubeconfig file; without one, the pod's service account or ~/.kube/config"
-    )
+    namespace: str = option("scavenger-system", "namespace of the system: its Lease and its ConfigMaps", min_length=1)
+    kubeconfig: str | None = option(None, "kubeconfig file; without one, the pod's service account or ~/.kube/config")
     context: str | None = option(None, "context in the kubeconfig; without one, the current one")
     health_address: str = option("0.0.0.0", "address for /healthz, /readyz and /metrics")
-    health_port: int = option(
-        8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535
-    )
+    health_port: int = option(8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535)
     log_level: Literal["debug", "info", "warning", "error"] = option("info", "least level that is logged")
     log_format: Literal["json", "console"] = option("json", "json for machines, console for people")
     leader_elect: bool = option(True, "have one replica at a time do the work")
-    lease_duration: Seconds = option(
-        15.0, "others may take over from a silent leader after", unit="seconds", gt=0
-    )
-    renew_deadline: Seconds = option(
-        10.0, "a leader that cannot renew its lease gives up after", unit="seconds", gt=0
-    )
-    retry_period: Seconds = option(
-        2.0, "between renewals, and between attempts to lead", unit="seconds", gt=0
-    )
+    lease_duration: Seconds = option(15.0, "others may take over from a silent leader after", unit="seconds", gt=0)
+    renew_deadline: Seconds = option(10.0, "a leader that cannot renew its lease gives up after", unit="seconds", gt=0)
+    retry_period: Seconds = option(2.0, "between renewals, and between attempts to lead", unit="seconds", gt=0)
     identity: str = Field(
         default_factory=unique_identity, description="name in the lease; unique to the process", min_length=1
     )
     workers: int = option(4, "reconciles under way at once", ge=1, le=1000)
-    shutdown_timeout: Seconds = option(
-        25.0, "to finish what is under way when told to stop", unit="seconds", ge=0
-    )
+    shutdown_timeout: Seconds = option(25.0, "to finish what is under way when told to stop", unit="seconds", ge=0)
 
     @model_validator(mode="after")
     def _lease_times_in_order(self) -> Self:

@@ -294,9 +294,7 @@ class ApiClient:
             return False
         return True
 
-    async def evict(
-        self, namespace: str, pod: str, *, grace_period: int | None = None, uid: str | None = None
-    ) -> bool:
+    async def evict(self, namespace: str, pod: str, *, grace_period: int | None = None, uid: str | None = None) -> bool:
         """Ask for a pod to be evicted, which a disruption budget may refuse; False where it was already gone.
 
         Raises TooManyRequests with "DisruptionBudget" among its `causes()` where a budget covers the pod, and
@@ -364,9 +362,7 @@ class ApiClient:
         timeout: float | None,
     ) -> bytes:
         total = timeout if timeout is not None else self.request_timeout
-        limits = aiohttp.ClientTimeout(
-            total=total, sock_connect=min(self._connect_timeout, total), sock_read=total
-        )
+        limits = aiohttp.ClientTimeout(total=total, sock_connect=min(self._connect_timeout, total), sock_read=total)
         data = None if body is None else encode(body)
         for attempt in range(MAX_RETRIES + 1):
             try:

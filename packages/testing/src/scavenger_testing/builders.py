@@ -118,9 +118,7 @@ def pod_dict(
         "nominatedNodeName": nominated_node,
         "startTime": started,
     }
-    return _object(
-        "v1", "Pod", metadata(name, **meta), spec=_without_none(spec), status=_without_none(status)
-    )
+    return _object("v1", "Pod", metadata(name, **meta), spec=_without_none(spec), status=_without_none(status))
 
 
 def pod(name: str = "pod", **fields: Any) -> kinds.Pod:
@@ -149,9 +147,7 @@ def node_dict(
         "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
     }
     meta.setdefault("labels", {"kubernetes.io/hostname": name})
-    return _object(
-        "v1", "Node", metadata(name, namespace=None, **meta), spec=_without_none(spec), status=status
-    )
+    return _object("v1", "Node", metadata(name, namespace=None, **meta), spec=_without_none(spec), status=status)
 
 
 def node(name: str = "node", **fields: Any) -> kinds.Node:
@@ -217,9 +213,7 @@ def scavengerjob_dict(
     return _object("scavenger.dev/v1alpha1", "ScavengerJob", metadata(name, **meta), spec=spec, status=found)
 
 
-def configmap_dict(
-    name: str = "configmap", data: Mapping[str, str] | None = None, **meta: Any
-) -> dict[str, Any]:
+def configmap_dict(name: str = "configmap", data: Mapping[str, str] | None = None, **meta: Any) -> dict[str, Any]:
     """A ConfigMap."""
     return {
         "apiVersion": "v1",
@@ -240,9 +234,7 @@ def condition(type: str, status: str = "True", reason: str = "", message: str = 
     }
 
 
-def terminated(
-    exit_code: int = 0, *, reason: str = "", finished: str = CREATED, name: str = "main"
-) -> dict[str, Any]:
+def terminated(exit_code: int = 0, *, reason: str = "", finished: str = CREATED, name: str = "main") -> dict[str, Any]:
     """The status of a container that has ended."""
     state = {"exitCode": exit_code, "reason": reason or ("Completed" if exit_code == 0 else "Error")}
     return {"name": name, "state": {"terminated": {**state, "finishedAt": finished}}}

@@ -9,6 +9,7 @@ where they differ, this one is wrong.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -128,9 +129,7 @@ class FakeApi:
         """All objects of a kind."""
         return copy.deepcopy(self.store.list(_collection(resource, namespace or "")))
 
-    def edit(
-        self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]
-    ) -> Object:
+    def edit(self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]) -> Object:
         """Change a stored object in place, anything of it, as some other component would."""
         obj = copy.deepcopy(self.store.get(_collection(resource, namespace or ""), name))
         edit(obj)
@@ -150,9 +149,7 @@ class FakeApi:
         return sum(
             1
             for seen in self.requests
-            if seen.method == method
-            and path in seen.path
-            and (watch is None or ("watch" in seen.query) is watch)
+            if seen.method == method and path in seen.path and (watch is None or ("watch" in seen.query) is watch)
         )
 
     # --- trouble ------------------------------------------------------------------------------------
@@ -269,13 +266,13 @@ class FakeApi:
         if fault.action == "fail":
             refusal = Refusal(fault.status, fault.reason, f"injected: {fault.status} {fault.reason}")
             return _refused(refusal, fault.retry_after, fault.body)
+        if fault.action == "delay":
+            await asyncio.sleep(fault.seconds)
         if fault.action == "hang":
             await self._hanging.wait()
+        if fault.action in ("hang", "drop"):
             _cut(request)
-        elif fault.action == "drop":
-            _cut(request)
-        elif fault.action == "delay":
-            await asyncio.sleep(fault.seconds)
+            return web.Response(status=500)  # nobody is there to read it
         return None
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
@@ -283,9 +280,7 @@ class FakeApi:
             return _json({"major": "1", "minor": "36", "gitVersion": "v1.36.3-fake"})
         where, name, subresource = _parse(request.path)
         if request.method == "GET" and not name:
-            return await (
-                self._watch(request, where) if "watch" in request.query else self._list(request, where)
-            )
+            return await (self._watch(request, where) if "watch" in request.query else self._list(request, where))
         if request.method == "GET":
             return _json(self.store.get(where, name))
         body = orjson.loads(await request.read() or b"{}")
@@ -311,9 +306,7 @@ class FakeApi:
         """Refuse what a budget with an integer minAvailable covers."""
         pod = self.store.get(where, name)
         for budget in self.store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
-            selector = ",".join(
-                f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items()
-            )
+            selector = ",".join(f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items())
             covered = [one for one in self.store.list(where) if matches(one, selector, "")]
             if pod in covered and len(covered) <= int(budget["spec"].get("minAvailable", 0)):
                 cause = {
@@ -324,9 +317,7 @@ class FakeApi:
                 raise Refusal(429, "TooManyRequests", message, {"causes": [cause]})
         self.store.delete(where, name, options)
 
-    def _patch(
-        self, request: web.Request, where: Collection, name: str, subresource: str, body: Any
-    ) -> web.Response:
+    def _patch(self, request: web.Request, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
         if request.content_type == "application/apply-patch+yaml":
             manager = request.query.get("fieldManager", "")
             if not manager:
@@ -360,9 +351,7 @@ class FakeApi:
         if len(items) > limit:
             meta |= {"continue": uuid.uuid4().hex, "remainingItemCount": len(items) - limit}
             self._pages[meta["continue"]] = (version, items[limit:])
-        return _json(
-            {"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]}
-        )
+        return _json({"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]})
 
     async def _watch(self, request: web.Request, where: Collection) -> web.StreamResponse:
         version = int(request.query.get("resourceVersion") or self.store.version)
@@ -377,12 +366,13 @@ class FakeApi:
                 async for line in self._lines(request, where, version, watcher):
                     await response.write(line)
         except TimeoutError:
-            pass
+            pass  # ended in good order, as asked for
         except ConnectionResetError:
             return response
         finally:
             self._watchers.discard(watcher)
-        await response.write_eof()
+        with contextlib.suppress(ConnectionResetError):
+            await response.write_eof()
         return response
 
     async def _lines(

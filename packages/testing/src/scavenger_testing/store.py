@@ -21,9 +21,7 @@ STATUS_KINDS_WITHOUT = frozenset({"configmaps", "events", "leases", "secrets"})
 class Refusal(Exception):  # noqa: N818 - becomes a metav1.Status
     """The request is refused: HTTP status, reason and message."""
 
-    def __init__(
-        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -105,11 +103,7 @@ class Store:
         """The writes to a collection after a version."""
         first = max(0, len(self.history) - (self.version - version))
         for entry in self.history[first:]:
-            if (
-                entry.version > version
-                and entry.kind.whole() == where.whole()
-                and _inside(entry, where.namespace)
-            ):
+            if entry.version > version and entry.kind.whole() == where.whole() and _inside(entry, where.namespace):
                 yield entry
 
     def compact(self) -> None:
@@ -149,9 +143,7 @@ class Store:
         found = self._objects.get(where.whole(), {}).get((where.namespace, meta["name"]))
         return self._write(where, found.obj if found else None, obj)
 
-    def change(
-        self, where: Collection, name: str, subresource: str, make: Callable[[Object], Object]
-    ) -> Object:
+    def change(self, where: Collection, name: str, subresource: str, make: Callable[[Object], Object]) -> Object:
         """Replace an object by what `make` makes of it, within what the subresource may change. Raises
         Refusal.
         """
@@ -175,9 +167,7 @@ class Store:
             self._drop(where, stored)
         return stored
 
-    def apply(
-        self, where: Collection, name: str, subresource: str, obj: Object, manager: str, force: bool
-    ) -> Object:
+    def apply(self, where: Collection, name: str, subresource: str, obj: Object, manager: str, force: bool) -> Object:
         """Server-side apply; creates what is not there. Raises Refusal."""
         obj = copy.deepcopy(obj)
         if name not in {obj.get("metadata", {}).get("name"), None}:
@@ -207,9 +197,7 @@ class Store:
             if obj["metadata"].get(precondition) != value:
                 raise Refusal(409, "Conflict", f"Precondition failed: {precondition} {value} does not match")
         grace = options.get("gracePeriodSeconds")
-        if obj["metadata"].get("finalizers") or (
-            where.plural == "pods" and grace != 0 and self._lingers(obj)
-        ):
+        if obj["metadata"].get("finalizers") or (where.plural == "pods" and grace != 0 and self._lingers(obj)):
             obj = self._mark(where, obj, grace)
         else:
             self._drop(where, obj)
@@ -295,9 +283,7 @@ def _same(old: Object, new: Object) -> bool:
 
 
 def _refuse_disputed(stored: Stored, obj: Object, manager: str) -> None:
-    wanted = dict(
-        patches.leaves({key: value for key, value in obj.items() if key in ("spec", "status", "data")})
-    )
+    wanted = dict(patches.leaves({key: value for key, value in obj.items() if key in ("spec", "status", "data")}))
     for (other, _), applied in stored.applied.items():
         for path, value in patches.leaves(applied):
             if other != manager and path in wanted and wanted[path] != value:

@@ -1,0 +1,241 @@
+"""The shell: probes, signals, election, and the exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+import structlog
+from scavenger_runtime import ApiClient, Informer, ReconcileLoop, ServiceContext, ServiceSettings
+from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.resources import LEASES, PODS
+from scavenger_runtime.service import serve
+from scavenger_testing import FakeApi, eventually, pod_dict
+
+Context = ServiceContext[ServiceSettings]
+Main = Callable[[Context], Awaitable[None]]
+
+
+def settings(**fields: Any) -> ServiceSettings:
+    defaults = {"health_address": "127.0.0.1", "health_port": 0, "shutdown_timeout": 0.5}
+    return ServiceSettings(**{**defaults, **fields})
+
+
+class Service:
+    """`serve` at work."""
+
+    def __init__(self, api: FakeApi, main: Main, **fields: Any) -> None:
+        self.context: Context | None = None
+
+        async def connect() -> ApiClient:
+            return api.client(request_timeout=0.2)
+
+        def started(context: Context) -> None:
+            self.context = context
+
+        self.task = asyncio.create_task(serve("test", settings(**fields), main, connect=connect, started=started))
+
+    async def probe(self, path: str) -> tuple[int, Any]:
+        assert self.context is not None
+        url = f"http://127.0.0.1:{self.context.probes.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def ended(self) -> int:
+        return await asyncio.wait_for(self.task, 5)
+
+
+async def test_leads_reconciles_and_stops_gracefully(api: FakeApi) -> None:
+    api.put(PODS, pod_dict("a"))
+    reconciled: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        reconciled.append(key)
+
+    async def main(context: Context) -> None:
+        pods = context.add_informer(Informer(context.client, PODS))
+        loop = ReconcileLoop("test", reconcile)
+        pods.add_handler(lambda change: loop.add(change.key))
+        await context.lead(loop.run)
+
+    service = Service(api, main)
+    await eventually(lambda: reconciled == ["default/a"])
+    assert await service.probe("/healthz") == (200, {"status": "ok"})
+    status, body = await service.probe("/readyz?verbose")
+    assert (status, body["passing"]) == (200, ["api-server", "informer-pods"])
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await service.ended() == 0
+    lease = api.get(LEASES, "scavenger-system", "test")
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == "", "released"
+
+
+async def test_a_standby_is_warm_and_ready_and_does_nothing(api: FakeApi) -> None:
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 15}
+    api.put(LEASES, {"metadata": {"name": "test", "namespace": "scavenger-system"}, "spec": spec})
+    api.put(PODS, pod_dict("a"))
+    led: list[bool] = []
+
+    async def main(context: Context) -> None:
+        context.add_informer(Informer(context.client, PODS))
+
+        async def work() -> None:
+            led.append(True)
+
+        await context.lead(work)
+
+    service = Service(api, main)
+    await eventually(lambda: service.context is not None and len(service.context.informers) == 1)
+    assert service.context is not None
+    await asyncio.wait_for(service.context.informers[0].wait_synced(), 5)
+    assert (await service.probe("/readyz"))[0] == 200
+    assert led == []
+    os.kill(os.getpid(), signal.SIGINT)
+    assert await service.ended() == 0
+    lease = api.get(LEASES, "scavenger-system", "test")
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == "another"
+
+
+async def test_not_ready_before_the_first_list(api: FakeApi) -> None:
+    api.hang(methods={"GET"}, path="/pods", times=1000)
+
+    async def main(context: Context) -> None:
+        context.add_informer(Informer(context.client, PODS))
+        await context.wait_synced()
+
+    service = Service(api, main)
+    await eventually(lambda: service.context is not None and bool(service.context.informers))
+    status, body = await service.probe("/readyz")
+    assert (status, body) == (503, {"status": "failing", "failing": {"informer-pods": "not synced yet"}})
+    assert (await service.probe("/healthz"))[0] == 200
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await service.ended() == 0
+
+
+async def test_a_stale_informer_fails_the_liveness_probe(api: FakeApi) -> None:
+    async def main(context: Context) -> None:
+        context.add_informer(Informer(context.client, PODS, stale_after=-1))
+        await asyncio.Event().wait()
+
+    service = Service(api, main)
+    await eventually(lambda: service.context is not None and bool(service.context.informers))
+    status, body = await service.probe("/healthz")
+    assert status == 503
+    assert list(body["failing"]) == ["informer-pods"]
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await service.ended() == 0
+
+
+async def test_a_crash_is_an_exit_code(api: FakeApi) -> None:
+    async def main(context: Context) -> None:
+        raise ValueError("a bug")
+
+    assert await Service(api, main).ended() == 1
+
+
+async def test_a_task_that_ends_ends_the_process(api: FakeApi) -> None:
+    async def main(context: Context) -> None:
+        async def dies() -> None:
+            raise ValueError("a bug")
+
+        context.add_task("helper", dies())
+        await asyncio.Event().wait()
+
+    assert await Service(api, main).ended() == 1
+
+
+async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
+    led = asyncio.Event()
+
+    async def main(context: Context) -> None:
+        async def work() -> None:
+            led.set()
+            await asyncio.Event().wait()
+
+        await context.lead(work)
+
+    service = Service(api, main, lease_duration=1.0, renew_deadline=0.5, retry_period=0.02)
+    await asyncio.wait_for(led.wait(), 5)
+    api.edit(LEASES, "scavenger-system", "test", lambda lease: lease["spec"].update(holderIdentity="another"))
+    assert await service.ended() == 1
+
+
+async def test_waits_for_an_api_server_that_is_not_there_yet(api: FakeApi) -> None:
+    api.fail(503, times=2, methods={"GET"}, path="/version")
+
+    async def main(context: Context) -> None:
+        return None
+
+    assert await Service(api, main).ended() == 0
+
+
+async def test_without_election_it_leads_at_once(api: FakeApi) -> None:
+    async def main(context: Context) -> None:
+        async def work() -> None:
+            return None
+
+        await context.lead(work)
+
+    assert await Service(api, main, leader_elect=False).ended() == 0
+    assert api.list(LEASES) == []
+
+
+async def test_what_does_not_drain_is_cut_off(api: FakeApi) -> None:
+    began = asyncio.Event()
+
+    async def main(context: Context) -> None:
+        try:
+            began.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.Event().wait()
+
+    service = Service(api, main, shutdown_timeout=0.05)
+    await asyncio.wait_for(began.wait(), 5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await service.ended() == 1
+
+
+def test_logs_are_json_lines_whoever_writes_them() -> None:
+    stream = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    structlog.reset_defaults()
+    try:
+        configure_logging("tester", stream=stream)
+        get_logger("mine", job="ns/a").info("decided", free={"cpu": 1.5}, names={"b", "a"})
+        logging.getLogger("theirs").warning("took %d s", 3)
+        try:
+            raise ValueError("a bug")
+        except ValueError:
+            get_logger("mine").exception("failed")
+        get_logger("mine").debug("not shown")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(False)
+        structlog.reset_defaults()
+    ours, theirs, failed = map(json.loads, stream.getvalue().splitlines())
+    assert list(ours)[:5] == ["time", "level", "service", "logger", "event"]
+    assert ours["time"].endswith("Z")
+    assert (ours["level"], ours["service"], ours["event"], ours["job"]) == ("info", "tester", "decided", "ns/a")
+    assert (ours["free"], ours["names"]) == ({"cpu": 1.5}, ["a", "b"])
+    assert (theirs["level"], theirs["event"], theirs["logger"]) == ("warning", "took 3 s", "theirs")
+    assert "ValueError: a bug" in failed["exception"]
+
+
+@pytest.mark.parametrize("heavy", ["kubernetes_asyncio", "aiohttp", "pydantic", "structlog"])
+def test_importing_the_package_is_light(heavy: str) -> None:
+    code = f"import sys, scavenger_runtime; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
