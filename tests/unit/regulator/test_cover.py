@@ -11,11 +11,12 @@ from scavenger_regulator.cover import cheapest_cover, ordered_cover
 
 Case = tuple[list[float], list[tuple[float, ...]], list[float]]
 
-amount = st.floats(0, 20)
+amount = st.just(0.0) | st.floats(0.01, 20)
+gap_size = st.just(0.0) | st.floats(-5, -0.1) | st.floats(0.1, 60)
 cases = st.integers(1, 3).flatmap(
     lambda rows: st.tuples(
         st.lists(st.tuples(st.floats(0, 1e6), st.tuples(*[amount] * rows)), max_size=12),
-        st.tuples(*[st.floats(-5, 60)] * rows),
+        st.tuples(*[gap_size] * rows),
     )
 )
 
@@ -38,7 +39,8 @@ def smallest_loss(costs: list[float], frees: list[tuple[float, ...]], gaps: list
 def random_case(rng: random.Random, jobs: int) -> Case:
     """Jobs of different shapes, some of them gangs, with up to half an hour at risk; one or two resources
     short."""
-    costs, frees = [], []
+    costs: list[float] = []
+    frees: list[tuple[float, ...]] = []
     for _ in range(jobs):
         pods = rng.choice([1, 1, 1, 2, 4, 8])
         cores, memory = rng.choice([0.5, 1, 2, 4]), rng.choice([0.5, 1, 2, 4, 8])

@@ -340,7 +340,8 @@ def _with_waiting(
 
 
 def _much(candidate: Candidate, snapshot: EvictionSnapshot) -> bool:
-    return (snapshot.now - candidate.risk.since).total_seconds() >= snapshot.rules.much_at_risk
+    since = (snapshot.now - candidate.risk.since).total_seconds()
+    return candidate.loss > 0 and since >= snapshot.rules.much_at_risk
 
 
 def _deadline(snapshot: EvictionSnapshot) -> datetime | None:

@@ -83,11 +83,11 @@ def read_load(
     else:
         measured = [node for node in counted if _believable(node, measurement.nodes.get(node.name), now, trust)]
         use = _sum(measured, measurement)
-    if use is None:
-        return Unreadable("the source has no fresh, plausible figure for the cluster")
     missing = _uncovered(counted, measured, trust)
     if missing:
         return Unreadable(missing)
+    if use is None:
+        return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
     return _reading(scope, measured, use, [pod for gang in gangs for pod in gang.pods], measurement, now, trust)
 
 

@@ -1,0 +1,202 @@
+"""A small cluster in memory, for the regulator to be let loose on: real use, measured with a lag, and pods that take
+their time to leave. Nothing here knows how the regulator decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from scavenger_api.evictions import EvictionReason
+from scavenger_regulator.memory import dump_memories, load_memories
+from scavenger_regulator.plan import Decision, Rules, Victim, acted, regulate
+from scavenger_regulator.snapshot import (
+    CLUSTER,
+    Departure,
+    Figure,
+    Gang,
+    Measurement,
+    Memory,
+    NodeFacts,
+    PodFacts,
+    Snapshot,
+)
+
+from .cases import GIB, NOW
+
+CORES = 100.0
+MEMORY = 1000 * GIB
+
+
+@dataclass
+class Job:
+    """Uses `cpu` cores and `memory` bytes, all of its pods together, until it has gone."""
+
+    name: str
+    cpu: float
+    memory: float
+    pods: int = 1
+    preemptible: bool = True
+    measured: bool = True
+    started: float = -600.0
+    refused: bool = False
+    leaving_at: float | None = None
+    gone_at: float | None = None
+
+    def use(self, at: float) -> tuple[float, float]:
+        gone = self.gone_at is not None and at >= self.gone_at
+        return (0.0, 0.0) if gone or at < self.started else (self.cpu, self.memory)
+
+
+@dataclass
+class World:
+    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before.
+    ordinary: cores and bytes of ordinary workloads at a second."""
+
+    jobs: list[Job]
+    ordinary: Callable[[float], tuple[float, float]]
+    rules: Rules = field(default_factory=Rules)
+    lag: float = 15.0
+    window: float = 15.0
+    grace: float = 30.0
+    metrics: Callable[[float], bool] = lambda _: True
+    clock: float = 0.0
+    started: float = -86_400.0
+    memories: dict[str, Memory] = field(default_factory=dict)
+    refused: dict[str, float] = field(default_factory=dict)
+    decisions: list[tuple[float, Decision]] = field(default_factory=list)
+    evictions: list[tuple[float, Job, EvictionReason]] = field(default_factory=list)
+
+    def time(self, seconds: float | None = None) -> datetime:
+        return NOW + timedelta(seconds=self.clock if seconds is None else seconds)
+
+    def load(self, at: float | None = None) -> tuple[float, float]:
+        """Real load in percent."""
+        cpu, memory = self.use(self.clock if at is None else at)
+        return 100 * cpu / CORES, 100 * memory / MEMORY
+
+    def use(self, at: float) -> tuple[float, float]:
+        cpu, memory = self.ordinary(at)
+        for job in self.jobs:
+            more = job.use(at)
+            cpu, memory = cpu + more[0], memory + more[1]
+        return cpu, memory
+
+    # --- what the regulator is shown ---
+
+    def snapshot(self) -> Snapshot:
+        now = self.time()
+        room = {"cpu": CORES, "memory": MEMORY}
+        gone = [j for j in self.jobs if j.gone_at is not None and self.started <= j.gone_at <= self.clock]
+        return Snapshot(
+            now=now,
+            started=self.time(self.started),
+            nodes={"node-1": NodeFacts("node-1", room, room, counts=True)},
+            gangs=tuple(self._gang(job) for job in self.jobs if job.gone_at is None or job.gone_at > self.clock),
+            measurement=self._measurement(),
+            departures=tuple(
+                Departure("node-1", {"cpu": j.cpu, "memory": j.memory}, self.time(j.gone_at)) for j in gone
+            ),
+            refused=frozenset(uid for uid, until in self.refused.items() if until > self.clock),
+        )
+
+    def _measurement(self) -> Measurement:
+        if not self.metrics(self.clock):
+            return Measurement(failed="no metrics")
+        taken = self.clock - self.lag
+        # an average over the window: half of it before, half after its middle is near enough
+        early, late = self.use(taken - self.window), self.use(taken)
+        average = {"cpu": (early[0] + late[0]) / 2, "memory": (early[1] + late[1]) / 2}
+        pods = {}
+        for job in self.jobs:
+            use = job.use(taken)
+            if job.measured and use != (0.0, 0.0):
+                figures = {"cpu": use[0] / job.pods, "memory": use[1] / job.pods}
+                for i in range(job.pods):
+                    pods[f"lab/{job.name}-{i}"] = self._figures(figures, taken)
+        return Measurement({"node-1": self._figures(average, taken)}, pods)
+
+    def _figures(self, values: Mapping[str, float], taken: float) -> dict[str, Figure]:
+        return {r: Figure(value, self.time(taken), self.window) for r, value in values.items()}
+
+    def _gang(self, job: Job) -> Gang:
+        leaving = None if job.leaving_at is None else self.time(job.leaving_at + self.grace)
+        pods = tuple(
+            PodFacts(
+                key=f"lab/{job.name}-{i}",
+                uid=f"pod-{job.name}-{i}",
+                node="node-1",
+                requests={"cpu": job.cpu / job.pods, "memory": job.memory / job.pods},
+                preemptible=job.preemptible,
+                running_since=self.time(job.started),
+                leaving_until=leaving,
+                grace=self.grace,
+            )
+            for i in range(job.pods)
+        )
+        started = self.time(job.started)
+        return Gang(f"lab/{job.name}", f"uid-{job.name}", pods, 1800.0, job.cpu, running=True, started=started)
+
+    # --- what the regulator does ---
+
+    def tick(self) -> Decision:
+        """One period: decide, evict, remember; then time passes."""
+        decision = regulate(self.snapshot(), self.memories, self.rules)
+        self.decisions.append((self.clock, decision))
+        self.memories = decision.memories
+        done = [victim for victim in decision.victims if self._evict(victim)]
+        for scope in {victim.scope for victim in done}:
+            mine = [victim for victim in done if victim.scope == scope]
+            self.memories[scope] = acted(self.memories[scope], mine, self.time(), self.rules)
+        self.clock += self.rules.period
+        return decision
+
+    def _evict(self, victim: Victim) -> bool:
+        job = next(j for j in self.jobs if f"uid-{j.name}" == victim.candidate.gang.uid)
+        assert job.leaving_at is None, "evicted twice"
+        if job.refused:
+            self.refused[victim.candidate.gang.uid] = self.clock + 300
+            return False
+        job.leaving_at, job.gone_at = self.clock, self.clock + self.grace
+        self.evictions.append((self.clock, job, victim.reason))
+        return True
+
+    def restart(self, *, forget: bool = False, down: float = 0.0) -> None:
+        """The process ends and a new one starts `down` seconds later, with or without what was written down."""
+        text = None if forget else dump_memories(self.memories)
+        self.clock += down
+        self.started = self.clock
+        self.memories = load_memories(text, self.time(), self.rules.cooldown)
+        self.refused = {}
+
+    def run(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.tick()
+
+    @property
+    def state(self) -> str:
+        return self.decisions[-1][1].judgements[CLUSTER].state.value
+
+
+def steady(cpu: float, memory: float = 100 * GIB) -> Callable[[float], tuple[float, float]]:
+    return lambda _: (cpu, memory)
+
+
+def rising(to: float, at: float = 0.0, base: float = 20.0) -> Callable[[float], tuple[float, float]]:
+    """Cores of ordinary load: `base`, then `to` from second `at` on."""
+    return lambda t: (to if t >= at else base, 100 * GIB)
+
+
+def random_jobs(rng: random.Random, total: float, *, pods: bool = True) -> list[Job]:
+    """Jobs of different sizes that use about `total` cores together."""
+    jobs: list[Job] = []
+    while sum(job.cpu for job in jobs) < total:
+        cpu = rng.choice([0.5, 1.0, 2.0, 4.0])
+        size = rng.choice([1, 1, 1, 2, 4]) if pods else 1
+        jobs.append(Job(f"job-{len(jobs)}", cpu * size, rng.uniform(0, 4) * GIB, size, started=-rng.uniform(60, 1700)))
+    return jobs
+
+
+def without(rules: Rules, **changes: object) -> Rules:
+    return replace(rules, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scavenger_regulator.eviction import (
+    EvictionRules,
+    Metric,
+    MetricRegistry,
+    Outcome,
+    by_at_risk,
+    by_class,
+    by_interruptions,
+    by_running_time,
+    by_use,
+    compose,
+    default_metrics,
+    sorter_for,
+)
+
+from .cases import ago, candidate, evict, gang, names
+
+NO_WAITING = EvictionRules(checkpoint_wait=0)
+
+
+def test_least_at_risk_goes_and_not_one_more() -> None:
+    jobs = [candidate(f"job-{i}", loss=100 - i, cpu=6) for i in range(10)]
+    plan = evict(jobs)  # 20 points: three of 6 are too few
+    assert names(plan.victims) == ["job-9", "job-8", "job-7", "job-6"]
+    assert (plan.outcome, plan.loss, plan.frees("cpu")) == (Outcome.PLANNED, 91 + 92 + 93 + 94, 24)
+    assert plan.gaps == {"cpu": 20}
+    assert plan.short == {}
+
+
+def test_a_victim_counts_for_every_resource() -> None:
+    jobs = [candidate("cpu", 10, 20, 0), candidate("memory", 10, 0, 20), candidate("both", 15, 20, 20)]
+    plan = evict(jobs, memory=90, targets={"cpu": 70, "memory": 70})
+    assert names(plan.victims) == ["both"]
+
+
+def test_what_is_leaving_is_credited() -> None:
+    jobs = [candidate("a", 1, 10), candidate("b", 2, 10)]
+    assert names(evict(jobs, credit={"cpu": 10}).victims) == ["a"]
+    plan = evict(jobs, credit={"cpu": 20})
+    assert (plan.outcome, plan.victims) == (Outcome.NOT_NEEDED, ())
+
+
+def test_only_preemptible_ones_go() -> None:
+    jobs = [candidate("a", 1, 30, preemptible=False), candidate("b", 9, 30)]
+    assert names(evict(jobs).victims) == ["b"]
+    plan = evict(jobs[:1])
+    assert (plan.outcome, plan.victims, plan.short) == (Outcome.NOBODY_LEFT, (), {"cpu": 20})
+
+
+def test_when_all_are_not_enough_those_that_help_go_and_it_says_so() -> None:
+    jobs = [candidate("a", 1, 8), candidate("b", 2, 8), candidate("idle", 0, 0)]
+    plan = evict(jobs)
+    assert (plan.outcome, names(plan.victims)) == (Outcome.SHORT, ["a", "b"])
+    assert plan.short == pytest.approx({"cpu": 4})
+    assert evict([candidate("idle", 0, 0)]).outcome is Outcome.NOBODY_LEFT
+
+
+def test_no_more_than_the_configured_number_per_period() -> None:
+    jobs = [candidate(f"job-{i}", loss=i, cpu=1) for i in range(50)]
+    plan = evict(jobs, rules=replace(NO_WAITING, max_victims=3))
+    assert names(plan.victims) == ["job-0", "job-1", "job-2"]
+    assert plan.postponed == 17
+
+
+# --- missing figures ---
+
+
+def test_without_a_figure_nobody_is_a_victim() -> None:
+    jobs = [candidate("blind", 0, None, None), candidate("seen", 9, 30)]
+    assert names(evict(jobs).victims) == ["seen"]
+    plan = evict(jobs[:1])
+    assert (plan.outcome, plan.victims) == (Outcome.NO_FIGURES, ())
+
+
+def test_a_metric_without_figures_leaves_the_other_to_act_by() -> None:
+    jobs = [candidate("a", 1, 15, None), candidate("b", 2, 15, None)]
+    plan = evict(jobs, memory=90, targets={"cpu": 70, "memory": 70})
+    assert (names(plan.victims), plan.acting) == (["a", "b"], ("cpu",))
+    assert (plan.outcome, plan.short) == (Outcome.SHORT, {"memory": 20})
+
+
+def test_the_most_urgent_metric_leads_where_figures_are_mixed() -> None:
+    jobs = [candidate("memory-only", 1, None, 25), candidate("cpu-only", 1, 25, None)]
+    plan = evict(jobs, memory=90, targets={"cpu": 70, "memory": 70})
+    assert (names(plan.victims), plan.acting) == (["memory-only"], ("memory",))
+
+
+def test_those_with_all_figures_are_asked_first() -> None:
+    jobs = [candidate("whole", 500, 25, 25), candidate("half", 1, None, 25)]
+    plan = evict(jobs, memory=90, targets={"cpu": 70, "memory": 70})
+    assert (names(plan.victims), plan.acting) == (["whole"], ("memory", "cpu"))
+
+
+# --- waiting for checkpoints ---
+
+
+def test_waits_for_a_checkpoint_that_is_due_when_only_much_at_risk_is_left() -> None:
+    due = candidate("due", 1700, 30, since=1700)  # in 100 s
+    far = candidate("far", 1000, 30, since=1000)  # in 800 s
+    plan = evict([due, far])
+    assert (plan.outcome, plan.victims, names(plan.held)) == (Outcome.WAITING, (), ["due"])
+    # in the meantime those with little at risk go
+    plan = evict([due, far, candidate("cheap", 10, 5)], cpu=95 - 1e-3, targets={"cpu": 61})
+    assert (plan.outcome, names(plan.victims), names(plan.held)) == (Outcome.PLANNED, ["cheap"], ["due"])
+
+
+@pytest.mark.parametrize(
+    ("facts", "victims"),
+    [
+        ({"cpu": 95.0}, ["far"]),  # at the hard ceiling nobody is waited for
+        ({"waiting_since": ago(300)}, ["far"]),  # five minutes are over
+        ({"waiting_since": ago(250)}, ["far"]),  # its checkpoint comes after the five minutes
+        ({"waiting_since": ago(150)}, []),
+        ({"rules": NO_WAITING}, ["far"]),
+    ],
+)
+def test_waiting_has_its_bounds(facts: dict[str, object], victims: list[str]) -> None:
+    jobs = [candidate("due", 1700, 30, since=1700), candidate("far", 1000, 30, since=1000)]
+    assert names(evict(jobs, **facts).victims) == victims  # type: ignore[arg-type]
+
+
+def test_does_not_wait_for_checkpoints_that_would_not_be_enough() -> None:
+    jobs = [candidate("due", 1700, 5, since=1700), candidate("far", 1000, 19, since=1000)]
+    assert names(evict(jobs).victims) == ["far", "due"]
+
+
+def test_does_not_wait_where_little_is_at_risk() -> None:
+    jobs = [candidate("due", 1700, 30, since=1700), candidate("young", 200, 30, since=200)]
+    assert names(evict(jobs).victims) == ["young"]
+
+
+# --- sorters and metrics ---
+
+
+def test_sorters_compose() -> None:
+    jobs = [
+        candidate("c", 5, 10),
+        candidate("a", 5, 30),
+        candidate("b", 5, 30, gang=gang("b", interruptions=1)),
+        candidate("d", 1, 10, preemptible=False),
+    ]
+    order = compose(by_class, by_at_risk, by_use("cpu"), by_interruptions)
+    assert names(sorted(jobs, key=order)) == ["a", "b", "c", "d"]
+    assert names(sorted(jobs[:3], key=sorter_for(["use"], "cpu"))) == ["a", "b", "c"]
+    young = replace(jobs[0], risk=replace(jobs[0].risk, started=ago(5)))
+    assert min([jobs[0], young], key=by_running_time) is young
+    assert by_use("memory")(candidate("none", memory=None)) > by_use("memory")(candidate("zero", memory=0))
+    with pytest.raises(KeyError):
+        sorter_for(["beauty"], "cpu")
+
+
+def test_an_order_of_the_administrators_is_followed() -> None:
+    rules = EvictionRules(order=("class", "use"), checkpoint_wait=0)
+    jobs = [candidate("small", 1, 5), candidate("large", 900, 15), candidate("middle", 50, 10)]
+    plan = evict(jobs, rules=rules, metrics=default_metrics(rules.order))
+    assert names(plan.victims) == ["large", "middle"]
+
+
+def test_registry() -> None:
+    registry = default_metrics()
+    assert [m.name for m in registry.by_priority(["cpu", "unknown", "memory"])] == ["memory", "cpu"]
+    with pytest.raises(ValueError, match="there is a metric 'cpu' already"):
+        registry.register(registry.by_priority(["cpu"])[0])
+
+
+def custom(**facts: object) -> MetricRegistry:
+    values: dict[str, object] = {
+        "name": "latency",
+        "action_priority": 20,
+        "sortable": True,
+        "evictable": True,
+        "quantified": False,
+        "sorter": compose(by_at_risk),
+        "evict": lambda c: None,
+    }
+    return MetricRegistry([Metric(**{**values, **facts})])  # type: ignore[arg-type]
+
+
+def test_what_is_not_quantified_goes_one_at_a_time() -> None:
+    jobs = [candidate("b", 2), candidate("a", 1)]
+    load, targets = {"latency": 90.0}, {"latency": 50.0}
+    plan = evict(jobs, load=load, targets=targets, metrics=custom())
+    assert (names(plan.victims), plan.acting) == (["a"], ("latency",))
+    plan = evict(jobs, load=load, targets=targets, metrics=custom(evictable=False))
+    assert plan.outcome is Outcome.NOT_NEEDED

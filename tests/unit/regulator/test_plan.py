@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
+from scavenger_regulator.history import Figures
+from scavenger_regulator.levels import WaterLevels
+from scavenger_regulator.memory import dump_memories, from_published, load_memories
+from scavenger_regulator.plan import Decision, Rules, Wait, regulate, worth_publishing
+from scavenger_regulator.risk import at_risk
+from scavenger_regulator.snapshot import CLUSTER, Departure, Measurement, Memory, Snapshot
+from scavenger_regulator.throttle import ThrottleRules, plan_resizes
+
+from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
+
+RULES = Rules(yield_at_checkpoint=False)
+
+
+def decide(taken: Snapshot, memory: Memory | None = None, rules: Rules = RULES) -> Decision:
+    return regulate(taken, {CLUSTER: memory} if memory else {}, rules)
+
+
+def victims(decision: Decision) -> list[str]:
+    return [v.candidate.gang.key.removeprefix("lab/") for v in decision.victims]
+
+
+# --- what is published ---
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "state", "percentage", "admit"),
+    [
+        (0, 0, "Filling", 33, True),
+        (6.9, 10, "Filling", 33, True),
+        (7, 10, "Speculative", 33, True),
+        (1, 84, "Speculative", pytest.approx(73.56, abs=0.01), True),  # the worst resource governs
+        (8.5, 10, "Evicting", 100, False),
+        (10, 100, "Evicting", 100, False),
+        (10.9, 10, "Evicting", 100, False),  # above allocatable, but within what the node has: full
+    ],
+)
+def test_states(cpu: float, memory: float, state: str, percentage: float, admit: bool) -> None:
+    published = decide(snapshot(cpu=cpu, memory=memory * GIB)).published
+    assert (published.state, published.preemptible_percentage, published.admit) == (state, percentage, admit)
+    assert published.observed_at == ago(10)
+    assert PublishedLevels.parse(published.to_data()).state == state
+    assert LevelsView.of(published.to_data(), NOW).visibility is Visibility.FRESH
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"measurement": Measurement(failed="connection refused")}, "connection refused"),
+        ({"measurement": Measurement()}, "no plausible figure"),
+        ({"age": 91}, "no older than 90 s"),
+        ({"age": -91}, "no older than 90 s"),
+        ({"cpu": float("nan")}, "only 0 of 1 nodes"),
+        ({"cpu": float("inf")}, "only 0 of 1 nodes"),
+        ({"cpu": -1}, "only 0 of 1 nodes"),
+        ({"cpu": 5000}, "only 0 of 1 nodes"),  # millicores taken for cores, say
+        ({"nodes": {}}, "no node counts"),
+        ({"nodes": {"node-1": node(counts=False)}}, "no node counts"),
+        ({"nodes": {"node-1": node(cores=0)}}, "no node counts"),
+        ({"nodes": {"node-1": node(), "node-2": node("node-2")}}, "only 1 of 2 nodes"),
+        ({"measurement": Measurement({"node-1": figures(cpu=5)})}, "only 0 of 1 nodes"),
+    ],
+)
+def test_blind(facts: dict[str, object], says: str) -> None:
+    taken = snapshot([gang("job")], **facts)  # type: ignore[arg-type]
+    decision = decide(taken, Memory(evicting=frozenset({"cpu"}), closed=True))
+    assert (decision.published.state, decision.published.admit, decision.victims) == (LevelsState.BLIND, False, ())
+    assert says in decision.published.message
+    assert decision.memories[CLUSTER].evicting == {"cpu"}, "what it was at is not forgotten"
+    assert LevelsView.of(decision.published.to_data(), NOW).visibility is Visibility.BLIND
+
+
+def test_a_few_nodes_without_figures_are_left_out_on_both_sides() -> None:
+    nodes = {f"node-{i}": node(f"node-{i}") for i in range(10)}
+    measurement = Measurement({name: figures(6, 50 * GIB) for name in list(nodes)[:9]})
+    published = decide(snapshot(nodes=nodes, measurement=measurement)).published
+    assert published.load("cpu") == 60
+
+
+def test_only_nodes_that_count_count() -> None:
+    nodes = {"node-1": node(), "cordoned": node("cordoned", counts=False)}
+    measurement = Measurement({name: figures(5 if name == "node-1" else 9, 50 * GIB) for name in nodes})
+    assert decide(snapshot(nodes=nodes, measurement=measurement)).published.load("cpu") == 50
+
+
+def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> None:
+    few = {CLUSTER: {"cpu": Figures(40, 10, 59), "memory": Figures(40, 0, 59)}}
+    published = decide(snapshot(history=few)).published
+    assert (published.lower("cpu"), published.admission("cpu"), published.upper("cpu")) == (70, 80, 85)
+    assert (published.mean("cpu"), published.stdev("cpu")) == (40, 10)
+
+    enough = {CLUSTER: {"cpu": Figures(40, 15, 60), "memory": Figures(40, 0, 60)}}
+    published = decide(snapshot(history=enough)).published
+    assert (published.lower("cpu"), published.lower("memory")) == (65, 80)
+    before = Memory(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
+    published = decide(snapshot(history=enough), before).published
+    assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)
+
+
+def test_publishing_only_when_it_matters() -> None:
+    old = decide(snapshot(cpu=5)).published
+    now, period = NOW, RULES.period
+
+    def worth(new: PublishedLevels, later: float = 0) -> bool:
+        return worth_publishing(old, new, now + timedelta(seconds=later), period)
+
+    later = replace(old, observed_at=NOW + timedelta(seconds=20))
+    assert worth_publishing(None, old, now, period)
+    assert not worth(old)
+    assert not worth(decide(snapshot(cpu=5.04)).published)
+    assert worth(decide(snapshot(cpu=5.05)).published)
+    assert not worth(later, 30)
+    assert worth(later, 40)  # or it would be 80 s old the next time, and stale soon after
+    assert not worth(old, 60), "to write the same time again refreshes nothing"
+    assert worth(replace(old, admit=False))
+    assert worth(replace(old, state=LevelsState.BLIND))
+    assert worth(PublishedLevels(LevelsState.BLIND, message="no metrics"))
+
+
+# --- victims ---
+
+
+def crowd(count: int = 6, **facts: object) -> list[object]:
+    return [gang(f"job-{i}", started=100 * (i + 1), **facts) for i in range(count)]  # type: ignore[arg-type]
+
+
+def test_the_least_at_risk_go() -> None:
+    decision = decide(snapshot(crowd(), cpu=9))  # type: ignore[arg-type]
+    assert victims(decision) == ["job-0", "job-1"]  # 90 % - 2 · 10 = 70 %
+
+
+def test_gangs_go_whole_and_count_whole() -> None:
+    gangs = [gang("single", started=500), gang("double", started=200, pods=2)]
+    assert victims(decide(snapshot(gangs, cpu=9))) == ["double"]
+
+
+def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
+    taken = snapshot(crowd(), cpu=8)  # type: ignore[arg-type]
+    assert victims(decide(taken)) == []
+    assert victims(decide(taken, Memory(evicting=frozenset({"cpu"})))) == ["job-0"]
+
+
+def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
+    gangs = [gang(f"job-{i}", started=100 * (i + 1)) for i in range(6)]
+    taken = snapshot(
+        gangs,
+        cpu=8.4,
+        memory=90 * GIB,
+        measurement=measured({"node-1": figures(8.4, 90 * GIB)}, gangs, memory=10 * GIB),
+    )
+    assert victims(decide(taken)) == ["job-0", "job-1"]  # 84 % of CPU is under upper
+
+
+def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
+    mixed = gang("mixed", started=1)
+    mixed = replace(mixed, pods=(*mixed.pods, pod("other", preemptible=False)))
+    assert victims(decide(snapshot([mixed, *crowd()], cpu=9))) == ["job-0", "job-1"]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("leaving_until", "expected"),
+    [
+        (ago(-20), ["job-0"]),  # its use is credited
+        (ago(50), ["job-0"]),  # a little late
+        (ago(61), ["job-0", "job-1"]),  # stuck: neither credited nor asked again
+    ],
+)
+def test_what_is_leaving(leaving_until: object, expected: list[str]) -> None:
+    gone = gang("leaving", started=1, pod_leaving_until=leaving_until)
+    assert victims(decide(snapshot([gone, *crowd()], cpu=9))) == expected  # type: ignore[list-item]
+
+
+def test_of_a_gang_with_one_leaving_all_is_credited() -> None:
+    partly = gang("partly", started=1)
+    partly = replace(partly, pods=(*partly.pods, pod("partly-1", leaving_until=ago(-20))))
+    assert victims(decide(snapshot([partly, *crowd()], cpu=9))) == []  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("at", "expected"), [(ago(24), ["job-0"]), (ago(26), ["job-0", "job-1"])])
+def test_what_went_after_the_sample_began_is_still_in_it(at: object, expected: list[str]) -> None:
+    gone = Departure("node-1", {"cpu": 1.0, "memory": GIB}, at)  # type: ignore[arg-type]
+    assert victims(decide(snapshot(crowd(), cpu=9, departures=(gone,)))) == expected  # type: ignore[arg-type]
+
+
+def test_a_process_waits_for_measurements_that_began_after_it() -> None:
+    decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))  # type: ignore[arg-type]
+    assert (victims(decision), decision.judgements[CLUSTER].wait) == ([], Wait.STARTED)
+    assert decision.published.state == "Evicting"
+
+
+def test_pods_elsewhere_are_no_candidates() -> None:
+    assert victims(decide(snapshot([gang("far", on="node-9"), *crowd()], cpu=9))) == ["job-0", "job-1"]  # type: ignore[list-item]
+
+
+def test_a_job_its_user_has_given_up_costs_nothing() -> None:
+    gangs = [*crowd(), gang("suspended", started=1700, going=True)]
+    assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"  # type: ignore[arg-type]
+
+
+# --- per node ---
+
+
+def test_a_level_per_node() -> None:
+    nodes = {"big": node("big", 80), "small": node("small", 10)}
+    gangs = [gang("on-big", 1, on="big"), gang("on-small", 900, on="small"), gang("also", 1000, on="small")]
+    use = {"big": figures(20, GIB), "small": figures(9, GIB)}
+    taken = snapshot(gangs, nodes=nodes, measurement=measured(use, gangs, memory=0))
+    assert victims(decide(taken)) == []  # the cluster as a whole is at 32 %
+    decision = decide(taken, rules=replace(RULES, per_node=True))
+    assert victims(decision) == ["on-small", "also"]
+    assert decision.published.state is LevelsState.FILLING
+    assert decision.published.closed_nodes == {"small"}
+    assert decision.published.admit
+
+
+def test_what_nodes_free_is_credited_to_the_cluster() -> None:
+    nodes = {"a": node("a"), "b": node("b")}
+    gangs = [gang(f"{n}-{i}", 100 * (i + 1), on=n) for n in nodes for i in range(4)]
+    use = {n: figures(9, GIB) for n in nodes}
+    taken = snapshot(gangs, nodes=nodes, measurement=measured(use, gangs, memory=0))
+    assert victims(decide(taken, rules=replace(RULES, per_node=True))) == ["a-0", "a-1", "b-0", "b-1"]
+
+
+# --- CPU time at risk ---
+
+
+@pytest.mark.parametrize(
+    ("started", "facts", "seconds"),
+    [
+        (100, {}, 160),  # the start-up cost until the first checkpoint
+        (1799, {}, 1859),
+        (1800, {}, 0),  # a checkpoint is due: cheap again
+        (1900, {}, 100),
+        (4000, {}, 400),  # never more than an interval, whatever is hidden
+        (1000, {"checkpoint": ago(30)}, 30),
+        (1000, {"start_over": ago(200), "checkpoint": ago(30)}, 30),
+        (1000, {"checkpoint": ago(-30)}, 1060),  # from the future
+        (1000, {"checkpoint": ago(2000)}, 1060),  # of the last run
+        (1000, {"pod_checkpoint": ago(50)}, 50),
+        (-500, {}, 60),  # started in the future: another machine's clock
+    ],
+)
+def test_cpu_time_at_risk(started: float, facts: dict[str, object], seconds: float) -> None:
+    job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)  # type: ignore[arg-type]
+    assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
+
+
+def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
+    job = replace(gang("job", pods=2), started=None)
+    assert at_risk(job, NOW, 0).cpu_seconds == 1200
+    assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, 0).cpu_seconds == 0
+
+
+# --- memory ---
+
+
+def test_memory_survives() -> None:
+    memory = Memory(
+        levels={"cpu": WaterLevels(61.5, 70, 80)},
+        evicting=frozenset({"cpu"}),
+        closed=True,
+        cooldown_until=ago(-100),
+        yielding=frozenset({"memory"}),
+        yielded_at=ago(5),
+        waiting_since=ago(60),
+    )
+    assert load_memories(dump_memories({CLUSTER: memory, "node-1": Memory()}), NOW, 300) == {
+        CLUSTER: memory,
+        "node-1": Memory(),
+    }
+    assert load_memories(dump_memories({CLUSTER: memory}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
+
+
+@given(
+    st.text(max_size=20)
+    | st.sampled_from(['{"":{"levels":{"cpu":[1,2]},"evicting":[[1]],"cooldownUntil":5}}', "[]", "null"])
+)
+def test_garbage_is_no_memory(text: str) -> None:
+    for memory in load_memories(text, NOW, 300).values():
+        assert memory == Memory()
+
+
+def test_memory_from_what_is_published() -> None:
+    evicting = decide(snapshot(cpu=9)).published
+    memory = from_published(evicting, NOW, 300)[CLUSTER]
+    assert (memory.closed, memory.evicting, memory.cooldown_until) == (True, frozenset(), ago(-300))
+    assert memory.levels["cpu"] == WaterLevels(70, 80, 85)
+    assert from_published(None, NOW, 300) == from_published(PublishedLevels(LevelsState.BLIND), NOW, 300) == {}
+    assert not from_published(decide(snapshot()).published, NOW, 300)[CLUSTER].closed
+
+
+# --- throttle before evict ---
+
+THROTTLE = ThrottleRules(enabled=True, share=0.4)
+
+
+@pytest.mark.parametrize(
+    ("state", "cores", "facts", "to"),
+    [
+        ("Speculative", 1.0, {}, [0.4]),
+        ("Speculative", 0.4, {}, []),
+        ("Speculative", 1.0, {"pod_preemptible": False}, []),
+        ("Speculative", 0.4, {"pod_preemptible": False}, [1.0]),
+        ("Filling", 0.4, {}, [1.0]),
+        ("Filling", 1.0, {}, []),
+        ("Evicting", 1.0, {}, []),
+        ("Blind", 0.4, {}, []),
+        ("Speculative", 1.0, {"on": "node-9"}, []),
+        ("Speculative", 1.0, {"pod_refused_resize": True}, []),
+        ("Speculative", 1.0, {"pod_leaving_until": ago(-5)}, []),
+        ("Speculative", 1.0, {"running": False}, []),
+    ],
+)
+def test_throttle(state: str, cores: float, facts: dict[str, object], to: list[float]) -> None:
+    job = gang("job", pod_resizable={"main": cores}, **facts)  # type: ignore[arg-type]
+    found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
+    assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
+    assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()

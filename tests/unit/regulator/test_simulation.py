@@ -1,0 +1,247 @@
+"""The whole loop over time: what issue and design promise, whatever the circumstances."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scavenger_api.evictions import EvictionReason
+from scavenger_regulator.eviction import EvictionRules
+from scavenger_regulator.plan import Rules
+from scavenger_regulator.snapshot import CLUSTER
+
+from .simulation import Job, World, random_jobs, rising, steady
+
+RULES = Rules(yield_at_checkpoint=False, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
+LOWER, UPPER = 70.0, 85.0
+
+
+def check(world: World) -> None:
+    """Nobody was evicted without a fresh measurement, out of class, or for a gap that a plan had been made for."""
+    for at, decision in world.decisions:
+        judgement = decision.judgements[CLUSTER]
+        if not decision.victims:
+            continue
+        reading = judgement.reading
+        assert reading is not None
+        assert (world.time(at) - reading.observed_at).total_seconds() <= world.rules.trust.max_age
+        assert all(v.candidate.preemptible and "cpu" in v.candidate.frees for v in decision.victims)
+        # no more than the gap needs: without any one of them it would stay open
+        if judgement.plan is not None:
+            gaps, victims = judgement.plan.gaps, judgement.plan.victims
+            for one in victims:
+                rest = [v for v in victims if v is not one]
+                assert any(sum(v.frees.get(r, 0.0) for v in rest) < gap for r, gap in gaps.items())
+        if judgement.plan is None:
+            continue
+        earlier = [job for t, job, _ in world.evictions if t < at]
+        for job in earlier:
+            assert job.gone_at is not None
+            since = (reading.since - world.time(0)).total_seconds()
+            credited = judgement.plan.credit["cpu"] >= 100 * job.cpu / 100 - 1e-6
+            assert since >= job.gone_at or credited
+
+
+def overshoot(world: World) -> float:
+    """Points of CPU freed beyond what brings the load down to `lower`."""
+    return LOWER - world.load()[0]
+
+
+def test_comes_down_to_lower_in_order_of_risk_and_not_one_more() -> None:
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-100.0 * (i + 1)) for i in range(15)]
+    world = World(jobs, rising(58.0), RULES)
+    world.run(20)
+    check(world)
+    assert [job.name for _, job, _ in world.evictions] == [f"job-{i}" for i in range(9)]  # 88 % - 9 · 2 = 70 %
+    assert world.load()[0] == 70.0
+    assert len({at for at, _, _ in world.evictions}) == 1, "one plan was enough"
+
+
+def test_states_and_admission_over_time() -> None:
+    jobs = [Job(f"job-{i}", 2.0, 0.0) for i in range(15)]
+    peak = 300.0
+    world = World(jobs, lambda t: (30.0 if t < peak else 58.0 if t < 900 else 30.0, 0.0), RULES)
+    world.run(40)
+    seen = [
+        (d.published.state.value, d.published.admit)
+        for i, (_, d) in enumerate(world.decisions)
+        if i == 0
+        or (d.published.state, d.published.admit)
+        != (world.decisions[i - 1][1].published.state, world.decisions[i - 1][1].published.admit)
+    ]
+    assert seen[:2] == [("Filling", True), ("Evicting", False)]
+    assert seen[2] == ("Speculative", False), "the cool-down keeps it closed, and so does a load not under lower"
+    assert seen[-1] == ("Filling", True)
+    ended = next(t for t, d in world.decisions if t > peak + 30 and d.published.state.value != "Evicting")
+    reopened = next(t for t, d in world.decisions if t > ended and d.published.admit)
+    assert reopened - ended >= world.rules.cooldown
+
+
+def test_at_lower_exactly_it_stays_closed() -> None:
+    world = World([Job(f"job-{i}", 2.0, 0.0) for i in range(15)], rising(58.0), RULES)
+    world.run(60)
+    assert world.load()[0] == LOWER
+    assert not world.decisions[-1][1].published.admit  # until load < lower
+
+
+@pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])
+@pytest.mark.parametrize("grace", [0.0, 30.0, 120.0])
+def test_one_plan_for_one_gap_however_slow_metrics_and_pods_are(lag: float, grace: float) -> None:
+    world = World([Job(f"job-{i}", 2.0, 0.0) for i in range(20)], rising(55.0, base=55.0), RULES, lag, grace=grace)
+    world.run(40)
+    check(world)
+    assert len(world.evictions) == 13  # 95 % - 13 · 2 < 70 %
+    assert len({at for at, _, _ in world.evictions}) == 1
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    lag=st.sampled_from([0.0, 15.0, 30.0, 60.0]),
+    grace=st.sampled_from([0.0, 5.0, 30.0, 100.0]),
+    blind=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    budget=st.sampled_from([0.0, 0.3, 1.0]),
+    protected=st.sampled_from([0.0, 0.5, 1.0]),
+    restarts=st.lists(st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from([0.0, 7.0, 200.0])), max_size=4),
+    limit=st.sampled_from([1, 3, 100]),
+)
+@settings(max_examples=120, deadline=None)
+def test_never_more_than_needed_under_any_circumstances(
+    seed: int,
+    lag: float,
+    grace: float,
+    blind: float,
+    budget: float,
+    protected: float,
+    restarts: list[tuple[int, bool, float]],
+    limit: int,
+) -> None:
+    """Steady load, so that what has been freed in the end can be held against what had to be freed."""
+    rng = random.Random(seed)
+    jobs = random_jobs(rng, 50.0)
+    for job in jobs:
+        job.measured = rng.random() >= blind
+        job.refused = rng.random() < budget
+        job.preemptible = rng.random() >= protected
+    rules = replace(RULES, eviction=replace(RULES.eviction, max_victims=limit))
+    world = World(jobs, steady(44.0), rules, lag, grace=grace)
+    for tick in range(30):
+        for at, forget, down in restarts:
+            if at == tick:
+                world.restart(forget=forget, down=down)
+        before = len(world.evictions)
+        world.tick()
+        assert len(world.evictions) - before <= limit
+    check(world)
+    assert not any(job.gone_at and (job.refused or not job.preemptible or not job.measured) for job in jobs)
+    largest = max((job.cpu for _, job, _ in world.evictions), default=0.0)
+    assert overshoot(world) <= largest + 1e-6, "freed more than the gap and one victim"
+
+
+@given(seed=st.integers(0, 2**32), lag=st.sampled_from([0.0, 30.0, 60.0]), dark=st.floats(0, 0.9))
+@settings(max_examples=40, deadline=None)
+def test_with_changing_load_and_metrics_that_come_and_go(seed: int, lag: float, dark: float) -> None:
+    rng = random.Random(seed)
+    steps = [rng.uniform(10, 70) for _ in range(30)]
+    outages = [rng.random() < dark for _ in range(80)]
+    world = World(
+        random_jobs(rng, 45.0),
+        lambda t: (steps[int(max(0.0, t) // 120) % 30], 0.0),
+        replace(RULES, yield_at_checkpoint=rng.random() < 0.5),
+        lag,
+        metrics=lambda t: not outages[int(t // 30) % 80],
+    )
+    for tick in range(60):
+        if rng.random() < 0.05:
+            world.restart(forget=rng.random() < 0.3)
+        outage = outages[int(world.clock // 30) % 80]
+        decision = world.tick()
+        if outage:
+            assert decision.published.state.value == "Blind", tick
+            assert (decision.victims, decision.published.admit) == ((), False)
+    for at, job, reason in world.evictions:
+        if reason is EvictionReason.ABOVE_UPPER:  # somebody saw the load above upper in this episode
+            assert any(
+                d.judgements[CLUSTER].reading is not None and d.judgements[CLUSTER].reading.load["cpu"] >= UPPER
+                for t, d in world.decisions
+                if t <= at
+            ), job
+
+
+def test_metrics_older_than_three_periods_are_none() -> None:
+    world = World([Job("job", 20.0, 0.0)], steady(80.0), RULES, lag=91.0)
+    world.run(5)
+    assert world.state == "Blind"
+    assert world.evictions == []
+    assert "no older than 90 s" in world.decisions[-1][1].published.message
+
+
+def test_restarted_in_the_middle_it_goes_on_to_lower_and_stays_closed() -> None:
+    world = World([Job(f"job-{i}", 2.0, 0.0) for i in range(20)], steady(55.0), RULES, lag=30.0)
+    world.tick()
+    assert len(world.evictions) == 13
+    world.restart()
+    world.run(10)
+    check(world)
+    assert len(world.evictions) == 13
+    assert not world.decisions[-1][1].published.admit
+
+
+def test_somebody_refused_is_replaced_by_the_next() -> None:
+    jobs = [Job(f"job-{i}", 10.0, 0.0, started=-100.0 * (i + 1), refused=i == 0) for i in range(4)]
+    world = World(jobs, steady(50.0), RULES)
+    world.run(15)
+    check(world)
+    assert [job.name for _, job, _ in world.evictions] == ["job-1", "job-2"]
+    assert world.load()[0] == 70.0
+
+
+def test_nobody_left_says_so_and_stops() -> None:
+    world = World([Job("job", 5.0, 0.0, preemptible=False)], steady(90.0), RULES)
+    world.run(5)
+    published = world.decisions[-1][1].published
+    assert (world.state, world.evictions) == ("Evicting", [])
+    assert "nothing preemptible is left" in published.message
+
+
+# --- yield at the checkpoint ---
+
+
+YIELDING = replace(RULES, yield_at_checkpoint=True)
+
+
+def test_yields_right_after_a_start_over_until_back_under_admission() -> None:
+    # 80 % = admission; start-overs at 1,800 s of running time, one job every 30 s
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-1800.0 + 30.0 * i + 20.0) for i in range(20)]
+    world = World(jobs, steady(42.0), YIELDING)
+    world.run(12)
+    check(world)
+    assert all(reason is EvictionReason.YIELD for _, _, reason in world.evictions)
+    assert [job.name for _, job, _ in world.evictions] == ["job-0", "job-1", "job-2", "job-3"]  # 82 % - 8 <= 75 %
+    for at, job, _ in world.evictions:
+        assert (at - job.started) % 1800 <= YIELDING.yield_within
+    first = world.evictions[0][0]
+    for at, decision in world.decisions:
+        load = decision.published.load("cpu")
+        assert load is not None
+        # closed in between, or the first to yield would be back at once
+        assert decision.published.admit == (at <= first or load <= 75)
+
+
+def test_a_job_that_has_just_started_does_not_yield() -> None:
+    world = World([Job(f"job-{i}", 2.0, 0.0, started=-20.0) for i in range(20)], steady(42.0), YIELDING)
+    world.run(2)
+    assert world.evictions == []
+
+
+def test_nobody_yields_under_admission_or_when_switched_off() -> None:
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-1801.0) for i in range(20)]
+    world = World(jobs, steady(39.0), YIELDING)
+    world.run(3)
+    assert world.evictions == []
+    assert world.decisions[-1][1].published.admit
+    world = World(jobs, steady(42.0), RULES)
+    world.run(3)
+    assert world.evictions == []
