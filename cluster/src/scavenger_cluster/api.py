@@ -35,9 +35,7 @@ class ApiClient:
         """Read an object or list."""
         return self.request("GET", path)
 
-    def request(
-        self, method: str, path: str, body: object = None, content_type: str = "application/json"
-    ) -> Any:
+    def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
         """Send one request; returns the decoded JSON (or text), ApiError for an error status.
 
         OSError when the server cannot be reached.
@@ -67,21 +65,28 @@ class ApiClient:
 
     def create_all(self, path: str, bodies: Iterable[dict[str, Any]]) -> None:
         """Create many objects at once over a few connections; those that exist already are left alone."""
+        self._all("POST", ((path, body) for body in bodies), ignore=409)
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Delete many objects at once over a few connections; those that do not exist are no error."""
+        self._all("DELETE", ((path, None) for path in paths), ignore=404)
+
+    def _all(self, method: str, requests: Iterable[tuple[str, object]], *, ignore: int) -> None:
         local = threading.local()
         connections: list[http.client.HTTPSConnection] = []
 
-        def create(body: dict[str, Any]) -> None:
+        def send(request: tuple[str, object]) -> None:
             if not hasattr(local, "connection"):
                 local.connection = self._connect()
                 connections.append(local.connection)
             try:
-                self._send(local.connection, "POST", path, body, "application/json", keep=True)
+                self._send(local.connection, method, *request, "application/json", keep=True)
             except ApiError as error:
-                if error.status != 409:
+                if error.status != ignore:
                     raise
 
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(create, bodies))
+            list(pool.map(send, requests))
         for connection in connections:
             connection.close()
 
@@ -93,9 +98,7 @@ class ApiClient:
             return False
 
     def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=self._timeout, context=self._context
-        )
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
 
     def _send(
         self,

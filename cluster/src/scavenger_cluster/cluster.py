@@ -125,9 +125,7 @@ class Cluster:
             tools = ensure_tools(_tools_for(state), self.report)
             self._prepare(state)
             self._start_servers(state, tools)
-            real = [
-                RealNode(state, self.layout, self.processes, number) for number in range(1, state.real + 1)
-            ]
+            real = [RealNode(state, self.layout, self.processes, number) for number in range(1, state.real + 1)]
             if real:
                 network.ensure_network(self.name, state.subnets)
                 pause = images.pause_archive(tools["pause"])
@@ -186,7 +184,7 @@ class Cluster:
         if node is not None:
             node.kill()
         else:
-            self._patch_fake_node(name, "stopped")
+            self.client.request("PATCH", f"{kwok.LEASES}/{name}", kwok.STOP_LEASE, MERGE_PATCH)
 
     def node_start(self, name: str) -> None:
         """Bring a stopped node back and wait until it is Ready."""
@@ -194,7 +192,7 @@ class Cluster:
         if node is not None:
             node.start_kubelet(ensure_tools(["kubelet"], self.report))
         else:
-            self._patch_fake_node(name, "fake")
+            self.client.delete(f"{kwok.LEASES}/{name}")
         wait_for(f"{name} to be Ready", lambda: name in _ready_nodes(self.client), timeout=READY_SECONDS)
 
     def service_start(
@@ -345,7 +343,19 @@ class Cluster:
             return
         self.report(f"starting {component}")
         self.processes.stop(component, grace=3)
+        if component == KWOK:
+            self._release_fake_nodes()
         self.processes.start(wanted)
+
+    def _release_fake_nodes(self, holder: str | None = None) -> None:
+        """Delete leases of fake nodes, all or those of one holder, so that kwok need not wait for their expiry."""
+        fakes = {node["metadata"]["name"] for node in _nodes(self.client) if _is_fake(node)}
+        leases = {
+            lease["metadata"]["name"]
+            for lease in self.client.get(kwok.LEASES)["items"]
+            if holder is None or lease["spec"].get("holderIdentity") == holder
+        }
+        self.client.delete_all(f"{kwok.LEASES}/{name}" for name in sorted(fakes & leases))
 
     def _wait_ready(self, component: str, state: ClusterState) -> None:
         target = probe(component, state, self.layout)
@@ -371,13 +381,15 @@ class Cluster:
             if folder.name not in wanted:
                 RealNode(state, self.layout, self.processes, int(folder.name.removeprefix("node"))).remove()
                 teardown.remove_folder(folder)
-        for node in _nodes(self.client):
-            name = node["metadata"]["name"]
-            ours = kwok.FAKE in node["metadata"].get("annotations", {}) or name.startswith("node")
-            if ours and name not in wanted:
-                self.client.delete(f"/api/v1/nodes/{name}")
+        surplus = [
+            node["metadata"]["name"]
+            for node in _nodes(self.client)
+            if _is_fake(node) or node["metadata"]["name"].startswith("node")
+        ]
+        self.client.delete_all(f"/api/v1/nodes/{name}" for name in surplus if name not in wanted)
 
     def _create_fake_nodes(self, state: ClusterState) -> None:
+        self._release_fake_nodes(kwok.STOPPED)
         existing = {node["metadata"]["name"] for node in _nodes(self.client)}
         missing = [name for name in state.nodes.fake_names if name not in existing]
         if not missing:
@@ -421,9 +433,7 @@ class Cluster:
                 interval=0.5,
             )
         except WaitTimeoutError as error:
-            raise ComponentFailedError(
-                METRICS_SERVER, str(error), self.processes.log(METRICS_SERVER)
-            ) from error
+            raise ComponentFailedError(METRICS_SERVER, str(error), self.processes.log(METRICS_SERVER)) from error
         self.report("the metrics API has figures")
 
     def _component(self, name: str) -> str:
@@ -439,10 +449,6 @@ class Cluster:
         if name not in state.nodes.fake_names:
             raise ClusterError(f"no node {name} in cluster {self.name}")
         return None
-
-    def _patch_fake_node(self, name: str, value: str) -> None:
-        patch = {"metadata": {"annotations": {kwok.FAKE: value}}}
-        self.client.request("PATCH", f"/api/v1/nodes/{name}", patch, MERGE_PATCH)
 
     def _status(self, name: str, state: ClusterState) -> ComponentStatus:
         identity = self.processes.running(name)
@@ -481,6 +487,10 @@ def _answers(target: Probe) -> bool:
 def _nodes(client: ApiClient) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = client.get("/api/v1/nodes?resourceVersion=0")["items"]
     return items
+
+
+def _is_fake(node: dict[str, Any]) -> bool:
+    return kwok.FAKE in node["metadata"].get("annotations", {})
 
 
 def _ready_nodes(client: ApiClient) -> set[str]:

@@ -22,6 +22,10 @@ EXIT_CODE = "kwok.scavenger.dev/exit-code"
 STOP_SECONDS = "kwok.scavenger.dev/stop-seconds"
 STOP_EXIT_CODE = "kwok.scavenger.dev/stop-exit-code"
 KILLED = "137"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+# kwok plays a node only while it holds the node's lease; who takes it away for ten years silences the node.
+STOPPED = "scavenger-stopped"
+STOP_LEASE = {"spec": {"holderIdentity": STOPPED, "leaseDurationSeconds": 315_360_000}}
 
 _DELETED = ".metadata.deletionTimestamp"
 _PHASE = ".status.phase"

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from scavenger_cluster.errors import PortBusyError
+from scavenger_cluster.errors import PortBusyError, WaitTimeoutError
+from scavenger_cluster.waiting import wait_for
 
 LISTEN = "0A"
 
@@ -31,14 +32,19 @@ def any_free_port(address: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-def check_free(ports: Mapping[str, int], *, option: str, address: str = "127.0.0.1") -> None:
-    """Raise PortBusyError for the first port that is taken, naming the option to change and the holder."""
+def check_free(ports: Mapping[str, int], *, option: str, address: str = "0.0.0.0", patience: float = 1.0) -> None:
+    """Raise PortBusyError for the first port that is taken, naming the option to change and the holder.
+
+    A process that just died may hold a port for `patience` seconds more.
+    """
     for component, port in ports.items():
-        if not is_free(address, port):
+        try:
+            wait_for(f"port {port}", lambda port=port: is_free(address, port), timeout=patience)  # type: ignore[misc]
+        except WaitTimeoutError:
             raise PortBusyError(
                 f"port {port}, needed by {component}, is taken by {holder(port)}; "
                 f"stop that, or choose other ports with {option}"
-            )
+            ) from None
 
 
 def holder(port: int) -> str:

@@ -63,10 +63,14 @@ class Program:
         return digest.hexdigest()[:16]
 
 
-def parse_stat(text: str) -> tuple[str, int]:
-    """Read state and start time (ticks after boot) from /proc/<pid>/stat; names may hold brackets."""
-    fields = text[text.rindex(")") + 2 :].split()
-    return fields[0], int(fields[19])
+def parse_stat(text: str) -> tuple[bool, int]:
+    """Read from /proc/<pid>/stat whether the process lives, and when it started (ticks after boot).
+
+    A killed process whose first thread is a zombie still holds its ports until its last thread is gone.
+    """
+    fields = text[text.rindex(")") + 2 :].split()  # the program's name before may hold blanks and brackets
+    state, threads = fields[0], int(fields[17])
+    return state not in "ZX" or threads > 1, int(fields[19])
 
 
 def boot_id() -> str:
@@ -79,10 +83,10 @@ def identify(pid: int) -> Identity | None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        state, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+        lives, start = parse_stat(Path(f"/proc/{pid}/stat").read_text())
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if state in "ZX" else Identity(pid, start, boot_id())
+    return Identity(pid, start, boot_id()) if lives else None
 
 
 class ProcessTable:
@@ -112,11 +116,7 @@ class ProcessTable:
     def runs_as(self, program: Program) -> bool:
         """Tell whether the component runs, and with these very arguments."""
         record = self._record(program.name)
-        return (
-            record is not None
-            and record["digest"] == program.digest()
-            and self.running(program.name) is not None
-        )
+        return record is not None and record["digest"] == program.digest() and self.running(program.name) is not None
 
     def start(self, program: Program) -> Identity:
         """Start a program detached from us (own session, output to its log) and record who it is."""
