@@ -67,9 +67,7 @@ def ordinary_pod(index: int, share: float) -> Pod:
         metadata=ObjectMeta(name=f"pod-{index}", namespace="apps", uid=f"pod-{index}"),
         spec=PodSpec(
             node_name=f"node-{at:05}",
-            containers=(
-                Container(resources=Resources(requests={"cpu": f"{cpu}m", "memory": f"{memory}Mi"})),
-            ),
+            containers=(Container(resources=Resources(requests={"cpu": f"{cpu}m", "memory": f"{memory}Mi"})),),
         ),
         status=PodStatus(phase="Running", start_time="2026-01-01T00:00:00Z"),
     )

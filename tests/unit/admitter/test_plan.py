@@ -127,9 +127,7 @@ def test_which_node(nodes: list[NodeView], expected: str) -> None:
 
 
 def test_jobs_spread() -> None:
-    plan = plan_admissions(
-        snapshot([node("a"), node("b")], [job("x", parallelism=2), job("y", parallelism=2)])
-    )
+    plan = plan_admissions(snapshot([node("a"), node("b")], [job("x", parallelism=2), job("y", parallelism=2)]))
     assert places(plan) == {"x": ("a", "b"), "y": ("a", "b")}
 
 
@@ -152,9 +150,7 @@ TAINT = Taint(key="gpu", value="a100", effect="NoSchedule")
         ({"pods": 1}, {}, Reason.NO_PLACE),
     ],
 )
-def test_what_makes_a_node_a_place(
-    change: dict[str, Any], wanted: dict[str, Any], reason: Reason | None
-) -> None:
+def test_what_makes_a_node_a_place(change: dict[str, Any], wanted: dict[str, Any], reason: Reason | None) -> None:
     asked = Shape.of(**{"requests": {"cpu": 1000}, **wanted})
     plan = plan_admissions(snapshot([node("n", **change)], [job("job", shape=asked)]))
     assert reasons(plan) == ({"job": reason} if reason else {})
@@ -173,6 +169,12 @@ def test_ordinary_pods_take_their_room_first() -> None:
     )
     plan = plan_admissions(snapshot(nodes, [job("two", 2), job("one", 1)], pending=pending))
     assert started(plan) == ["one"]
+
+
+def test_a_nominated_node_that_is_no_place_any_more_is_not_waited_for() -> None:
+    nodes = [node("n1", cpu=4), node("n2", cpu=8, place=False)]
+    pending = (PendingPod("p", shape(3), nominated="n2"),)
+    assert started(plan_admissions(snapshot(nodes, [job("two", 2), job("one", 1)], pending=pending))) == ["one"]
 
 
 def test_room_made_by_preemption_is_left_alone_while_the_victims_leave() -> None:
@@ -232,9 +234,7 @@ def limit(load: int = 0, requested: int = 0, admission: int = 70, resource: str 
 def test_load_stays_under_the_admission_level(
     limits: tuple[LoadLimit, ...], with_it: bool, expected: list[str]
 ) -> None:
-    seen = snapshot(
-        [node("n", cpu=100)], [job(name) for name in "abc"], limits=limits, counted_with_candidate=with_it
-    )
+    seen = snapshot([node("n", cpu=100)], [job(name) for name in "abc"], limits=limits, counted_with_candidate=with_it)
     plan = plan_admissions(seen)
     assert started(plan) == expected
     assert set(reasons(plan).values()) <= {Reason.ADMISSION_LEVEL}
@@ -246,10 +246,7 @@ def test_a_smaller_job_may_fit_under_the_level_where_a_larger_one_does_not() -> 
     plan = plan_admissions(snapshot([node("n", cpu=100)], jobs, limits=(limit(requested=67),)))
     assert started(plan) == ["small"]
     assert plan.starts[0].load_ppm == (("cpu", 680_000),)
-    assert (
-        plan.held["large"].message
-        == "cpu load would be 72 %; it has to stay under the admission level of 70 %"
-    )
+    assert plan.held["large"].message == "cpu load would be 72 %; it has to stay under the admission level of 70 %"
     assert plan.held["gang"].message.startswith("cpu load would be 70 %")
 
 
@@ -400,8 +397,7 @@ MESSAGES: dict[str, tuple[list[NodeView], Candidate, str]] = {
     "taints": (
         [node("a", labels={"x": "y"}, taints=(TAINT,)), node("b")],
         job("j", shape=shape(1, 1, {"x": "y"})),
-        "all nodes with the labels x=y carry a taint that spec.tolerations does not cover:"
-        " gpu=a100:NoSchedule",
+        "all nodes with the labels x=y carry a taint that spec.tolerations does not cover: gpu=a100:NoSchedule",
     ),
 }
 
@@ -414,9 +410,7 @@ def test_messages(case: str) -> None:
 
 def test_the_message_of_a_full_cluster() -> None:
     plan = plan_admissions(snapshot([node("n")], [job("a")], limits=(limit(load=75, requested=3),)))
-    assert (
-        plan.held["a"].message == "cpu load is 78 %; jobs start while it is under the admission level of 70 %"
-    )
+    assert plan.held["a"].message == "cpu load is 78 %; jobs start while it is under the admission level of 70 %"
     plan = plan_admissions(snapshot([node("n")], [job("a")], limits=(LoadLimit("cpu", 0, 0, 0, PPM),)))
     assert plan.held["a"].message == "no node that counts (ready, not cordoned, not tainted) offers cpu"
 

@@ -218,9 +218,7 @@ def test_the_line() -> None:
     state.delete_candidate("ns/gone")
     state.apply_candidate(candidate("moved", queued_at=100))
     state.apply_candidate(candidate("late", queued_at=0))
-    lines = {
-        queue: [c.key.removeprefix("ns/") for c in line] for queue, line in snap(state).candidates.items()
-    }
+    lines = {queue: [c.key.removeprefix("ns/") for c in line] for queue, line in snap(state).candidates.items()}
     assert lines == {
         "default": ["interrupted", "late", "early", "twin-a", "twin-b", "moved"],
         "other": ["elsewhere"],
@@ -265,6 +263,8 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
     state.apply_pod(scavenger("a", cpu=2, node="n2"))
     assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
     assert requested(snap(state)) == 6000
+    state.apply_pod(scavenger("a", cpu=2, node="n2", startTime=AT))  # nothing new
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
     state.apply_pod(scavenger("b", cpu=2, node="elsewhere"))
     assert snap(state).reservations == (Reservation("ns/job", shape(2), 1, ("n1",)),)
     assert dict(state.assumed) == {"ns/job": "1"}
@@ -306,6 +306,7 @@ def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
     state.apply_pod(scavenger("a", node="n1"))
     state.apply_pod(scavenger("b"))
     state.apply_pod(scavenger("old", run="0", phase="Failed", node="n1"))
+    state.apply_pod(scavenger("older", run="-1", phase="Failed", node="n1"))
     state.assume("ns/job", "1", shape(), 3)
     assert reserved(state) == 2
     state.assume("ns/job", "1", shape(), 1)

@@ -100,9 +100,7 @@ def test_tolerations(toleration: Toleration, covered: bool) -> None:
 def test_equal_shapes_are_equal_in_whatever_order_they_were_written() -> None:
     tolerations = (Toleration(key="a"), Toleration(key="b", toleration_seconds=300))
     one = Shape.of({"cpu": 1, "memory": 2, "gpu": 0}, {"x": "1", "y": "2"}, tolerations)
-    other = Shape.of(
-        {"memory": 2, "cpu": 1}, {"y": "2", "x": "1"}, (Toleration(key="b"), Toleration(key="a"))
-    )
+    other = Shape.of({"memory": 2, "cpu": 1}, {"y": "2", "x": "1"}, (Toleration(key="b"), Toleration(key="a")))
     assert one == other
     assert hash(one) == hash(other)
     assert one.request("cpu") == 1

@@ -559,7 +559,7 @@ class ClusterState:
         """
         assumed = self._assumed[key] = _Assumed(run, shape, parallelism, queue, list(nodes)[:parallelism])
         for pod in list(self._by_job.get(key, {}).values()):
-            if pod.run == run and (pod.node or pod.ended):
+            if pod.node or pod.ended:
                 self._release(pod)
         if assumed.remaining <= 0:
             self._assumed.pop(key, None)
