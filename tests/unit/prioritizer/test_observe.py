@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
@@ -214,6 +215,7 @@ def test_a_job_that_is_going() -> None:
     assert job_facts(job(spec={"suspend": True})).going
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.text(), st.text(), st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
 def test_no_text_breaks_a_fact(moment: str, phase: str, interval: str, count: int, figure: float) -> None:
     facts = job_facts(
@@ -314,8 +316,6 @@ FRESH = {
     ],
 )
 def test_the_share(data: dict[str, str] | None, after: int, percentage: float | None, source: Source) -> None:
-    from datetime import datetime, timedelta
-
     now = datetime.fromisoformat(T0) + timedelta(seconds=after)
     share = Share.of(LevelsView.of(data, now))
     assert (share.percentage, share.source) == (percentage, source)

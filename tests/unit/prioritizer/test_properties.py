@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as alter
 from scavenger_prioritizer.plan import plan_classes, rank, takes_part
@@ -24,6 +24,10 @@ figures = st.one_of(st.none(), st.integers(0, 10**6))
 nodes = st.sampled_from(["", "n1", "n2", "n3"])
 phases = st.sampled_from(["Running"] * 6 + ["Starting", "Waiting", "Completed", ""])
 percentages = st.floats(0, 100, allow_nan=False)
+
+
+# No deadline: how long an example takes says more about what else runs on the machine.
+thoroughly = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -79,6 +83,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     )
 
 
+@thoroughly
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_the_same_jobs_in_any_order_give_the_same_plan(snapshot: Snapshot, random: st.Random) -> None:  # type: ignore[name-defined]
     shuffled = list(snapshot.gangs)
@@ -89,6 +94,7 @@ def test_the_same_jobs_in_any_order_give_the_same_plan(snapshot: Snapshot, rando
     assert one.protect == other.protect
 
 
+@thoroughly
 @given(snapshots())
 def test_every_job_that_takes_part_gets_exactly_one_class(snapshot: Snapshot) -> None:
     verdicts = plan_classes(snapshot).verdicts
@@ -97,6 +103,7 @@ def test_every_job_that_takes_part_gets_exactly_one_class(snapshot: Snapshot) ->
     assert {v.class_ for v in verdicts} <= {PREEMPTIBLE, NON_PREEMPTIBLE}
 
 
+@thoroughly
 @given(snapshots(), percentages)
 def test_a_higher_percentage_protects_nobody_more(snapshot: Snapshot, other: float) -> None:
     low, high = sorted([snapshot.share.percentage or 0.0, other])
@@ -105,6 +112,7 @@ def test_a_higher_percentage_protects_nobody_more(snapshot: Snapshot, other: flo
     assert few <= many
 
 
+@thoroughly
 @given(snapshots())
 def test_none_at_0_all_at_100_but_for_the_cordoned(snapshot: Snapshot) -> None:
     none = plan_classes(replace(snapshot, share=published(0)))
@@ -115,6 +123,7 @@ def test_none_at_0_all_at_100_but_for_the_cordoned(snapshot: Snapshot) -> None:
     assert all(v.class_ == PREEMPTIBLE for v in every.verdicts)
 
 
+@thoroughly
 @given(snapshots())
 def test_nobody_protected_has_less_at_risk_than_somebody_preemptible_elsewhere(snapshot: Snapshot) -> None:
     verdicts = [v for v in plan_classes(snapshot).verdicts if not v.cordoned]
@@ -123,6 +132,7 @@ def test_nobody_protected_has_less_at_risk_than_somebody_preemptible_elsewhere(s
     assert max(preempted, default=0) <= min(protected, default=max(preempted, default=0))
 
 
+@thoroughly
 @given(snapshots())
 def test_carried_out_once_there_is_nothing_left_to_write(snapshot: Snapshot) -> None:
     plan = plan_classes(snapshot)
@@ -133,6 +143,7 @@ def test_carried_out_once_there_is_nothing_left_to_write(snapshot: Snapshot) -> 
     assert [v.class_ for v in again.verdicts] == [v.class_ for v in plan.verdicts]
 
 
+@thoroughly
 @given(snapshots())
 def test_after_the_plan_every_protected_pod_is_covered(snapshot: Snapshot) -> None:
     after = carried_out(plan_classes(snapshot), snapshot)
@@ -144,6 +155,7 @@ def test_after_the_plan_every_protected_pod_is_covered(snapshot: Snapshot) -> No
             assert (after.budgets or {}).get(verdict.gang.job.namespace)
 
 
+@thoroughly
 @given(snapshots())
 def test_kept_classes_are_those_that_were(snapshot: Snapshot) -> None:
     """Regulator silent: what the last plan made of it stays, but for nodes cordoned since."""
@@ -153,6 +165,7 @@ def test_kept_classes_are_those_that_were(snapshot: Snapshot) -> None:
     assert not kept.changes
 
 
+@thoroughly
 @given(snapshots())
 def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapshot) -> None:
     for r in rank(snapshot):
@@ -160,6 +173,7 @@ def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapsh
         assert 0 <= r.risk <= millicores * (r.gang.job.interval + snapshot.rules.startup_cost)
 
 
+@thoroughly
 @given(snapshots(), times)
 def test_reporting_a_checkpoint_never_raises_the_time_at_risk(snapshot: Snapshot, checkpoint: int | None) -> None:
     """And so hiding one never lowers it: there is nothing to gain but protection by real work at risk."""
@@ -171,6 +185,7 @@ def test_reporting_a_checkpoint_never_raises_the_time_at_risk(snapshot: Snapshot
     assert all(after[uid] <= before[uid] for uid in before)
 
 
+@thoroughly
 @given(snapshots(), st.integers(-(10**15), 10**15))
 def test_a_clock_that_jumps_breaks_nothing(snapshot: Snapshot, jump: int) -> None:
     moved = replace(snapshot, now=max(0, snapshot.now + jump))

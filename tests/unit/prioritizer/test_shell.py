@@ -88,11 +88,11 @@ class Cluster:
 
     def label(self, job: str, index: int = 0, namespace: str = "lab") -> str | None:
         pod = self.api.get(PODS, namespace, f"{job}-run-{index}")
-        return pod and pod["metadata"].get("labels", {}).get(LABEL)
+        return None if pod is None else pod["metadata"].get("labels", {}).get(LABEL)
 
     def figure(self, job: str, namespace: str = "lab") -> str | None:
         pod = self.api.get(PODS, namespace, f"{job}-run-0")
-        return pod and pod["metadata"].get("annotations", {}).get(FIGURE)
+        return None if pod is None else pod["metadata"].get("annotations", {}).get(FIGURE)
 
     def status(self, job: str, namespace: str = "lab") -> dict[str, Any]:
         found = self.api.get(SCAVENGERJOBS, namespace, job)
