@@ -11,6 +11,7 @@ from scavenger_prioritizer.plan import (
     StatusWrite,
     cpu_seconds,
     cpu_time_at_risk,
+    gang_checkpoint,
     held_class,
     moved,
     places,
@@ -72,11 +73,6 @@ def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
         ),
         pytest.param(gang(started=600, pods=[pod("a"), pod("b")]), 1200, id="a gang adds up"),
         pytest.param(
-            gang(started=600, pods=[pod("a"), pod("b", checkpoint=ago(10))]),
-            20,
-            id="one member speaks for the gang",
-        ),
-        pytest.param(
             gang(started=600, pods=[pod("a"), pod("b", live=False)]),
             600,
             id="a member that ended holds nothing",
@@ -106,6 +102,33 @@ def test_the_startup_cost_is_added_until_the_first_checkpoint(subject: Gang, exp
 def test_cpu_seconds_are_rounded() -> None:
     second = 1000 * MICROSECONDS
     assert [cpu_seconds(r) for r in (0, second // 2 - 1, second // 2, second)] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        pytest.param((None, None, None), None, id="nobody"),
+        pytest.param((100, 50, 70), 100, id="all: what the slowest has written"),
+        pytest.param((80, None, None), 80, id="index 0 writes for all"),
+        pytest.param((None, 80, None), None, id="another one alone"),
+        pytest.param((100, 50, None), None, id="the third has yet to follow"),
+        pytest.param((80, -5, None), 80, id="a report from the future says nothing"),
+        pytest.param((100, 50, -5), None, id="nor does it complete the gang"),
+    ],
+)
+def test_the_checkpoint_of_a_gang(reports: tuple[float | None, ...], expected: float | None) -> None:
+    """As the admitter counts it, or lost CPU time would be judged by two measures."""
+    members = [
+        pod(f"p{n}", index=n, checkpoint=None if report is None else ago(report)) for n, report in enumerate(reports)
+    ]
+    subject = gang(started=600, pods=members, parallelism=3)
+    assert gang_checkpoint(subject, NOW) == (None if expected is None else ago(expected))
+    assert at_risk(subject) == 3 * (600 if expected is None else expected)
+
+
+def test_a_member_that_finished_has_reported_too() -> None:
+    members = [pod("a", index=0, checkpoint=ago(30)), pod("b", index=1, checkpoint=ago(20), live=False)]
+    assert at_risk(gang(started=600, pods=members, parallelism=2)) == 30
 
 
 # --- order ---
