@@ -79,6 +79,8 @@ class _Ranking:
 
     def room(self, enough: int) -> int:
         """How many pods fit; stops counting at `enough`."""
+        if enough == 1:
+            return int(self.best() is not None)  # clears away what no longer fits, instead of passing it again
         total = 0
         for _, _, i in self._heap:
             total += max(0, min(free[i] // amount for free, amount in self._needs))
@@ -133,10 +135,7 @@ class Room:
         """Whether that many pods of a shape fit now, all at once."""
         if count > self._at_most.get(shape, count):
             return False
-        if count == 1:
-            room = int(self._ranking(shape).best() is not None)
-        else:
-            room = self._ranking(shape).room(count)
+        room = self._ranking(shape).room(count)
         if room < count:
             self._at_most[shape] = room
         return room >= count
