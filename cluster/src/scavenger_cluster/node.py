@@ -116,7 +116,6 @@ class RealNode:
     def _write_configuration(self) -> None:
         ensure_certificates(self.layout.pki, [node_certificate(self.name, self.address)])
         containerd = containerd_config(
-            root=str(self.folder / "containerd"),
             cni_config=str(self.folder / "cni"),
             cni_plugins=cni_plugin_dir() or "/opt/cni/bin",
             restrict_oom=not may_lower_oom_scores(),
@@ -196,8 +195,6 @@ class RealNode:
             str(tools["kubelet"]),
             f"--config={self.folder / 'kubelet.yaml'}",
             f"--kubeconfig={self.folder / 'kubelet.kubeconfig'}",
-            f"--root-dir={self.folder / 'kubelet'}",
-            f"--cert-dir={self.folder / 'kubelet/pki'}",
             f"--hostname-override={self.name}",
             f"--node-ip={self.address}",
         )

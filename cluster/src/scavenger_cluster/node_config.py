@@ -16,7 +16,7 @@ PAUSE_IMAGE = "localhost/scavenger/pause:1"
 
 # The node's own /run, /var/lib and /var/log, and the values the kubelet wants to see in /proc/sys, all in a
 # mount namespace that vanishes with the node's last process. The data folder is put back in case one of them
-# hides it.
+# hides it. What grows or must be kept is on disk, at the usual places: paths of sockets may not be long.
 HOLDER_SCRIPT = """
 set -e
 data=$1; node=$2; ready=$3
@@ -26,9 +26,11 @@ for folder in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 scavenger "$
 mkdir -p "$data"
 mount --no-canonicalize --bind /proc/self/fd/9 "$data"
 exec 9<&-
-mkdir -p /run/netns /run/lock /run/sysctl /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers
-mkdir -p "$node/log"
-mount --bind "$node/log" /var/log
+mkdir -p /run/netns /run/lock /run/sysctl /var/lib/cni
+for folder in lib/kubelet lib/containerd log; do
+  mkdir -p "$node/$folder" "/var/$folder"
+  mount --bind "$node/$folder" "/var/$folder"
+done
 mkdir -p /var/log/pods /var/log/containers
 set_seen() {
   [ -e "/proc/sys/$1" ] || return 0
@@ -48,17 +50,14 @@ exec sleep infinity
 """
 
 
-def containerd_config(*, root: str, cni_config: str, cni_plugins: str, restrict_oom: bool) -> str:
+def containerd_config(*, cni_config: str, cni_plugins: str, restrict_oom: bool) -> str:
     """Return containerd's configuration.
 
     `restrict_oom`: without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc would fail on trying.
     """
-    quoted = {
-        key: json.dumps(value)
-        for key, value in {"root": root, "conf": cni_config, "bin": cni_plugins}.items()
-    }
+    configuration, plugins = json.dumps(cni_config), json.dumps(cni_plugins)
     return f"""version = 2
-root = {quoted["root"]}
+root = "/var/lib/containerd"
 state = "/run/containerd/state"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
@@ -82,8 +81,8 @@ disabled_plugins = [
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = {quoted["bin"]}
-    conf_dir = {quoted["conf"]}
+    bin_dir = {plugins}
+    conf_dir = {configuration}
 """
 
 
