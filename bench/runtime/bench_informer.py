@@ -176,9 +176,7 @@ def measure(what: str, folder: Path) -> dict[str, float]:
     """In this process: CPU seconds and growth of the resident set, for `informer` or `typed`."""
     hold = {"informer": _informer, "typed": _typed}[what]
     work = hold()
-    work(
-        b'{"metadata":{"resourceVersion":"1"},"items":[]}'
-    )  # imports and code paths are not what is measured
+    work(b'{"metadata":{"resourceVersion":"1"},"items":[]}')  # imports and code paths are not what is measured
     gc.collect()
     before = _resident()
     cpu = 0.0
@@ -227,9 +225,7 @@ def _resident() -> float:
 
 
 def _fresh(what: str, folder: Path) -> dict[str, float]:
-    answer = subprocess.run(
-        [sys.executable, __file__, what, str(folder)], check=True, capture_output=True, text=True
-    )
+    answer = subprocess.run([sys.executable, __file__, what, str(folder)], check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(answer.stdout)
     return found
 

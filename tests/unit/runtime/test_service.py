@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import pytest
 import structlog
 from scavenger_runtime import ApiClient, Informer, ReconcileLoop, ServiceContext, ServiceSettings
 from scavenger_runtime.logging import configure_logging, get_logger
@@ -172,7 +171,7 @@ async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
 
 
 async def test_waits_for_an_api_server_that_is_not_there_yet(api: FakeApi) -> None:
-    api.fail(503, times=2, methods={"GET"}, path="/version")
+    api.fail(503, methods={"GET"}, path="/version")
 
     async def main(context: Context) -> None:
         return None
@@ -235,7 +234,7 @@ def test_logs_are_json_lines_whoever_writes_them() -> None:
     assert "ValueError: a bug" in failed["exception"]
 
 
-@pytest.mark.parametrize("heavy", ["kubernetes_asyncio", "aiohttp", "pydantic", "structlog"])
-def test_importing_the_package_is_light(heavy: str) -> None:
-    code = f"import sys, scavenger_runtime; sys.exit({heavy!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_importing_the_package_is_light() -> None:
+    heavy = {"aiohttp", "kubernetes_asyncio", "prometheus_client", "pydantic", "structlog"}
+    code = f"import sys, scavenger_runtime; sys.exit(str(sorted({heavy!r} & sys.modules.keys()) or ''))"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b""

@@ -1,0 +1,369 @@
+"""What the services rely on an API server to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from scavenger_runtime import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Elector,
+    EventRecorder,
+    Gone,
+    Informer,
+    Invalid,
+    LeadershipLost,
+    NotFound,
+    TooManyRequests,
+)
+from scavenger_runtime.errors import error_for_status
+from scavenger_runtime.kinds import ConfigMap
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, LEASES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_testing import eventually, job_dict, pod_dict
+
+Object = dict[str, Any]
+
+
+def configmap(name: str, data: dict[str, str] | None = None, **meta: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}, "data": data or {}}
+
+
+def template() -> Object:
+    spec = pod_dict("x")["spec"]
+    return {"metadata": {"labels": {"app": "x"}}, "spec": {**spec, "schedulerName": "nobody"}}
+
+
+def pod(name: str, **meta: Any) -> Object:
+    """A pod that stays Pending: its scheduler does not exist."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **meta}, "spec": template()["spec"]}
+
+
+def job(name: str) -> Object:
+    manifest = job_dict(name, template=template(), suspend=True)
+    manifest["metadata"] = {"name": name}
+    del manifest["status"]
+    return manifest
+
+
+async def read(server: Any, resource: Resource[Any], name: str) -> Object:
+    found: Object = orjson.loads(await server.client.get(resource, server.namespace, name))
+    return found
+
+
+async def create(server: Any, resource: Resource[Any], manifest: Object) -> Object:
+    created: Object = orjson.loads(await server.client.create(resource, server.namespace, manifest))
+    return created
+
+
+@contextlib.asynccontextmanager
+async def following(server: Any, **options: Any) -> AsyncIterator[Informer[ConfigMap]]:
+    informer = Informer(server.client, CONFIGMAPS, namespace=server.namespace, **options)
+    task = asyncio.create_task(informer.run())
+    try:
+        await asyncio.wait_for(informer.wait_synced(), 10)
+        yield informer
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def ours(informer: Informer[ConfigMap]) -> dict[str, str | None]:
+    """Without what the cluster puts into every namespace."""
+    return {found.metadata.name: found.data.get("a") for found in informer.items() if found.metadata.name[:4] != "kube"}
+
+
+async def test_create_read_and_what_is_missing(server: Any) -> None:
+    created = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
+    assert {"uid", "resourceVersion", "creationTimestamp"} <= created["metadata"].keys()
+    assert (await read(server, CONFIGMAPS, "a"))["data"] == {"a": "1"}
+    with pytest.raises(AlreadyExists):
+        await create(server, CONFIGMAPS, configmap("a"))
+    with pytest.raises(NotFound):
+        await read(server, CONFIGMAPS, "b")
+    with pytest.raises(NotFound):
+        await server.client.merge_patch(CONFIGMAPS, server.namespace, "b", {"data": {}})
+    with pytest.raises(Invalid):
+        await create(server, CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})
+
+
+async def test_generated_names(server: Any) -> None:
+    manifest = configmap("", generateName="made-")
+    del manifest["metadata"]["name"]
+    names = {(await create(server, CONFIGMAPS, manifest))["metadata"]["name"] for _ in range(3)}
+    assert len(names) == 3
+    assert all(name.startswith("made-") for name in names)
+
+
+async def test_lists_in_pages_of_one_version(server: Any) -> None:
+    for number in range(5):
+        await create(server, CONFIGMAPS, configmap(f"c{number}", labels={"of": "pages"}))
+    names: list[str] = []
+    versions: set[str] = set()
+    token: str | None = None
+    while True:
+        params = {"limit": 2, "continue": token, "labelSelector": "of=pages"}
+        body = await server.client.request("GET", CONFIGMAPS.path(server.namespace), params=params)
+        page = orjson.loads(body)
+        names += [item["metadata"]["name"] for item in page["items"]]
+        assert len(page["items"]) <= 2
+        versions.add(page["metadata"]["resourceVersion"])
+        token = page["metadata"].get("continue")
+        if not token:
+            break
+        await create(server, CONFIGMAPS, configmap(f"d{len(names)}", labels={"of": "pages"}))
+    assert names == [f"c{number}" for number in range(5)], "what was created meanwhile is not in it"
+    assert len(versions) == 1
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("team=red", {"a"}),
+        ("team!=red", {"b", "c"}),
+        ("team", {"a", "b"}),
+        ("!team", {"c"}),
+        ("team in (red,blue),tier", {"b"}),
+        ("team notin (blue)", {"a", "c"}),
+    ],
+)
+async def test_label_selectors(server: Any, selector: str, expected: set[str]) -> None:
+    for name, labels in (("a", {"team": "red"}), ("b", {"team": "blue", "tier": "1"}), ("c", {})):
+        await create(server, PODDISRUPTIONBUDGETS, budget(name, labels))
+    path = PODDISRUPTIONBUDGETS.path(server.namespace)
+    body = await server.client.request("GET", path, params={"labelSelector": selector})
+    assert {item["metadata"]["name"] for item in orjson.loads(body)["items"]} == expected
+
+
+def budget(name: str, labels: dict[str, str], selects: str = "x", least: int = 1) -> Object:
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": selects}}}
+    meta = {"name": name, "labels": labels}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+
+
+async def test_field_selectors(server: Any) -> None:
+    await create(server, PODS, pod("a"))
+    await create(server, PODS, pod("b"))
+    for selector, expected in (
+        ("metadata.name=a", {"a"}),
+        ("status.phase!=Pending", set()),
+        ("spec.nodeName=", {"a", "b"}),
+    ):
+        body = await server.client.request("GET", PODS.path(server.namespace), params={"fieldSelector": selector})
+        assert {item["metadata"]["name"] for item in orjson.loads(body)["items"]} == expected
+
+
+async def test_a_write_of_an_old_version_conflicts(server: Any) -> None:
+    old = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
+    await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"data": {"a": "2"}})
+    with pytest.raises(Conflict):
+        await server.client.replace(CONFIGMAPS, server.namespace, "a", {**old, "data": {"a": "3"}})
+    stale = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
+    with pytest.raises(Conflict):
+        await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", stale)
+    assert (await read(server, CONFIGMAPS, "a"))["data"] == {"a": "2"}
+
+
+async def test_a_write_that_changes_nothing_makes_no_version(server: Any) -> None:
+    before = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
+    await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"data": {"a": "1"}})
+    after = await read(server, CONFIGMAPS, "a")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_apply_owns_its_fields(server: Any) -> None:
+    async def apply(manager: str, data: dict[str, str], **options: Any) -> Object:
+        body = await server.client.apply(
+            CONFIGMAPS, server.namespace, "a", configmap("a", data), field_manager=manager, **options
+        )
+        applied: Object = orjson.loads(body)
+        return applied
+
+    assert (await apply("one", {"a": "1", "b": "1"}))["data"] == {"a": "1", "b": "1"}
+    assert (await apply("two", {"c": "2"}))["data"] == {"a": "1", "b": "1", "c": "2"}
+    assert (await apply("one", {"a": "1"}))["data"] == {"a": "1", "c": "2"}, "what it no longer applies goes"
+    with pytest.raises(Conflict):
+        await apply("two", {"a": "2", "c": "2"}, force=False)
+    assert (await apply("two", {"a": "2", "c": "2"}))["data"] == {"a": "2", "c": "2"}
+
+
+async def test_patches(server: Any) -> None:
+    await create(server, PODS, pod("a", labels={"x": "1"}, finalizers=["scavenger.dev/one", "scavenger.dev/two"]))
+    place = PODS, server.namespace, "a"
+    await server.client.merge_patch(*place, {"metadata": {"labels": {"x": None, "y": "2"}}})
+    drop = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["scavenger.dev/one"]}}
+    await server.client.strategic_patch(*place, drop)
+    operations = [
+        {"op": "test", "path": "/metadata/labels/y", "value": "2"},
+        {"op": "add", "path": "/metadata/labels/example.org~1z", "value": "3"},
+    ]
+    await server.client.json_patch(*place, operations)
+    with pytest.raises(Invalid):
+        await server.client.json_patch(*place, [{"op": "test", "path": "/metadata/labels/y", "value": "no"}])
+    found = (await read(server, PODS, "a"))["metadata"]
+    assert found["labels"] == {"y": "2", "example.org/z": "3"}
+    assert found["finalizers"] == ["scavenger.dev/two"]
+    await server.client.merge_patch(*place, {"metadata": {"finalizers": None}})
+
+
+async def test_status_is_written_through_its_subresource_only(server: Any) -> None:
+    await create(server, PODS, pod("a"))
+    place = PODS, server.namespace, "a"
+    await server.client.merge_patch(*place, {"status": {"message": "main"}})
+    assert "message" not in (await read(server, PODS, "a"))["status"]
+    patch = {"status": {"message": "status"}, "metadata": {"labels": {"ignored": "no"}}}
+    await server.client.merge_patch(*place, patch, subresource="status")
+    assert (await read(server, PODS, "a"))["status"]["message"] == "status"
+
+
+async def test_finalizers_hold_an_object_until_they_are_gone(server: Any) -> None:
+    created = await create(server, CONFIGMAPS, configmap("a", finalizers=["scavenger.dev/hold"]))
+    assert created["metadata"].get("deletionTimestamp") is None
+    assert await server.client.delete(CONFIGMAPS, server.namespace, "a")
+    assert (await read(server, CONFIGMAPS, "a"))["metadata"]["deletionTimestamp"]
+    assert await server.client.delete(CONFIGMAPS, server.namespace, "a"), "asking twice is allowed"
+    await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"metadata": {"finalizers": None}})
+    with pytest.raises(NotFound):
+        await read(server, CONFIGMAPS, "a")
+    assert not await server.client.delete(CONFIGMAPS, server.namespace, "a")
+
+
+async def test_delete_preconditions(server: Any) -> None:
+    created = await create(server, CONFIGMAPS, configmap("a"))
+    meta = created["metadata"]
+    with pytest.raises(Conflict):
+        await server.client.delete(CONFIGMAPS, server.namespace, "a", uid="00000000-0000-0000-0000-000000000000")
+    with pytest.raises(Conflict):
+        await server.client.delete(CONFIGMAPS, server.namespace, "a", resource_version="1")
+    assert await server.client.delete(
+        CONFIGMAPS, server.namespace, "a", uid=meta["uid"], resource_version=meta["resourceVersion"]
+    )
+
+
+async def test_what_is_owned_goes_with_its_owner(server: Any) -> None:
+    owner = await create(server, JOBS, job("j"))
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner["metadata"]["uid"]}
+    await create(server, CONFIGMAPS, configmap("owned", ownerReferences=[reference]))
+    async with following(server) as informer:
+        assert "owned" in ours(informer)
+        await server.client.delete(JOBS, server.namespace, "j")
+        await eventually(lambda: "owned" not in ours(informer), timeout=30)
+
+
+async def test_evictions_ask_the_budget(server: Any) -> None:
+    await create(server, PODS, pod("a", labels={"app": "covered"}))
+    await create(server, PODS, pod("b"))
+    await create(server, PODDISRUPTIONBUDGETS, budget("keep", {}, selects="covered", least=1_000_000))
+    if server.fake is None:
+        pytest.skip("a real server lets Pending pods go whatever the budget says; the e2e tests evict running ones")
+    with pytest.raises(TooManyRequests) as caught:
+        await server.client.evict(server.namespace, "a")
+    assert "DisruptionBudget" in caught.value.causes()
+    assert await server.client.evict(server.namespace, "b")
+
+
+async def test_evicting_what_is_gone_is_success(server: Any) -> None:
+    assert not await server.client.evict(server.namespace, "nobody")
+
+
+async def test_an_informer_follows(server: Any) -> None:
+    for number in range(5):
+        await create(server, CONFIGMAPS, configmap(f"c{number}", {"a": "0"}))
+    async with following(server, page_size=2) as informer:
+        assert ours(informer) == {f"c{number}": "0" for number in range(5)}
+        await create(server, CONFIGMAPS, configmap("new", {"a": "1"}))
+        await server.client.merge_patch(CONFIGMAPS, server.namespace, "c0", {"data": {"a": "2"}})
+        await server.client.delete(CONFIGMAPS, server.namespace, "c1")
+        expected = {"c0": "2", "c2": "0", "c3": "0", "c4": "0", "new": "1"}
+        await eventually(lambda: ours(informer) == expected)
+
+
+async def test_leaving_the_selection_is_a_deletion(server: Any) -> None:
+    await create(server, CONFIGMAPS, configmap("a", labels={"team": "red"}))
+    async with following(server, label_selector="team=red") as informer:
+        assert set(ours(informer)) == {"a"}
+        await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"metadata": {"labels": {"team": "blue"}}})
+        await eventually(lambda: not ours(informer))
+
+
+async def test_a_watch_from_a_forgotten_version_is_gone(server: Any) -> None:
+    """Refused, or accepted and ended with an ERROR event: both exist, and both must end up as Gone."""
+    if server.fake is not None:
+        await create(server, CONFIGMAPS, configmap("a"))
+        server.fake.compact()
+    with contextlib.suppress(Gone):
+        event = await first_event(server, resourceVersion="1")
+        if server.fake is None and event["type"] != "ERROR":
+            pytest.skip("a real server forgets after five to ten minutes, and this one is younger")
+        assert type(error_for_status(event["object"])) is Gone
+
+
+async def first_event(server: Any, **params: Any) -> Object:
+    async for line in server.client.stream(
+        CONFIGMAPS.path("kube-system"), params={"watch": True, "timeoutSeconds": 5, **params}, read_timeout=10
+    ):
+        event: Object = orjson.loads(line)
+        return event
+    raise AssertionError("the watch ended with nothing said")
+
+
+async def test_a_watch_ends_in_good_order_when_its_time_is_over(server: Any) -> None:
+    params = {"watch": True, "timeoutSeconds": 1, "allowWatchBookmarks": True}
+    lines = [line async for line in server.client.stream(CONFIGMAPS.path(server.namespace), params=params)]
+    assert all(orjson.loads(line)["type"] in ("ADDED", "BOOKMARK") for line in lines)
+
+
+async def test_strategic_patches_are_not_for_custom_kinds(server: Any) -> None:
+    """Nor are they there without their CRD, on a real server: either way it is an error, not a surprise."""
+    custom = Resource("scavenger.dev", "v1alpha1", "scavengerjobs", "ScavengerJob", True, ConfigMap)
+    with pytest.raises(ApiError):
+        await server.client.strategic_patch(custom, server.namespace, "a", {"spec": {}})
+
+
+async def test_events_are_counted(server: Any) -> None:
+    recorder = EventRecorder(server.client, "contract")
+    task = asyncio.create_task(recorder.run())
+    target = orjson.loads(await server.client.create(PODS, server.namespace, pod("a")))
+    about = PODS.type(metadata=meta(target))
+    for _ in range(2):
+        recorder.warning(PODS, about, "Tested", "the contract holds")
+        await recorder.flush()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    params = {"fieldSelector": f"involvedObject.uid={target['metadata']['uid']}"}
+    body = await server.client.request("GET", EVENTS.path(server.namespace), params=params)
+    assert [event["count"] for event in orjson.loads(body)["items"] if event["reason"] == "Tested"] == [2]
+
+
+def meta(obj: Object) -> Any:
+    from scavenger_runtime.kinds import ObjectMeta
+
+    found = obj["metadata"]
+    return ObjectMeta(name=found["name"], namespace=found["namespace"], uid=found["uid"])
+
+
+async def test_one_leads_then_the_next(server: Any) -> None:
+    times = {"lease_duration": 1.0, "renew_deadline": 0.8, "retry_period": 0.1}
+    electors = {name: Elector(server.client, "lease", server.namespace, name, **times) for name in ("a", "b")}
+    tasks = {name: asyncio.create_task(one.run(asyncio.Event().wait)) for name, one in electors.items()}
+
+    def leaders() -> list[str]:
+        return [name for name, one in electors.items() if one.is_leader]
+
+    await eventually(lambda: len(leaders()) == 1)
+    (first,) = leaders()
+    (second,) = electors.keys() - {first}
+    tasks[first].cancel()
+    await eventually(lambda: leaders() == [second])
+    lease = await read(server, LEASES, "lease")
+    assert lease["spec"]["holderIdentity"] == second
+    assert lease["spec"]["leaseTransitions"] == 1
+    await server.client.merge_patch(LEASES, server.namespace, "lease", {"spec": {"holderIdentity": "usurper"}})
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(tasks[second], 5)
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
