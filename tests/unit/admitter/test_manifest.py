@@ -11,6 +11,7 @@ from scavenger_api.job import ScavengerJob
 from . import builders as b
 
 RUN = "2026-01-01T00:00:00.000007Z"
+INDEX_PATH = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 def manifest(*, grace: int = 300, restarts: int = 3, **spec: Any) -> dict[str, Any]:
@@ -83,11 +84,7 @@ def test_the_smallest_job_to_the_letter() -> None:
                             "env": [
                                 {
                                     "name": "SCAVENGER_INDEX",
-                                    "valueFrom": {
-                                        "fieldRef": {
-                                            "fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-                                        }
-                                    },
+                                    "valueFrom": {"fieldRef": {"fieldPath": INDEX_PATH}},
                                 },
                                 {"name": "SCAVENGER_PARALLELISM", "value": "1"},
                                 {"name": "SCAVENGER_PEERS", "value": "job-0"},

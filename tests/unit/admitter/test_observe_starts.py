@@ -264,6 +264,13 @@ AGAIN = (
         "installation",
         diagnosis=creation("no PriorityClass with name scavenger-preemptible was found"),
     ),
+    Row(
+        "deleted, made Failed by pod GC",
+        (pending(deleted=20, grace=0, phase="Failed", node=""),),
+        WAITING,
+        "Deleted",
+        "was deleted before the job ran",
+    ),
     Row("deleted before it ran", (pending(deleted=20, grace=0),), WAITING, "Deleted", "was deleted before the job ran"),
     Row(
         "preempted before it ran",

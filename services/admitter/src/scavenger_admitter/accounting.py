@@ -51,10 +51,13 @@ def run_start(status: ScavengerJobStatus) -> datetime | None:
 
 
 def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
-    """The place in line from now on, in microseconds: later than the start of any run before."""
-    if not status.running_timestamps:
-        return now
-    return max(now, second(status.running_timestamps[-1]) + _SECOND)
+    """The place in line from now on, in microseconds: never one it had before, and later than the start of any run."""
+    places = [now]
+    if status.queued_timestamp is not None:
+        places.append(status.queued_timestamp + timedelta(microseconds=1))
+    if status.running_timestamps:
+        places.append(second(status.running_timestamps[-1]) + _SECOND)
+    return max(places)
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:

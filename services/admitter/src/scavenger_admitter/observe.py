@@ -276,8 +276,10 @@ def _find_run(draft: _Draft) -> None:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
         draft.run = endings.Run(batch, tuple(pods), parallelism, complete)
-    elif draft.phase.active:
-        pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+        return
+    # Its Job is gone, or was never noted: pods of this place in line say that there was one.
+    pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+    if pods or draft.phase.active:
         draft.run = endings.Run(None, tuple(pods), parallelism, complete)
 
 

@@ -176,8 +176,8 @@ def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: 
 def _refused(pod: kinds.Pod) -> Iterator[Problem]:
     """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its
     container."""
-    if pod.status.phase != "Failed" or started_at(pod) is not None:
-        return
+    if pod.status.phase != "Failed" or deleting(pod) or started_at(pod) is not None:
+        return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
     words = start_error(pod)
     if words is not None:
         yield Problem(f"pod {pod.metadata.name} could not start: {words}", False, "StartError")
