@@ -1,0 +1,111 @@
+"""What the regulator shows on /metrics, beside what the runtime shows of informers and requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from scavenger_api.levels import LevelsState
+from scavenger_runtime.metrics import counter, gauge, histogram
+
+from scavenger_regulator.eviction import Outcome
+from scavenger_regulator.history import Figures
+from scavenger_regulator.plan import Decision, Judgement, Wait
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES
+
+LOAD: Final = gauge("regulator_load_percent", "Use divided by allocatable.", ("scope", "resource"))
+ORDINARY: Final = gauge(
+    "regulator_ordinary_load_percent",
+    "The same without scavenger pods; NaN where it is not known.",
+    ("scope", "resource"),
+)
+LEVEL: Final = gauge("regulator_level_percent", "The water levels.", ("scope", "resource", "level"))
+MEAN: Final = gauge("regulator_ordinary_load_mean_percent", "Mean over the window.", ("resource",))
+STDEV: Final = gauge("regulator_ordinary_load_stdev_percent", "Standard deviation over the window.", ("resource",))
+SAMPLES: Final = gauge("regulator_history_samples", "Measurements within the window.", ("resource",))
+STATE: Final = gauge("regulator_state", "1 for the state the regulator is in.", ("state",))
+PERCENTAGE: Final = gauge("regulator_preemptible_percentage", "As published; NaN while Blind.")
+ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.")
+CLOSED_NODES: Final = gauge("regulator_closed_nodes", "Nodes at or above a level of their own.")
+AGE: Final = gauge("regulator_observation_age_seconds", "Age of the oldest sample used; NaN while Blind.")
+GAP: Final = gauge("regulator_gap_points", "Points of load that victims have to free.", ("resource",))
+CREDIT: Final = gauge("regulator_credit_points", "Points of load that are leaving already.", ("resource",))
+SHORT: Final = gauge("regulator_short_points", "Points that stay too high, as nobody is left to evict.", ("resource",))
+VICTIMS: Final = gauge("regulator_planned_victims", "Jobs that the last plan evicts.", ("reason",))
+WAITING_FOR: Final = gauge("regulator_waiting_for_checkpoint", "Jobs that are not evicted yet, as a checkpoint is due.")
+OUTCOME: Final = gauge("regulator_plan_outcome", "1 for what came of the last plan.", ("outcome",))
+WAIT: Final = gauge("regulator_plan_wait", "1 for why no plan is made though the load is too high.", ("reason",))
+EVICTIONS: Final = counter("regulator_evictions", "Jobs by reason and what became of it.", ("reason", "outcome"))
+LOST: Final = counter("regulator_evicted_cpu_seconds_lost", "CPU time that evicted jobs had at risk.", ("reason",))
+RESIZES: Final = counter("regulator_resizes", "Containers throttled or given back their CPU.", ("direction", "outcome"))
+PUBLISHED: Final = counter("regulator_publications", "Writes of the levels by outcome.", ("outcome",))
+SAVED: Final = counter("regulator_saves", "Writes of memory and history by outcome.", ("outcome",))
+MEASUREMENTS: Final = counter("regulator_measurements", "Measurements by source and outcome.", ("source", "outcome"))
+MEASURE_SECONDS: Final = histogram("regulator_measurement_seconds", "Asking the source.", ("source",))
+DECISION_SECONDS: Final = histogram("regulator_decision_seconds", "Snapshot and decision of one period.")
+PERIOD_SECONDS: Final = histogram("regulator_period_seconds", "Everything done in one period.")
+
+LEVELS: Final = ("lower", "admission", "upper")
+
+
+def show(decision: Decision, history: Mapping[str, Figures], now: datetime) -> None:
+    """Bring the gauges to what was decided."""
+    cluster = decision.judgements[CLUSTER]
+    for judgement in decision.judgements.values():
+        _show_scope(judgement)
+    for resource in RESOURCES:
+        figures = history.get(resource)
+        MEAN.labels(resource).set(figures.mean if figures else math.nan)
+        STDEV.labels(resource).set(figures.stdev if figures else math.nan)
+        SAMPLES.labels(resource).set(figures.samples if figures else 0)
+    for state in LevelsState:
+        STATE.labels(state.value).set(state is cluster.state)
+    PERCENTAGE.set(math.nan if cluster.percentage is None else cluster.percentage)
+    ADMIT.set(cluster.admit)
+    CLOSED_NODES.set(len(decision.published.closed_nodes))
+    AGE.set((now - cluster.reading.observed_at).total_seconds() if cluster.reading else math.nan)
+    _show_plans(decision)
+
+
+def _show_scope(judgement: Judgement) -> None:
+    scope = judgement.scope or "cluster"
+    reading = judgement.reading
+    for resource in RESOURCES:
+        LOAD.labels(scope, resource).set(reading.load[resource] if reading else math.nan)
+        ordinary = reading.ordinary if reading else None
+        ORDINARY.labels(scope, resource).set(ordinary[resource] if ordinary else math.nan)
+        levels = judgement.levels.get(resource)
+        for level in LEVELS:
+            LEVEL.labels(scope, resource, level).set(getattr(levels, level) if levels else math.nan)
+
+
+def _show_plans(decision: Decision) -> None:
+    plans = [j.plan for j in decision.judgements.values() if j.plan is not None]
+    cluster = decision.judgements[CLUSTER]
+    for resource in RESOURCES:
+        plan = cluster.plan
+        GAP.labels(resource).set(plan.gaps.get(resource, 0.0) if plan else 0.0)
+        CREDIT.labels(resource).set(plan.credit.get(resource, 0.0) if plan else 0.0)
+        SHORT.labels(resource).set(plan.short.get(resource, 0.0) if plan else 0.0)
+    for outcome in Outcome:
+        OUTCOME.labels(outcome.value).set(any(plan.outcome is outcome for plan in plans))
+    for reason in Wait:
+        WAIT.labels(reason.value).set(cluster.wait is reason)
+    WAITING_FOR.set(sum(len(plan.held) for plan in plans))
+    counts: dict[str, int] = {}
+    for victim in decision.victims:
+        counts[victim.reason.value] = counts.get(victim.reason.value, 0) + 1
+    for reason_name in ("AboveUpperLevel", "YieldAtCheckpoint"):
+        VICTIMS.labels(reason_name).set(counts.get(reason_name, 0))
+
+
+def forget_scope(scope: str) -> None:
+    """A node that is gone is shown no more."""
+    for resource in RESOURCES:
+        for metric, labels in ((LOAD, ()), (ORDINARY, ()), *((LEVEL, (level,)) for level in LEVELS)):
+            try:
+                metric.remove(scope, resource, *labels)
+            except KeyError:
+                continue

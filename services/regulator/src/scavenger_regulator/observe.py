@@ -1,0 +1,202 @@
+"""From the objects of the API to the facts a decision is made of. Pure: objects in, facts out; never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.quantity import QuantityError, parse_quantity
+from scavenger_api.times import parse_time
+from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
+from scavenger_runtime.resources import Resource
+
+from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
+
+BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
+DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
+DEFAULT_GRACE: Final = 30.0
+
+
+# --- the ScavengerJob, as far as it is looked at ------------------------------------------------------------
+
+
+class ResourcesView(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.resources: one side may be given alone."""
+
+    requests: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+    limits: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a ScavengerJob."""
+
+    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
+    suspend: bool = False
+    resources: ResourcesView = ResourcesView()
+
+
+class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerJob."""
+
+    phase: str = ""
+    interrupted_count: int = 0
+    running_timestamps: tuple[str, ...] = ()
+    priority_start_over_timestamp: str | None = None
+    last_checkpoint_timestamp: str | None = None
+    job_name: str = ""
+
+
+class JobView(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob: the few of its fields that an eviction depends on."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpecView = JobSpecView()
+    status: JobStatusView = JobStatusView()
+
+
+SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, JobView)
+
+
+# --- amounts ------------------------------------------------------------------------------------------------
+
+
+def quantity(text: str | int | float | None) -> float:
+    """Cores or bytes; 0 for what is absent or unreadable."""
+    if text is None:
+        return 0.0
+    try:
+        return float(parse_quantity(text))
+    except (QuantityError, OverflowError):
+        return 0.0
+
+
+def pod_requests(pod: Pod) -> dict[str, float]:
+    """CPU and memory that a pod takes of its node, in cores and bytes, as the scheduler computes it (k8s.io/
+    component-helpers, resource.PodRequests): the containers and the init containers that stay beside them, or the
+    largest moment of the init phase if that is more; pod-level requests in their place; the runtime's overhead on
+    top."""
+    requests = {}
+    for resource in RESOURCES:
+        whole = pod.spec.resources.requests.get(resource)
+        need = quantity(whole) if whole is not None else _containers(pod, resource)
+        requests[resource] = need + quantity(pod.spec.overhead.get(resource))
+    return requests
+
+
+def _containers(pod: Pod, resource: str) -> float:
+    peak = beside = 0.0
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            beside += _request(container, resource)
+            peak = max(peak, beside)
+        else:
+            peak = max(peak, beside + _request(container, resource))
+    return max(peak, beside + sum(_request(container, resource) for container in pod.spec.containers))
+
+
+def _request(container: Container, resource: str) -> float:
+    return quantity(container.resources.requests.get(resource))
+
+
+# --- facts --------------------------------------------------------------------------------------------------
+
+
+def node_facts(node: Node, tolerated_taints: Collection[str]) -> NodeFacts:
+    """A node. It counts when it is Ready, not cordoned, and carries no NoSchedule or NoExecute taint but tolerated
+    ones."""
+    blocked = any(t.effect in BLOCKING_EFFECTS and t.key not in tolerated_taints for t in node.spec.taints)
+    return NodeFacts(
+        name=node.metadata.name,
+        allocatable={r: quantity(node.status.allocatable.get(r)) for r in RESOURCES},
+        capacity={r: quantity(node.status.capacity.get(r)) for r in RESOURCES},
+        counts=node.ready and not node.spec.unschedulable and not blocked,
+    )
+
+
+def occupies(pod: Pod) -> bool:
+    """Whether the pod takes room on a node: bound to one, and not ended."""
+    return bool(pod.spec.node_name) and not pod.ended
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    """A scavenger pod."""
+    meta = pod.metadata
+    resize = condition(pod.status.conditions, "PodResizePending")
+    grace = meta.deletion_grace_period_seconds
+    if grace is None:
+        grace = pod.spec.termination_grace_period_seconds
+    started = [s.state.running.started_at for s in pod.status.container_statuses if s.state.running is not None]
+    return PodFacts(
+        key=meta.key,
+        uid=meta.uid,
+        node=pod.spec.node_name,
+        requests=pod_requests(pod),
+        preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE) != names.NON_PREEMPTIBLE,
+        running_since=max((t for text in started if (t := parse_time(text)) is not None), default=None)
+        or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
+        leaving_until=parse_time(meta.deletion_timestamp),
+        checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        grace=DEFAULT_GRACE if grace is None else float(grace),
+        resizable={c.name: _request(c, "cpu") for c in pod.spec.containers if "cpu" in c.resources.requests},
+        refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
+    )
+
+
+def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
+    """A ScavengerJob with the pods of its present run."""
+    status, spec = job.status, job.spec
+    running = status.phase == "Running"
+    checkpoints = [
+        parse_time(status.last_checkpoint_timestamp),
+        parse_time(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+    ]
+    resources = {**spec.resources.limits, **spec.resources.requests}
+    return Gang(
+        key=job.metadata.key,
+        uid=job.metadata.uid,
+        pods=pods,
+        interval=_interval(spec.interruption_after),
+        cores=quantity(resources.get("cpu")),
+        running=running,
+        # of a job that is still starting, the last entry is that of its last run
+        started=parse_time(status.running_timestamps[-1]) if running and status.running_timestamps else None,
+        start_over=parse_time(status.priority_start_over_timestamp),
+        checkpoint=max((c for c in checkpoints if c is not None), default=None),
+        interruptions=max(0, status.interrupted_count),
+        going=spec.suspend or job.metadata.deletion_timestamp is not None,
+    )
+
+
+def _interval(text: str) -> float:
+    try:
+        return max(timedelta(milliseconds=1), parse_duration(text)).total_seconds()
+    except (DurationError, OverflowError):
+        return DEFAULT_INTERVAL
+
+
+def gangs(jobs: Iterable[JobView], pods: Iterable[Pod]) -> tuple[Gang, ...]:
+    """Each job with those of its pods that take room on a node; jobs without any are left out.
+
+    Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
+    not be evicted for it.
+    """
+    members: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods:
+        name = pod.metadata.labels.get(names.LABEL_JOB)
+        if name and occupies(pod):
+            members.setdefault((pod.metadata.namespace, name), []).append(pod)
+    found = []
+    for job in jobs:
+        own = members.get((job.metadata.namespace, job.metadata.name))
+        facts = tuple(pod_facts(pod) for pod in own or () if _of_run(pod, job.status.job_name))
+        if facts:
+            found.append(gang_facts(job, facts))
+    return tuple(found)
+
+
+def _of_run(pod: Pod, run: str) -> bool:
+    owner = pod.metadata.controller
+    return bool(run) and owner is not None and owner.kind == "Job" and owner.name == run

@@ -1,0 +1,150 @@
+"""What the regulator can be told, by environment or flag."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import field_validator, model_validator
+from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+
+from scavenger_regulator.eviction import DEFAULT_ORDER, SORTERS, EvictionRules
+from scavenger_regulator.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
+from scavenger_regulator.levels import FLOOR, INITIAL, LevelPolicy, ordered
+from scavenger_regulator.load import Trust
+from scavenger_regulator.plan import Rules
+from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
+from scavenger_regulator.throttle import ThrottleRules
+
+
+class RegulatorSettings(ServiceSettings):
+    """Draws the water levels, publishes the preemptible percentage, evicts exactly as much as needed."""
+
+    period: Seconds = option(30.0, "between two measurements", unit="seconds", ge=1, le=3600)
+    dry_run: bool = option(False, "only say who would be evicted, evict nobody")
+    per_node: bool = option(False, "levels and evictions for each node as well, so that big and small nodes balance")
+    tolerated_taints: Names = option(
+        (), "keys of NoSchedule and NoExecute taints that do not take a node out of the load"
+    )
+
+    source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
+    source_timeout: Seconds = option(10.0, "for a measurement to arrive", unit="seconds", gt=0)
+    max_age: Seconds = option(0.0, "older figures are none; 0 is three periods", unit="seconds", ge=0)
+    coverage: float = option(0.8, "least share of the nodes' room that must have figures", ge=0, le=1)
+    pod_coverage: float = option(
+        0.95, "least share of the scavenger pods that must have figures for a sample of the ordinary load", ge=0, le=1
+    )
+
+    prometheus_url: str = option("", "of Prometheus, without /api; needed for source prometheus")
+    prometheus_token_file: str | None = option(None, "file with a bearer token")
+    prometheus_ca_file: str | None = option(None, "file with the certificate authority of its certificate")
+    prometheus_node_cpu: str = option(NODE_CPU, "PromQL: cores used by node, or by the cluster")
+    prometheus_node_memory: str = option(NODE_MEMORY, "PromQL: bytes used by node, or by the cluster")
+    prometheus_pod_cpu: str = option(POD_CPU, "PromQL: cores used by pod")
+    prometheus_pod_memory: str = option(POD_MEMORY, "PromQL: bytes used by pod")
+    prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for all")
+    prometheus_window: Seconds = option(120.0, "over which the CPU queries average", unit="seconds", ge=0)
+    prometheus_node_label: str = option("node", "label with the node's name")
+    prometheus_history_cpu: str = option(
+        "", "PromQL: ordinary CPU load in percent, to take mean and deviation from; without, own history"
+    )
+    prometheus_history_memory: str = option("", "PromQL: ordinary memory load in percent, as for CPU")
+
+    history_window: Seconds = option(
+        DEFAULT_WINDOW, "over which mean and deviation of the ordinary load are taken", unit="seconds", ge=60
+    )
+    history_buckets: int = option(DEFAULT_BUCKETS, "parts that the window moves by", ge=2, le=10_000)
+    history_min_samples: int = option(60, "measurements before the history is used", ge=2)
+
+    policy: LevelPolicy = option(LevelPolicy.EXPONENTIAL, "how levels and percentage follow the load")
+    reserve: float = option(20.0, "margin kept for ordinary workloads", unit="percent", ge=0, le=100)
+    floor: float = option(FLOOR, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100)
+    initial_lower: float = option(INITIAL.lower, "lower level until there is history", unit="percent", ge=0, le=100)
+    initial_admission: float = option(
+        INITIAL.admission, "admission level until there is history", unit="percent", ge=0, le=100
+    )
+    initial_upper: float = option(INITIAL.upper, "upper level until there is history", unit="percent", ge=0, le=100)
+    level_step: float = option(1.0, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
+    cooldown: Seconds = option(300.0, "nothing is admitted after an eviction for", unit="seconds", ge=0)
+
+    max_victims: int = option(100, "most jobs evicted in a period", ge=1)
+    order: Names = option(DEFAULT_ORDER, f"sorters of victims: {', '.join(SORTERS)}")
+    hard_ceiling: float = option(95.0, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100)
+    checkpoint_wait: Seconds = option(300.0, "wait at most for jobs that have much at risk", unit="seconds", ge=0)
+    much_at_risk: Seconds = option(300.0, "much is at risk this long after a checkpoint", unit="seconds", ge=0)
+    startup_cost: Seconds = option(
+        60.0, "added per core to the time at risk until the first checkpoint after a start", unit="seconds", ge=0
+    )
+    settle: Seconds = option(
+        120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
+    )
+    refused_for: Seconds = option(
+        300.0, "a job whose eviction a budget refused is left alone for", unit="seconds", ge=0
+    )
+
+    yield_at_checkpoint: bool = option(True, "at the admission level, interrupt jobs right after a checkpoint")
+    yield_hysteresis: float = option(5.0, "points under admission at which yielding ends", unit="points", ge=0)
+    yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
+
+    throttle: bool = option(False, "in the Speculative state, shrink the CPU of preemptible jobs in place")
+    throttle_share: float = option(0.5, "of its CPU that a throttled job keeps", gt=0, le=1)
+    throttle_max_resizes: int = option(100, "most resizes in a period", ge=1)
+
+    @field_validator("order")
+    @classmethod
+    def _known_sorters(cls, order: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in order if name not in SORTERS]
+        if unknown:
+            raise ValueError(f"there is no sorter {unknown[0]!r}: choose from {', '.join(SORTERS)}")
+        return order
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.source == "prometheus" and not self.prometheus_url:
+            raise ValueError("--source prometheus needs --prometheus-url")
+        if not self.initial_lower <= self.initial_admission <= self.initial_upper:
+            raise ValueError("it must be that initial-lower <= initial-admission <= initial-upper")
+        return self
+
+    def rules(self) -> Rules:
+        """The part of the settings that decides."""
+        return Rules(
+            period=self.period,
+            reserve=self.reserve,
+            floor=self.floor,
+            policy=self.policy,
+            initial=ordered(self.initial_lower, self.initial_admission, self.initial_upper),
+            min_samples=self.history_min_samples,
+            step=self.level_step,
+            cooldown=self.cooldown,
+            yield_at_checkpoint=self.yield_at_checkpoint,
+            yield_hysteresis=self.yield_hysteresis,
+            yield_within=self.yield_within or 1.5 * self.period,
+            startup_cost=self.startup_cost,
+            settle=self.settle,
+            per_node=self.per_node,
+            trust=Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage),
+            eviction=EvictionRules(
+                max_victims=self.max_victims,
+                hard_ceiling=self.hard_ceiling,
+                checkpoint_wait=self.checkpoint_wait,
+                much_at_risk=self.much_at_risk,
+                order=self.order,
+            ),
+        )
+
+    def throttle_rules(self) -> ThrottleRules:
+        """The part of the settings that throttles."""
+        return ThrottleRules(self.throttle, self.throttle_share, self.throttle_max_resizes)
+
+    def queries(self) -> Queries:
+        """What to ask Prometheus."""
+        history = {"cpu": self.prometheus_history_cpu, "memory": self.prometheus_history_memory}
+        return Queries(
+            node={"cpu": self.prometheus_node_cpu, "memory": self.prometheus_node_memory},
+            pod={"cpu": self.prometheus_pod_cpu, "memory": self.prometheus_pod_memory},
+            taken=self.prometheus_taken,
+            history={resource: query for resource, query in history.items() if query} or None,
+            node_label=self.prometheus_node_label,
+            window=self.prometheus_window,
+            history_window=self.history_window,
+        )

@@ -1,0 +1,184 @@
+"""Prometheus: any PromQL for the use of nodes and pods, and for the history of the ordinary load.
+
+An instant query answers with the newest sample of the last five minutes and says of it only when it was asked, not when
+it was taken. So the age is a query of its own (`timestamp(...)`): without it, a target that stopped answering would
+look alive for five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from scavenger_regulator.history import Figures
+from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.sources import SourceError
+
+NODE_CPU: Final = 'sum by (node) (rate(container_cpu_usage_seconds_total{id="/"}[2m]))'
+NODE_MEMORY: Final = 'sum by (node) (container_memory_working_set_bytes{id="/"})'
+POD_CPU: Final = 'sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m]))'
+POD_MEMORY: Final = 'sum by (namespace, pod) (container_memory_working_set_bytes{pod!="",container!=""})'
+TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="/"}))'
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """PromQL. node: use of each node, or of the cluster where a result has no node label. pod: use of each scavenger
+    pod; others are ignored. In cores and bytes. taken: Unix time of the samples, per node or for all. history: the
+    ordinary load in percent, by resource; empty: the regulator keeps its own history.
+
+    window: seconds over which the CPU queries average. history_window, history_step: seconds.
+    """
+
+    node: Mapping[str, str]
+    pod: Mapping[str, str]
+    taken: str = TAKEN
+    history: Mapping[str, str] | None = None
+    node_label: str = "node"
+    namespace_label: str = "namespace"
+    pod_label: str = "pod"
+    window: float = 120.0
+    history_window: float = 86_400.0
+    history_step: float = 300.0
+
+
+Vector = list[tuple[Mapping[str, str], float]]
+
+
+def parse_vector(body: bytes) -> Vector:
+    """Labels and value of each series of an instant query; NaN and infinite values are left out. A scalar is a series
+    without labels. Raises SourceError where Prometheus reports an error or the answer is something else."""
+    try:
+        answer = orjson.loads(body)
+        if answer["status"] != "success":
+            raise SourceError(f"Prometheus: {answer.get('error', 'no reason given')}")
+        data = answer["data"]
+        rows: list[Any] = data["result"]
+        if data["resultType"] == "scalar":
+            rows = [{"metric": {}, "value": data["result"]}]
+        elif data["resultType"] != "vector":
+            raise SourceError(f"Prometheus answered with a {data['resultType']}: write a query that gives a vector")
+        found = [(row["metric"], float(row["value"][1])) for row in rows]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise SourceError(f"not an answer of Prometheus: {error!r}") from error
+    return [(labels, value) for labels, value in found if math.isfinite(value)]
+
+
+def combine(node: Mapping[str, Vector], pod: Mapping[str, Vector], taken: Vector, queries: Queries) -> Measurement:
+    """The answers as one measurement. What has no time has no figure."""
+    times = {labels.get(queries.node_label, ""): value for labels, value in taken}
+    everywhere = times.get("")
+    nodes: dict[str, dict[str, Figure]] = {}
+    total: dict[str, Figure] = {}
+    for resource, vector in node.items():
+        for labels, value in vector:
+            name = labels.get(queries.node_label, "")
+            at = times.get(name, everywhere) if name else everywhere if everywhere is not None else _oldest(times)
+            if at is not None:
+                figure = _figure(resource, value, at, queries)
+                (nodes.setdefault(name, {}) if name else total)[resource] = figure
+    newest = max(times.values(), default=None)
+    pods: dict[str, dict[str, Figure]] = {}
+    for resource, vector in pod.items() if newest is not None else ():
+        for labels, value in vector:
+            key = f"{labels.get(queries.namespace_label, '')}/{labels.get(queries.pod_label, '')}"
+            # A pod's figures are as old as its node's; a node whose figures are too old is not looked at.
+            pods.setdefault(key, {})[resource] = _figure(resource, value, newest or 0.0, queries)
+    return Measurement(nodes=nodes, pods=pods, total=total)
+
+
+def _oldest(times: Mapping[str, float]) -> float | None:
+    return min(times.values(), default=None)
+
+
+def _figure(resource: str, value: float, at: float, queries: Queries) -> Figure:
+    return Figure(value, datetime.fromtimestamp(at, UTC), queries.window if resource == "cpu" else 0.0)
+
+
+class PrometheusSource:
+    """Asks Prometheus over HTTP.
+
+    url: up to and without /api. token_file: bearer token, read anew for each request, as it may rotate. ca_file: of its
+    certificate. timeout: seconds for all queries of a measurement together.
+    """
+
+    name = "prometheus"
+
+    def __init__(
+        self,
+        url: str,
+        queries: Queries,
+        *,
+        timeout: float,
+        token_file: str | None = None,
+        ca_file: str | None = None,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._queries = queries
+        self._timeout = timeout
+        self._token_file = token_file
+        self._ssl = ssl.create_default_context(cafile=ca_file) if ca_file else True
+        self._session: aiohttp.ClientSession | None = None
+
+    async def measure(self) -> Measurement:
+        """All queries at once. Raises SourceError."""
+        queries = self._queries
+        asked = [*(queries.node[r] for r in RESOURCES), *(queries.pod[r] for r in RESOURCES), queries.taken]
+        *use, taken = await self._ask_all(asked)
+        count = len(RESOURCES)
+        node = dict(zip(RESOURCES, use[:count], strict=True))
+        pod = dict(zip(RESOURCES, use[count:], strict=True))
+        return combine(node, pod, taken, queries)
+
+    async def history(self) -> dict[str, Figures] | None:
+        """Mean, deviation and number of samples over the window, as Prometheus computes them. Raises SourceError."""
+        if not self._queries.history:
+            return None
+        found = {}
+        span = f"[{self._queries.history_window:.0f}s:{self._queries.history_step:.0f}s]"
+        for resource, query in self._queries.history.items():
+            mean, stdev, count = await self._ask_all(
+                [
+                    f"{function}(({query}){span})"
+                    for function in ("avg_over_time", "stddev_over_time", "count_over_time")
+                ]
+            )
+            if mean and stdev and count:
+                found[resource] = Figures(mean[0][1], stdev[0][1], int(count[0][1]))
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask_all(self, queries: list[str]) -> list[Vector]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return list(await asyncio.gather(*(self._ask(query) for query in queries)))
+        except TimeoutError as error:
+            raise SourceError(f"Prometheus did not answer within {self._timeout:.0f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SourceError(f"Prometheus cannot be reached: {error}") from error
+
+    async def _ask(self, query: str) -> Vector:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._ssl))
+        headers = {}
+        if self._token_file:
+            token = await asyncio.to_thread(Path(self._token_file).read_text)
+            headers["Authorization"] = f"Bearer {token.strip()}"
+        async with self._session.post(f"{self._url}/api/v1/query", data={"query": query}, headers=headers) as answer:
+            body = await answer.read()
+            if answer.status >= 400 and not body.startswith(b"{"):
+                raise SourceError(f"Prometheus answered with status {answer.status}")
+            return parse_vector(body)
