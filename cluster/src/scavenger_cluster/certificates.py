@@ -37,7 +37,7 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
 
     The front proxy has an authority of its own: the API server refuses to share one with client certificates.
     """
-    local = ("localhost", "127.0.0.1", state.bind_address)
+    local = ("localhost", "127.0.0.1", state.server_address)
     services = (
         "kubernetes",
         "kubernetes.default",
@@ -69,9 +69,7 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
 
 def node_certificate(node: str, address: str) -> CertificateSpec:
     """Return the certificate of a kubelet, with which it serves and asks."""
-    return CertificateSpec(
-        f"kubelet-{node}", f"system:node:{node}", "system:nodes", addresses=(node, address)
-    )
+    return CertificateSpec(f"kubelet-{node}", f"system:node:{node}", "system:nodes", addresses=(node, address))
 
 
 def ensure_certificates(pki: Path, specs: list[CertificateSpec]) -> None:
@@ -96,9 +94,7 @@ def _new_key(path: Path) -> ec.EllipticCurvePrivateKey:
     key = ec.generate_private_key(ec.SECP256R1())
     path.touch(mode=0o600)
     path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return key
 
@@ -110,9 +106,7 @@ def _subject(common_name: str, organization: str = "") -> x509.Name:
     return x509.Name(parts)
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -174,9 +168,7 @@ def _sign(pki: Path, spec: CertificateSpec) -> None:
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .sign(signer, hashes.SHA256())
     )
     (pki / f"{spec.name}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

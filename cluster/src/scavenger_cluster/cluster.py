@@ -149,7 +149,8 @@ class Cluster:
         """
         with self._locked():
             self.report(f"stopping {self.name}")
-            teardown.stop_everything(self.name, self.processes)
+            # Who loses all its data anyway need not take leave at length.
+            teardown.stop_everything(self.name, self.processes, grace=8 if keep_data else 2)
             teardown.remove_traces(self.name, self.layout, keep_data=keep_data)
             if not keep_data:
                 with locked(cache_dir() / "clusters.lock"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.process import Program, mark
-from scavenger_cluster.state import ClusterState
+from scavenger_cluster.state import LOOPBACK, ClusterState
 
 API_SERVER = "kube-apiserver"
 ETCD = "etcd"
@@ -24,7 +24,6 @@ SHORT_NAMES = {
     "controller-manager": CONTROLLER_MANAGER,
     "scheduler": SCHEDULER,
 }
-LOOPBACK = "127.0.0.1"
 # The client limits of the scheduler and the Job controller are otherwise what any measurement measures.
 CLIENT_LIMITS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scavenger_cluster import network, ports, requirements
-from scavenger_cluster.control_plane import LOOPBACK, full_name
+from scavenger_cluster.control_plane import full_name
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.plan import (
@@ -19,9 +19,7 @@ from scavenger_cluster.plan import (
     parse_nodes,
     ports_from,
 )
-from scavenger_cluster.state import ClusterState, Registry, load_state
-
-ANY_ADDRESS = "0.0.0.0"
+from scavenger_cluster.state import ANY_ADDRESS, LOOPBACK, ClusterState, Registry, load_state
 
 
 @dataclasses.dataclass(frozen=True)

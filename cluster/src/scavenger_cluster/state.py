@@ -10,6 +10,9 @@ from typing import Any
 
 from scavenger_cluster.plan import SLOTS, NodePlan, Subnets
 
+LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = "0.0.0.0"
+
 
 @dataclasses.dataclass
 class ClusterState:
@@ -42,7 +45,12 @@ class ClusterState:
     @property
     def server(self) -> str:
         """The URL of the API server, as seen from the machine."""
-        return f"https://{self.bind_address}:{self.ports['kube-apiserver']}"
+        return f"https://{self.server_address}:{self.ports['kube-apiserver']}"
+
+    @property
+    def server_address(self) -> str:
+        """The address of the API server, as seen from the machine."""
+        return LOOPBACK if self.bind_address == ANY_ADDRESS else self.bind_address
 
     def save(self, path: Path) -> None:
         """Write the state atomically."""

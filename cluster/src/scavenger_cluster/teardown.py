@@ -17,19 +17,22 @@ from scavenger_cluster.shell import run
 KEPT = ("state.json", "pki", "etcd", "nodes", "lock")
 
 
-def stop_everything(name: str, processes: ProcessTable) -> None:
-    """Stop all processes of a cluster: clients first, then containers, API server, and the database last."""
+def stop_everything(name: str, processes: ProcessTable, *, grace: float) -> None:
+    """Stop all processes of a cluster: clients first, then containers, API server, and the database last.
+
+    Each group has `grace` seconds to end by itself.
+    """
     servers = (API_SERVER, ETCD)
     clients = [component for component in processes.names() if component not in servers]
-    terminate([who for part in clients if (who := processes.running(part))], grace=8)
+    terminate([who for part in clients if (who := processes.running(part))], grace=grace)
     group = f"/{cgroups.PARENT}/{name}"
     if os.geteuid() == 0 and cgroups.ROOT.is_dir():
         cgroups.kill(group)
     left = find_marked(name, component=lambda component: component not in servers)
     terminate(left, grace=0)
     for server in servers:
-        processes.stop(server, grace=8)
-    terminate(find_marked(name), grace=5)
+        processes.stop(server, grace=grace)
+    terminate(find_marked(name), grace=grace)
     if os.geteuid() == 0 and cgroups.ROOT.is_dir():
         cgroups.kill(group)
         cgroups.remove(group)

@@ -1,0 +1,262 @@
+"""What is written for other programs: arguments, configuration, certificates, images."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from scavenger_cluster import cgroups, kubeconfig, kwok, network, node_config, ports, teardown
+from scavenger_cluster.build import TOOLS, go_dir, go_numbers, needed_go
+from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
+from scavenger_cluster.control_plane import COMPONENTS, full_name, program
+from scavenger_cluster.errors import ClusterError, WaitTimeoutError
+from scavenger_cluster.images import archive_names, context_key, normalized, oci_archive
+from scavenger_cluster.layout import Layout
+from scavenger_cluster.plan import ports_from
+from scavenger_cluster.state import ClusterState
+from scavenger_cluster.waiting import wait_for
+
+LAYOUT = Layout(Path("/data"))
+
+
+def state_of(real: int = 0, slot: int = 1) -> ClusterState:
+    address = f"10.89.{slot}.1" if real else "127.0.0.1"
+    return ClusterState(name="test", slot=slot, ports=ports_from(21020), bind_address=address, real=real)
+
+
+def arguments(component: str, state: ClusterState) -> dict[str, str]:
+    tools = {name: Path("/bin") / name for name in COMPONENTS}
+    words = program(component, state, LAYOUT, tools).argv
+    assert words[0] == f"/bin/{component}"
+    return dict(word.removeprefix("--").partition("=")[::2] for word in words[1:])
+
+
+def test_the_api_server_with_and_without_real_nodes() -> None:
+    fake, real = arguments("kube-apiserver", state_of()), arguments("kube-apiserver", state_of(real=1))
+    assert fake["advertise-address"] == "127.0.0.1"
+    assert fake["endpoint-reconciler-type"] == "none"
+    assert real["advertise-address"] == "10.89.1.1"
+    assert real["endpoint-reconciler-type"] == "lease"
+    assert real["authorization-mode"] == "Node,RBAC"
+    assert real["requestheader-client-ca-file"] != real["client-ca-file"]
+    assert real["service-cluster-ip-range"] == "10.97.0.0/16"
+
+
+@pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
+def test_client_limits_are_out_of_the_way(component: str) -> None:
+    found = arguments(component, state_of())
+    assert (found["kube-api-qps"], found["kube-api-burst"]) == ("1000", "2000")
+
+
+def test_own_arguments_come_last_and_components_are_marked() -> None:
+    state = state_of()
+    state.arguments = {"kube-scheduler": ["--v=5"]}
+    wanted = program("kube-scheduler", state, LAYOUT, {"kube-scheduler": Path("/bin/x")})
+    assert wanted.argv[-1] == "--v=5"
+    assert wanted.env["SCAVENGER_CLUSTER"] == "test"
+    assert "KUBECONFIG" not in wanted.env
+
+
+def test_short_names() -> None:
+    assert [full_name(name) for name in ("apiserver", "kcm", "etcd")] == [
+        "kube-apiserver",
+        "kube-controller-manager",
+        "etcd",
+    ]
+
+
+def test_every_component_listens_on_a_port_of_its_own() -> None:
+    state = state_of(real=1)
+    listening = [arguments(name, state).get("secure-port") for name in COMPONENTS]
+    numbers = [number for number in listening if number]
+    assert len(numbers) == len(set(numbers)) == 4
+
+
+def test_certificates_are_kept_until_an_address_changes(tmp_path: Path) -> None:
+    fake, real = control_plane_certificates(state_of()), control_plane_certificates(state_of(real=1))
+    ensure_certificates(tmp_path, fake)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    ensure_certificates(tmp_path, fake)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    ensure_certificates(tmp_path, [*real, node_certificate("node1", "10.89.1.11")])
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after["ca.crt"] == before["ca.crt"]
+    assert after["admin.crt"] == before["admin.crt"]
+    server = x509.load_pem_x509_certificate((tmp_path / "kube-apiserver.crt").read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {str(address) for address in names.get_values_for_type(x509.IPAddress)} == {
+        "127.0.0.1",
+        "10.89.1.1",
+        "10.97.0.1",
+    }
+    assert {"kubernetes", "kubernetes.default.svc", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
+    kubelet = x509.load_pem_x509_certificate((tmp_path / "kubelet-node1.crt").read_bytes())
+    assert kubelet.subject.rfc4514_string() == "CN=system:node:node1,O=system:nodes"
+    front = x509.load_pem_x509_certificate((tmp_path / "front-proxy-client.crt").read_bytes())
+    assert front.issuer != server.issuer
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.glob("*.key"))
+
+
+def test_a_kubeconfig_is_private(tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("pem")
+    text = kubeconfig.render("c", "https://127.0.0.1:1", authority, {"token": "t"})
+    path = tmp_path / "deep/kubeconfig"
+    kubeconfig.write_private(path, text)
+    stamp = path.stat().st_mtime_ns
+    kubeconfig.write_private(path, text)
+    assert path.stat().st_mtime_ns == stamp
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert yaml.safe_load(text)["users"][0]["user"] == {"token": "t"}
+
+
+def test_node_configuration() -> None:
+    kubelet = yaml.safe_load(node_config.kubelet_config(state_of(real=1), LAYOUT, "node1"))
+    assert kubelet["cgroupRoot"] == "/scavenger/test/node1"
+    assert kubelet["imageGCHighThresholdPercent"] == 100
+    proxy = yaml.safe_load(node_config.kube_proxy_config(state_of(real=1), LAYOUT, "node1"))
+    assert proxy["conntrack"]["maxPerCore"] == 0
+    network = json.loads(node_config.cni_config("10.113.1.0/24"))
+    assert network["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.113.1.0/24"}]]
+    for restrict in (True, False):
+        text = node_config.containerd_config(cni_config="/c", cni_plugins="/p", restrict_oom=restrict)
+        assert f"restrict_oom_score_adj = {str(restrict).lower()}" in text
+
+
+def test_kwok_configuration_is_what_its_description_says() -> None:
+    stages = {stage["metadata"]["name"]: stage["spec"] for stage in yaml.safe_load_all(kwok.configuration())}
+    assert set(stages) == {"node-ready", "node-heartbeat", "pod-run", "pod-end", "pod-stop", "pod-go"}
+    assert stages["pod-go"]["next"] == {"delete": True}
+    assert kwok.STOP_SECONDS in stages["pod-stop"]["delay"]["durationFrom"]["expressionFrom"]
+    node = kwok.fake_node("f", cpu="4", memory="8Gi", pods=9, taint=True, now="2026-01-01T00:00:00Z")
+    assert node["status"]["allocatable"]["pods"] == "9"
+    assert node["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
+    assert node["spec"]["taints"][0]["effect"] == "NoSchedule"
+
+
+def test_cgroups_on_both_versions(tmp_path: Path) -> None:
+    v1, v2 = tmp_path / "v1", tmp_path / "v2"
+    for folder in (v1 / "cpu", v1 / "memory", v2):
+        folder.mkdir(parents=True)
+    (v2 / "cgroup.controllers").write_text("cpu memory")
+    (v2 / "cgroup.subtree_control").write_text("")
+    assert cgroups.hierarchies(v1) == [v1 / "cpu", v1 / "memory"]
+    assert cgroups.hierarchies(v2) == [v2]
+    group = cgroups.node_group("c", "node1")
+    for root in (v1, v2):
+        cgroups.create(group, root)
+    assert (v1 / "memory/scavenger/c/node1").is_dir()
+    assert (v2 / "scavenger/c/node1").is_dir()
+    assert (v2 / "cgroup.subtree_control").read_text() == cgroups.V2_CONTROLLERS
+    cgroups.kill(group, v1)
+    cgroups.remove("/scavenger/c", v1)
+    assert not (v1 / "memory/scavenger/c").exists()
+    cgroups.remove("/scavenger/nobody", v1)
+
+
+def test_listening_sockets_are_found_in_the_kernels_table() -> None:
+    table = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 0100007F:5208 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n"
+        "   1: 0100007F:5208 0100007F:A000 01 00000000:00000000 00:00000000 00000000     0        0 222 1\n"
+    )
+    assert ports.listening_inodes(21000, [table]) == ["111"]
+    assert ports.listening_inodes(21001, [table]) == []
+
+
+def test_networks_in_use_rule_out_slots() -> None:
+    routes = [
+        {"dst": "default", "dev": "eth0"},
+        {"dst": "10.89.1.0/24", "dev": "podman1"},
+        {"dst": "10.0.0.0/8", "dev": "tun0"},
+        {"dst": "10.89.2.0/24", "dev": "mine"},
+        {"dst": "fe80::/64", "dev": "eth0"},
+    ]
+    assert network.networks(routes, ignore="mine") == [ipaddress.IPv4Network("10.89.1.0/24")]
+
+
+def test_mounts_below_a_folder_innermost_first() -> None:
+    table = (
+        "tmpfs /data tmpfs rw 0 0\ntmpfs /data/a\\040b/c tmpfs rw 0 0\n"
+        "tmpfs /database tmpfs rw 0 0\nproc /proc proc rw 0 0\n"
+    )
+    assert teardown.mounts_below(Path("/data"), table) == [Path("/data/a b/c"), Path("/data")]
+
+
+def test_an_archive_is_reproducible_and_knows_its_name(tmp_path: Path) -> None:
+    first, second = (oci_archive("localhost/x/y:1", b"layer", {"Entrypoint": ["/y"]}) for _ in range(2))
+    assert first == second
+    archive = tmp_path / "x.tar"
+    archive.write_bytes(first)
+    assert archive_names(archive) == ["localhost/x/y:1"]
+
+
+def test_a_docker_archive_names_its_images_and_a_nameless_one_is_refused(tmp_path: Path) -> None:
+    for name, tags in (("named", ["app:1", "app:2"]), ("nameless", None)):
+        content = json.dumps([{"RepoTags": tags}]).encode()
+        info = tarfile.TarInfo("manifest.json")
+        info.size = len(content)
+        with tarfile.open(tmp_path / name, "w") as tar:
+            tar.addfile(info, io.BytesIO(content))
+    assert archive_names(tmp_path / "named") == ["docker.io/library/app:1", "docker.io/library/app:2"]
+    with pytest.raises(ClusterError, match="no image with a name"):
+        archive_names(tmp_path / "nameless")
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("app", "docker.io/library/app:latest"),
+        ("team/app:1", "docker.io/team/app:1"),
+        ("localhost/app", "localhost/app:latest"),
+        ("registry.example.org:5000/app:1", "registry.example.org:5000/app:1"),
+    ],
+)
+def test_image_names_are_completed_as_the_kubelet_does(short: str, full: str) -> None:
+    assert normalized(short) == full
+
+
+def test_the_key_of_a_context_covers_what_a_build_sees(tmp_path: Path) -> None:
+    file = tmp_path / "Containerfile"
+    file.write_text("FROM x")
+    (tmp_path / "a.py").write_text("1")
+    keys = [context_key(tmp_path, file, {})]
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__/a.pyc").write_text("junk")
+    assert context_key(tmp_path, file, {}) == keys[0]
+    (tmp_path / "a.py").write_text("2")
+    keys.append(context_key(tmp_path, file, {}))
+    (tmp_path / "a.py").chmod(0o755)
+    keys.append(context_key(tmp_path, file, {}))
+    (tmp_path / "link").symlink_to("a.py")
+    keys.append(context_key(tmp_path, file, {}))
+    keys.append(context_key(tmp_path, file, {"VERSION": "2"}))
+    assert len(set(keys)) == 5
+
+
+def test_the_programs_are_pinned() -> None:
+    for tool in TOOLS.values():
+        text = (go_dir() / tool.module / "go.mod").read_text()
+        assert tool.package.startswith("./") or tool.package in text
+    assert go_numbers(needed_go((go_dir() / "go.mod").read_text())) >= (1, 26)
+    assert go_numbers("go1.26.8") > go_numbers("1.26") > go_numbers("go1.19.8")
+
+
+def test_waiting_ends_with_the_value_or_names_what_it_waited_for() -> None:
+    now = [0.0]
+    values = iter([None, None, "here"])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    assert wait_for("it", lambda: next(values), timeout=10, interval=1, clock=lambda: now[0], sleep=sleep) == "here"
+    assert now[0] == 2
+    with pytest.raises(WaitTimeoutError, match="the moon after 5 s"):
+        wait_for("the moon", lambda: False, timeout=5, interval=1, clock=lambda: now[0], sleep=sleep)
+    assert now[0] == 7
