@@ -10,7 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -236,5 +238,46 @@ def test_logs_are_json_lines_whoever_writes_them() -> None:
 
 def test_importing_the_package_is_light() -> None:
     heavy = {"aiohttp", "kubernetes_asyncio", "prometheus_client", "pydantic", "structlog"}
-    code = f"import sys, scavenger_runtime; sys.exit(str(sorted({heavy!r} & sys.modules.keys()) or ''))"
+    code = f"import sys, scavenger_runtime; sys.exit(sorted({heavy!r} & sys.modules.keys()) or None)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b""
+
+
+STUBBORN = """
+import asyncio, sys
+from scavenger_runtime import service
+from scavenger_runtime.settings import ServiceSettings
+
+service.LINGER_SECONDS = 0.05
+
+async def main(context):
+    async def stubborn():
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+    context.add_task("stubborn", stubborn())
+    raise ValueError("a bug")
+
+sys.exit(service.run_service(ServiceSettings.load(sys.argv[1:]), main, name="test"))
+"""
+
+
+async def test_a_failed_process_is_gone_even_if_a_task_will_not_end(api: FakeApi, tmp_path: Path) -> None:
+    """Run for real: kubeconfig, flags, logs on stderr, exit code."""
+    cluster = {"name": "c", "cluster": {"server": api.url}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "x"}
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STUBBORN, f"--kubeconfig={path}", "--health-port=0", stderr=asyncio.subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 1
+    assert time.monotonic() - began < 25
+    events = [json.loads(line)["event"] for line in errors.splitlines()]
+    assert events[0] == "starting"
+    assert "failed" in events

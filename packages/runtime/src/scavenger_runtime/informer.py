@@ -11,6 +11,7 @@ jittered, growing backoff, for as long as it takes; but a cache that has not bee
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -284,9 +285,11 @@ class Informer(Generic[T]):
             "timeoutSeconds": seconds,
             "resourceVersion": self._version,
         }
-        async for line in self._client.stream(self._path, params=params, read_timeout=self._read_timeout):
-            self._apply(self._decoder.event(line))
-            events += 1
+        lines = self._client.stream(self._path, params=params, read_timeout=self._read_timeout)
+        async with contextlib.aclosing(lines):  # also when an event ends it: the connection is not to wait for the GC
+            async for line in lines:
+                self._apply(self._decoder.event(line))
+                events += 1
         if events == 0:
             self._doubt(self._clock.monotonic() - started, seconds)
         self._backoff.reset()

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, TypeVar
@@ -41,6 +43,9 @@ STALL_SECONDS = 30.0
 """The event loop has not turned for that long: something blocks it."""
 
 TICK_SECONDS = 1.0
+
+LINGER_SECONDS = 3.0
+"""How long a cancelled task may take to end when the process does."""
 
 LAG = metrics.gauge("event_loop_lag_seconds", "How late the event loop was at its last tick.")
 INFO = metrics.gauge("build_info", "1, with the service and its version as labels.", ["service", "version"])
@@ -146,13 +151,16 @@ def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
     release = _version(service)
     INFO.labels(service, release).set(1)
     log.info("starting", version=release, settings=settings.shown())
+    watchdog = _Watchdog()
     try:
-        code = asyncio.run(serve(service, settings, main))
+        code = asyncio.run(serve(service, settings, main, ended=watchdog.watch))
     except KeyboardInterrupt:
         code = EXIT_FAILED
     except Exception:  # no configuration, the port for probes taken, ...
         log.exception("cannot run")
         code = EXIT_FAILED
+    finally:
+        watchdog.rest()
     log.info("ended", exit_code=code)
     return code
 
@@ -165,9 +173,11 @@ async def serve(
     connect: Callable[[], Awaitable[ApiClient]] | None = None,
     clock: Clock | None = None,
     started: Callable[[ServiceContext[S]], None] | None = None,
+    ended: Callable[[int], None] | None = None,
 ) -> int:
     """`run_service` inside a running event loop. connect: makes the client (default: from the settings).
-    started: told the context before main runs. Returns the exit code."""
+    started: told the context before main runs. ended: told the exit code before anything is closed.
+    Returns the exit code."""
     clock = clock or SystemClock()
     stop = _stop_on_signals()
     probes = ProbeServer(settings.health_address, settings.health_port)
@@ -189,7 +199,10 @@ async def serve(
         stack.push_async_callback(context.close)
         if started is not None:
             started(context)
-        return await _run_main(context, main, stop)
+        code = await _run_main(context, main, stop)
+        if ended is not None:
+            ended(code)
+        return code
 
 
 async def _run_main(context: ServiceContext[S], main: Main[S], stop: asyncio.Event) -> int:
@@ -277,9 +290,15 @@ async def _unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, ApiClie
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for them, but not for ever: the process is about to end."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    done, pending = await asyncio.wait(tasks, timeout=LINGER_SECONDS)
+    for task in pending:
+        log.error("a task ignores its cancellation", task=task.get_name())
+    for task in done:
+        if not task.cancelled():
+            task.exception()  # seen
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -306,6 +325,24 @@ def _version(service: str) -> str:
         return version(service)
     except PackageNotFoundError:
         return "unknown"
+
+
+class _Watchdog:
+    """Sees to it that a process that has failed is gone soon, even if some task of it ignores its cancellation: after a
+    lost leadership, such a task would go on writing beside the next leader's."""
+
+    def __init__(self) -> None:
+        self._timer = threading.Timer(2 * LINGER_SECONDS, os._exit, (EXIT_FAILED,))
+        self._timer.daemon = True
+
+    def watch(self, code: int) -> None:
+        """Begin, where the exit code is not 0."""
+        if code != EXIT_OK:
+            self._timer.start()
+
+    def rest(self) -> None:
+        """The event loop has ended by itself."""
+        self._timer.cancel()
 
 
 class _Heartbeat:

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -319,7 +319,7 @@ class ApiClient:
 
     async def stream(
         self, path: str, *, params: Params | None = None, read_timeout: float | None = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The lines of a long answer (a watch, a log) as they arrive, without their newline.
 
         read_timeout: seconds of silence after which the connection counts as dead. Ends when the server ends

@@ -69,6 +69,7 @@ class FakeApi:
     """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
 
     api.store: what it holds. api.requests: what it received. api.latency: seconds added to every answer.
+    api.tokens: the bearer tokens it takes; None for everybody.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -76,6 +77,7 @@ class FakeApi:
         self.store = Store(lambda: self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
         self.requests: list[Seen] = []
         self.latency = 0.0
+        self.tokens: set[str] | None = None
         self._faults: list[Fault] = []
         self._watchers: set[_Watcher] = set()
         self._pages: dict[str, tuple[int, list[Object]]] = {}
@@ -247,6 +249,8 @@ class FakeApi:
         self.requests.append(Seen(request.method, request.path, dict(request.query)))
         if self.latency:
             await asyncio.sleep(self.latency)
+        if self.tokens is not None and _bearer(request) not in self.tokens:
+            return _refused(Refusal(401, "Unauthorized", "Unauthorized"))
         fault = next((fault for fault in self._faults if fault.fits(request)), None)
         if fault is not None:
             fault.times -= 1
@@ -433,6 +437,10 @@ def _parse(path: str) -> tuple[Collection, str, str]:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest, "", ""][:3]
     return Collection(api_version, plural, namespace), name, subresource
+
+
+def _bearer(request: web.Request) -> str:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
 def _is_custom(where: Collection) -> bool:

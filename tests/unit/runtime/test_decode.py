@@ -1,0 +1,112 @@
+"""Bytes to objects, by both decoders: what is malformed is left out alone, what is no answer at all is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from scavenger_runtime.cache import Cache
+from scavenger_runtime.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, decoder_for
+from scavenger_runtime.kinds import ConfigMap
+
+
+class Meta(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True)
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Model(BaseModel):
+    metadata: Meta
+    data: dict[str, str] = {}
+
+
+DECODERS = [StructDecoder(ConfigMap), ModelDecoder(Model)]
+both = pytest.mark.parametrize("decoder", DECODERS, ids=["struct", "model"])
+
+
+def obj(name: str, data: Any = None, version: str = "7") -> dict[str, Any]:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": version}
+    return {"metadata": meta, "data": data or {}, "unknown": [1, {"deep": None}]}
+
+
+def page(*items: Any, **meta: str) -> bytes:
+    return orjson.dumps({"kind": "List", "metadata": {"resourceVersion": "9", **meta}, "items": list(items)})
+
+
+@both
+def test_a_page(decoder: Decoder[Any]) -> None:
+    found = decoder.page(page(obj("a", {"k": "v"}), obj("b"), **{"continue": "token"}))
+    assert [one.metadata.key for one in found.items] == ["ns/a", "ns/b"]
+    assert found.items[0].data == {"k": "v"}
+    assert (found.resource_version, found.continue_token, found.malformed) == ("9", "token", [])
+    assert list(decoder.page(b'{"metadata":{"resourceVersion":"1"},"items":null}').items) == []
+
+
+@both
+def test_one_malformed_object_is_reported_and_the_others_are_there(decoder: Decoder[Any]) -> None:
+    found = decoder.page(page(obj("a"), obj("bad", {"k": 1}, version="8"), obj("c"), {"metadata": 5}))
+    assert [one.metadata.name for one in found.items] == ["a", "c"]
+    assert [(one.key, one.resource_version) for one in found.malformed] == [("ns/bad", "8"), ("", "")]
+
+
+@both
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items":[', b'{"items":[]}', b"\xff", b'{"metadata":3}'])
+def test_what_is_no_list(decoder: Decoder[Any], body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decoder.page(body)
+
+
+@both
+def test_events(decoder: Decoder[Any]) -> None:
+    added = decoder.event(orjson.dumps({"type": "ADDED", "object": obj("a")}))
+    assert (added.type, added.resource_version, added.obj.metadata.name) == ("ADDED", "7", "a")
+    bookmark = decoder.event(b'{"type":"BOOKMARK","object":{"kind":"X","metadata":{"resourceVersion":"12"}}}')
+    assert (bookmark.type, bookmark.resource_version, bookmark.obj) == ("BOOKMARK", "12", None)
+    error = decoder.event(b'{"type":"ERROR","object":{"kind":"Status","code":410}}')
+    assert (error.status["code"], error.resource_version) == (410, "")
+    bad = decoder.event(orjson.dumps({"type": "MODIFIED", "object": obj("a", {"k": 1})}))
+    assert bad.obj is None
+    assert bad.malformed is not None
+    assert (bad.malformed.key, bad.resource_version) == ("ns/a", "7"), "to resume after it, not at it"
+
+
+def test_the_decoder_follows_the_type() -> None:
+    assert isinstance(decoder_for(ConfigMap), StructDecoder)
+    assert isinstance(decoder_for(Model), ModelDecoder)
+    with pytest.raises(TypeError, match="no decoder"):
+        decoder_for(dict)  # type: ignore[type-var]
+
+
+def test_a_cache_keeps_one_copy_of_what_has_not_changed() -> None:
+    decoder = StructDecoder(ConfigMap)
+    cache: Cache[ConfigMap] = Cache({})
+    (first,) = decoder.page(page(obj("a"))).items
+    (again,) = decoder.page(page(obj("a"))).items
+    cache.put(first)
+    assert cache.same(again) is first
+    assert cache.put(again) == []
+
+
+def test_an_index_function_that_fails_leaves_the_cache_as_it_was() -> None:
+    def by_size(found: ConfigMap) -> list[str]:
+        return [found.data["size"]]
+
+    cache = Cache({"size": by_size})
+    decoder = StructDecoder(ConfigMap)
+    for one in decoder.page(page(obj("a", {"size": "s"}))).items:
+        cache.put(one)
+    (broken,) = decoder.page(page(obj("a", {"other": "x"}, version="8"))).items
+    with pytest.raises(KeyError):
+        cache.put(broken)
+    assert [one.metadata.resource_version for one in cache.by_index("size", "s")] == ["7"]
