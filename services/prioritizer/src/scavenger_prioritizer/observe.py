@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -92,6 +93,8 @@ SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "Sc
 
 
 def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
     parsed = parse_time(text)
     return None if parsed is None else micros(parsed)
 
@@ -124,6 +127,7 @@ def job_facts(job: JobView) -> JobFacts:
     )
 
 
+@lru_cache(maxsize=1024)
 def _interval(text: str) -> int:
     try:
         span = parse_duration(text)
@@ -167,8 +171,9 @@ def pod_millicores(pod: Pod) -> int:
         whole = pod.spec.resources.requests.get("cpu")
         if whole is not None:
             return millis(whole)
-        beside = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
-        containers = (*pod.spec.containers, *beside)
+        containers = pod.spec.containers
+        if pod.spec.init_containers:
+            containers += tuple(c for c in pod.spec.init_containers if c.restart_policy == "Always")
         requested = _sum(containers, "cpu")
         return requested if requested > 0 else _sum(containers, names.RESOURCE_RECLAIMED_CPU) // 1000
     except QuantityError:
