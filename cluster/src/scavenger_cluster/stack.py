@@ -51,7 +51,14 @@ def start(
 ) -> None:
     """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
     for name in names if names is not None else existing_services():
-        cluster.service_start(name, environment=settings, wait="readyz")
+        cluster.service_start(name, environment={**_defaults(cluster, name), **(settings or {})}, wait="readyz")
+
+
+def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
+    """What a service must be told about this cluster."""
+    if name == "regulator" and not cluster.state.metrics:
+        return {"SCAVENGER_SOURCE": "requests"}  # without metrics it would be blind, and nothing would start
+    return {}
 
 
 def build_images(cluster: Cluster) -> str:

@@ -1,0 +1,266 @@
+"""The story of a scavenger job on a real cluster: it runs, gives way, comes back, and its result is right.
+
+    make demo
+    python demo-apps/demo.py [--keep] [--name NAME]
+
+Brings up an embedded cluster with one node and the services of this repository, tells the story with times, and takes
+everything down again. Exit code 0 means that every step was seen to happen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.errors import ClusterError
+
+NAMESPACE = "demo"
+COUNTER = Path(__file__).parent / "counter" / "counter.py"
+STEP_TIMEOUT = 90.0
+ORDINARY_CPU = "1500m"
+console = Console(highlight=False, soft_wrap=True)
+started = time.monotonic()
+
+
+class DemoError(Exception):
+    """Something the story promises did not happen."""
+
+
+def say(text: str, style: str = "") -> None:
+    """One line of the story, with the time since the demo began."""
+    console.print(f"[dim]{time.monotonic() - started:6.1f} s[/dim]  [{style or 'default'}]{text}[/]")
+
+
+def until(what: str, condition: Callable[[], Any], timeout: float = STEP_TIMEOUT) -> Any:
+    """Poll until the condition holds; DemoError when it does not in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise DemoError(f"waited {timeout:.0f} s in vain: {what}")
+        time.sleep(0.2)
+
+
+class Stage:
+    """The cluster the story is told on."""
+
+    def __init__(self, cluster: Cluster, volume: Path) -> None:
+        self.cluster = cluster
+        self.volume = volume
+        self.real = bool(cluster.state.real)
+
+    def kubectl(self, *words: str, input: str | None = None) -> str:
+        """Run kubectl in the demo's namespace."""
+        return self.cluster.kubectl("-n", NAMESPACE, *words, input=input)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create objects."""
+        self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects))
+
+    def status(self, job: str) -> dict[str, Any]:
+        """status of a ScavengerJob."""
+        return dict(json.loads(self.kubectl("get", "sj", job, "-o", "json")).get("status") or {})
+
+    def pods(self, job: str) -> list[dict[str, Any]]:
+        """Pods of a ScavengerJob."""
+        return list(json.loads(self.kubectl("get", "pods", "-l", f"scavenger.dev/job={job}", "-o", "json"))["items"])
+
+    def phase(self, job: str, phase: str) -> dict[str, Any]:
+        """Wait until the job is in that phase, and say so."""
+        until(f"{job} is {phase}", lambda: self.status(job).get("phase") == phase)
+        return self.status(job)
+
+    def prepare(self) -> None:
+        """A namespace, and a volume that outlives the pods."""
+        self.cluster.kubectl("create", "namespace", NAMESPACE)
+        self.volume.mkdir(parents=True, exist_ok=True)
+        self.volume.chmod(0o777)
+        claim = {"storageClassName": "demo", "accessModes": ["ReadWriteMany"]}
+        self.cluster.apply(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolume",
+                    "metadata": {"name": "demo"},
+                    "spec": {
+                        **claim,
+                        "capacity": {"storage": "1Gi"},
+                        "hostPath": {"path": str(self.volume), "type": "Directory"},
+                    },
+                }
+            )
+        )
+        self.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "checkpoints"},
+                "spec": {**claim, "resources": {"requests": {"storage": "1Gi"}}},
+            }
+        )
+
+
+def scavenger_job(name: str, parallelism: int, cpu: str, steps: int, seconds: int) -> dict[str, Any]:
+    """A ScavengerJob that counts, with its checkpoints in a folder of its own on the volume."""
+    arguments = ["run", f"--dir=/data/{name}", f"--steps={steps}", f"--seconds={seconds}", "--checkpoint-every=3"]
+    return {
+        "apiVersion": "scavenger.dev/v1alpha1",
+        "kind": "ScavengerJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": stack.COUNTER_IMAGE,
+            "args": arguments,
+            "parallelism": parallelism,
+            "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+            "persistentVolumeClaims": [{"name": "checkpoints", "mountPath": "/data"}],
+            "interruptionAfter": "10s",
+            "terminationGracePeriodSeconds": 5,
+        },
+    }
+
+
+def ordinary_pod(name: str) -> dict[str, Any]:
+    """A pod without any mention of scavenging, that needs more room than is left."""
+    sleep = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "containers": [
+                {
+                    "name": "web",
+                    "image": stack.COUNTER_IMAGE,
+                    "command": ["python3", "-c", sleep],
+                    "resources": {"requests": {"cpu": ORDINARY_CPU, "memory": "64Mi"}},
+                }
+            ],
+        },
+    }
+
+
+def tell(stage: Stage, name: str, parallelism: int, cpu: str, work: tuple[int, int]) -> tuple[str, ...]:
+    """One story from submission to the right result; returns its line of the summary."""
+    steps, seconds = work
+    pods = f"{parallelism} pods of {cpu} CPU" if parallelism > 1 else f"one pod of {cpu} CPU"
+    stage.apply(scavenger_job(name, parallelism, cpu, steps, seconds))
+    say(f"[b]{name}[/b] submitted: a ScavengerJob, {pods}, about {seconds} s of work, a checkpoint every 3 s")
+    submitted = time.monotonic()
+    stage.phase(name, "Running")
+    where = "in a real container" if stage.real else "on a fake node"
+    say(f"[b]{name}[/b] Running {where} ({time.monotonic() - submitted:.1f} s after it was submitted)", "green")
+    time.sleep(seconds * 0.4)
+
+    stage.apply(ordinary_pod(f"{name}-web"))
+    say(f"an ordinary pod arrives and needs {ORDINARY_CPU} CPU: there is no such room beside {name}")
+    arrived = time.monotonic()
+    interrupted = stage.phase(name, "Interrupted")
+    say(f"[b]{name}[/b] Interrupted (count {interrupted['interruptedCount']}): {interrupted['message']}", "yellow")
+    until("the ordinary pod runs", lambda: running(stage, f"{name}-web"))
+    say(f"the ordinary pod is Running, {time.monotonic() - arrived:.1f} s after it arrived", "green")
+    time.sleep(3)
+
+    stage.kubectl("delete", "pod", f"{name}-web", "--wait=false")
+    say("the ordinary pod leaves")
+    status = stage.phase(name, "Running")
+    if len(status["runningTimestamps"]) != 2:
+        raise DemoError(f"{name} has run {len(status['runningTimestamps'])} times, not twice")
+    say(f"[b]{name}[/b] Running again, from its checkpoint", "green")
+    result = finish(stage, name)
+    return (
+        name,
+        str(parallelism),
+        str(stage.status(name)["interruptedCount"]),
+        f"{stage.status(name)['usefulCPUSeconds']:.1f}",
+        f"{stage.status(name)['lostCPUSeconds']:.1f}",
+        result,
+    )
+
+
+def running(stage: Stage, pod: str) -> bool:
+    """Whether an ordinary pod runs."""
+    return stage.kubectl("get", "pod", pod, "-o", "jsonpath={.status.phase}") == "Running"
+
+
+def finish(stage: Stage, name: str) -> str:
+    """Wait for the end and have the result verified; returns what the verification said."""
+    if not stage.real:
+        for pod in stage.pods(name):
+            done = json.dumps({"status": {"phase": "Succeeded"}})
+            stage.kubectl("patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type=merge", "-p", done)
+        stage.phase(name, "Completed")
+        say(f"[b]{name}[/b] Completed (marked so by this demo: a fake node runs no program)", "green")
+        return "not computed: fake node"
+    status = stage.phase(name, "Completed")
+    useful, lost = status["usefulCPUSeconds"], status["lostCPUSeconds"]
+    say(f"[b]{name}[/b] Completed: {useful:.1f} CPU-seconds useful, {lost:.1f} lost", "green")
+    verified = subprocess.run(
+        [sys.executable, str(COUNTER), "verify", "--dir", str(stage.volume / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in (verified.stdout + verified.stderr).strip().splitlines():
+        say(f"  {line}")
+    if verified.returncode != 0:
+        raise DemoError(f"the result of {name} is wrong")
+    return "correct"
+
+
+def story(cluster: Cluster) -> None:
+    """Both stories and the summary."""
+    stage = Stage(cluster, cluster.data_dir / "demo-volume")
+    stage.prepare()
+    table = Table("job", "pods", "interrupted", "CPU-seconds useful", "CPU-seconds lost", "result")
+    table.add_row(*tell(stage, "pi", 1, "600m", (400, 20)))
+    say("the same for a gang of two: both run, or none; when one is taken, both leave")
+    table.add_row(*tell(stage, "gang", 2, "300m", (800, 20)))
+    console.print(table)
+    console.print(stage.kubectl("get", "sj"))
+
+
+def main() -> int:
+    """Run the demo; 0 when all of it was seen to happen."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="demo", help="name of the embedded cluster (default: demo)")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running, and say how to use it")
+    arguments = parser.parse_args()
+    cluster = Cluster(arguments.name, report=lambda line: say(line, "dim"))
+    try:
+        cluster.down()
+        say(
+            "bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while"
+        )
+        cluster.up("auto", fake_cpu="2")
+        stack.install(cluster)
+        stack.start(cluster, ["admitter"])
+        if cluster.state.real:
+            stack.build_images(cluster)
+        story(cluster)
+    except (DemoError, ClusterError) as error:
+        say(f"the demo failed: {error}", "red")
+        return 1
+    finally:
+        if arguments.keep:
+            console.print(f"\nThe cluster is still there: {stack.paste_line(cluster)}")
+        else:
+            cluster.down()
+    say("the whole story was seen to happen", "b green")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

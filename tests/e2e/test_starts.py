@@ -1,0 +1,171 @@
+"""Starts that do not come off, and what is missing for good: sections 4.3 and 4.6 of the design."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from scavenger_cluster import Cluster
+from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
+
+FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
+
+
+@pytest.fixture
+def impatient_admitter(cluster: Cluster) -> Iterator[None]:
+    """The admitter with a start timeout of seconds."""
+    cluster.service_start("admitter", environment={**SETTINGS, "SCAVENGER_START_TIMEOUT": "8s"}, wait="readyz")
+    yield
+    cluster.service_start("admitter", environment=SETTINGS, wait="readyz")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (
+            {"persistentVolumeClaims": [{"name": "absent", "mountPath": "/x"}]},
+            'persistentvolumeclaim "absent" not found',
+        ),
+        ({"configMaps": [{"name": "absent", "mountPath": "/x"}]}, 'configmap "absent" not found'),
+        ({"secrets": [{"name": "absent", "mountPath": "/x"}]}, 'secret "absent" not found'),
+        ({"envFrom": [{"secretRef": {"name": "absent"}}]}, 'secret "absent" not found'),
+        (
+            {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "a"}}}]},
+            'configmap "absent" not found',
+        ),
+        ({"image": "Not A Name"}, "image"),
+        ({"serviceAccountName": "absent"}, 'serviceaccount "absent" not found'),
+    ],
+    ids=["pvc", "configmap", "secret", "envFrom", "env", "image", "serviceaccount"],
+)
+def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, object], words: str) -> None:
+    job = scavenger_job("lacking", *FOREVER, **spec)
+    if "image" in spec:
+        job["spec"]["image"] = "registry.example/UPPER:case"
+    world.apply(job)
+    status = world.wait_phase("lacking", "Failed", timeout=90)
+    assert words in status["message"]
+    assert status["interruptedCount"] == 0
+    world.wait("nothing hanging", lambda: not [p for p in world.pods("lacking") if p["status"]["phase"] == "Pending"])
+
+
+@pytest.mark.real
+def test_image_that_cannot_be_pulled_is_taken_back(world: World, impatient_admitter: None) -> None:
+    world.apply(scavenger_job("unpullable", *FOREVER, image="registry.invalid/nothing:1", imagePullPolicy="Always"))
+    world.wait("taken back", lambda: "did not come off" in world.status("unpullable").get("message", ""), timeout=60)
+    status = world.status("unpullable")
+    assert "Pull" in status["message"]
+    assert status["phase"] in ("Waiting", "Starting")
+    assert status["interruptedCount"] == 0
+
+
+def test_quota_that_forbids_pods_sends_the_job_back(world: World) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    world.apply(quota)
+    world.wait("quota counted", lambda: (world.get("resourcequota", "none") or {}).get("status", {}).get("hard"))
+    world.apply(scavenger_job("barred", *FOREVER))
+    world.wait("sent back", lambda: "exceeded quota" in world.status("barred").get("message", ""))
+    assert world.status("barred")["phase"] == "Waiting"
+    assert world.status("barred")["interruptedCount"] == 0
+    world.kubectl("delete", "resourcequota", "none")
+    world.wait_phase("barred", "Running")
+
+
+def test_request_larger_than_any_node_waits_and_says_why(world: World) -> None:
+    world.apply(scavenger_job("giant", *FOREVER, cpu="1000"))
+    message = world.wait(
+        "told why", lambda: "largest" in world.status("giant").get("message", "") and world.status("giant")
+    )
+    assert message["phase"] == "Waiting"
+    assert "1000 cpu" in message["message"]
+    world.apply(scavenger_job("small", *FOREVER))
+    world.wait_phase("small", "Running")  # one that does not fit does not block the ones behind
+
+
+@pytest.mark.real
+def test_start_whose_room_was_taken_comes_back(world: World, cluster: Cluster) -> None:
+    """The scheduler is held still until an ordinary pod stands before the job's pod."""
+    node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+    pinned = {"kubernetes.io/hostname": node}
+    cluster.component_stop("kube-scheduler")
+    try:
+        world.apply(scavenger_job("late", *FOREVER, cpu="1", nodeSelector=pinned))
+        world.wait("admitted", lambda: world.pods("late"))
+        world.apply(ordinary_pod("first", "1500m", nodeSelector=pinned))
+    finally:
+        cluster.component_start("kube-scheduler")
+    world.wait("ordinary runs", lambda: (world.get("pod", "first") or {})["status"].get("phase") == "Running")
+    world.wait("taken back", lambda: world.status("late").get("phase") == "Waiting")
+    assert world.status("late")["interruptedCount"] == 0
+    assert not world.pods("late")
+    world.kubectl("delete", "pod", "first")
+    world.wait_phase("late", "Running")
+
+
+@pytest.mark.real
+def test_refused_by_the_kubelet_is_no_interruption(world: World, cluster: Cluster) -> None:
+    """The kubelet is away while a pod is bound to it; when it is back, the label the pod asks for is not."""
+    node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[-1:].metadata.name}")
+    cluster.kubectl("label", "node", node, "e2e/picky=yes", "--overwrite")
+    time.sleep(1)
+    cluster.node_stop(node)
+    try:
+        world.apply(scavenger_job("picky", *FOREVER, nodeSelector={"e2e/picky": "yes"}))
+        world.wait("bound", lambda: [p for p in world.pods("picky") if p["spec"].get("nodeName") == node])
+        cluster.kubectl("label", "node", node, "e2e/picky-")
+    finally:
+        cluster.node_start(node)
+    world.wait("refused", lambda: "refused" in world.status("picky").get("message", ""), timeout=90)
+    status = world.status("picky")
+    assert status["phase"] == "Waiting"
+    assert status["interruptedCount"] == 0
+    cluster.kubectl("label", "node", node, "e2e/picky=yes", "--overwrite")
+    world.wait_phase("picky", "Running", timeout=90)
+    cluster.kubectl("label", "node", node, "e2e/picky-")
+
+
+@pytest.mark.real
+def test_pod_deleted_before_it_ran_is_no_interruption(world: World, cluster: Cluster) -> None:
+    cluster.component_stop("kube-scheduler")
+    try:
+        world.apply(scavenger_job("early", *FOREVER))
+        pod = world.wait("its pod", lambda: world.pods("early"))[0]
+        world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        world.wait("sent back", lambda: "did not come off" in world.status("early").get("message", ""))
+    finally:
+        cluster.component_start("kube-scheduler")
+    assert world.status("early")["interruptedCount"] == 0
+    world.wait_phase("early", "Running")
+
+
+def test_deleted_while_starting_leaves_nothing(world: World, cluster: Cluster) -> None:
+    cluster.component_stop("kube-scheduler")
+    try:
+        world.apply(scavenger_job("brief", *FOREVER, parallelism=3))
+        world.wait("its pods", lambda: len(world.pods("brief")) == 3)
+        world.kubectl("delete", "scavengerjob", "brief", "--wait=true", "--timeout=30s")
+        world.wait("gone", lambda: not world.list("pods") and not world.list("jobs") and not world.list("services"))
+    finally:
+        cluster.component_start("kube-scheduler")
+
+
+@pytest.mark.real
+def test_pod_stuck_on_a_dead_node_holds_the_job_back(world: World, cluster: Cluster) -> None:
+    world.apply(scavenger_job("stuck", *FOREVER, terminationGracePeriodSeconds=1))
+    world.wait_phase("stuck", "Running")
+    pod = world.pods("stuck")[0]
+    node = pod["spec"]["nodeName"]
+    cluster.node_stop(node)
+    try:
+        world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        world.wait("counted", lambda: world.status("stuck").get("interruptedCount") == 1)
+        world.wait("says which node", lambda: f"node {node}" in world.status("stuck")["message"], timeout=90)
+        assert world.status("stuck")["phase"] == "Interrupted"
+        assert pod["metadata"]["name"] in world.status("stuck")["message"]
+        assert len(world.pods("stuck")) == 1, "no second life beside the first"
+    finally:
+        cluster.node_start(node)
+    status = world.wait_phase("stuck", "Running", timeout=90)
+    assert status["interruptedCount"] == 1
