@@ -125,7 +125,7 @@ def scavenger_job(name: str, parallelism: int, cpu: str, steps: int, seconds: in
             "parallelism": parallelism,
             "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
             "persistentVolumeClaims": [{"name": "checkpoints", "mountPath": "/data"}],
-            "interruptionAfter": "10s",
+            "interruptionAfter": "30s",
             "terminationGracePeriodSeconds": 5,
         },
     }
@@ -162,7 +162,7 @@ def tell(stage: Stage, name: str, parallelism: int, cpu: str, work: tuple[int, i
     stage.phase(name, "Running")
     where = "in a real container" if stage.real else "on a fake node"
     say(f"[b]{name}[/b] Running {where} ({time.monotonic() - submitted:.1f} s after it was submitted)", "green")
-    time.sleep(seconds * 0.4)
+    time.sleep(seconds * 0.4)  # long enough to have something at risk
 
     stage.apply(ordinary_pod(f"{name}-web"))
     say(f"an ordinary pod arrives and needs {ORDINARY_CPU} CPU: there is no such room beside {name}")
