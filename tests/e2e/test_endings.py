@@ -24,7 +24,7 @@ def script(text: str) -> dict[str, list[str]]:
 
 def finalizers(world: World) -> list[str]:
     """Pods of the namespace that still carry our finalizer."""
-    held = [pod for pod in world.list("pods") if FINALIZER in pod["metadata"].get("finalizers", [])]
+    held = [pod for pod in world.objects("pods") if FINALIZER in pod["metadata"].get("finalizers", [])]
     return [pod["metadata"]["name"] for pod in held]
 
 
@@ -193,7 +193,7 @@ def test_deleted_job_leaves_nothing(world: World) -> None:
     world.wait_phase("gone", "Running")
     world.kubectl("delete", "scavengerjob", "gone", "--wait=true", "--timeout=30s")
     world.wait(
-        "everything gone", lambda: not world.list("pods") and not world.list("jobs") and not world.list("services")
+        "everything gone", lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services")
     )
 
 
@@ -202,7 +202,7 @@ def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
     world.apply(job)
     world.wait_phase("brief", "Completed")
     world.wait("deleted", lambda: world.get("scavengerjob", "brief") is None)
-    world.wait("everything gone", lambda: not world.list("pods") and not world.list("jobs"))
+    world.wait("everything gone", lambda: not world.objects("pods") and not world.objects("jobs"))
 
 
 def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) -> None:

@@ -40,13 +40,13 @@ class World:
                 return None
             raise
 
-    def list(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+    def objects(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
         """All objects of a kind in the namespace."""
         return list(json.loads(self.kubectl("get", kind, "-l", selector, "-o", "json"))["items"])
 
     def pods(self, job: str) -> list[dict[str, Any]]:
         """The pods of a ScavengerJob, by name."""
-        found = self.list("pods", f"scavenger.dev/job={job}")
+        found = self.objects("pods", f"scavenger.dev/job={job}")
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def status(self, job: str) -> dict[str, Any]:
