@@ -222,6 +222,12 @@ def written(job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
     return job.model_copy(update={"status": kept})
 
 
+def changes(before: ScavengerJobStatus, after: ScavengerJobStatus) -> dict[str, Any]:
+    """The fields that differ, as they are written; None for one that is unset now."""
+    old, new = before.to_dict(), after.to_dict()
+    return {key: new.get(key) for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
 def decide(first: Observation) -> Outcome:
     """`observe`, and the proof that its status is a fixed point: seen again after the write, nothing more changes.
 

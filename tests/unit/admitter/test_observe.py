@@ -13,10 +13,10 @@ from scavenger_admitter.observe import (
     DeletePod,
     DeleteScavengerJob,
     Diagnose,
+    Diagnosis,
     EventNote,
     ReleasePod,
     observe,
-    status_patch,
 )
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJobStatus
 
@@ -71,7 +71,7 @@ def test_the_admission_cycle_speaks_through_the_message_only() -> None:
     job = b.job(WAITING)
     settled = b.written(job, b.decide(b.seen(job, 50)).status)
     outcome = b.decide(b.seen(settled, 60, hold="no node has room"))
-    assert status_patch(settled.status, outcome.status) == {"message": "no node has room"}
+    assert b.changes(settled.status, outcome.status) == {"message": "no node has room"}
     again = b.written(settled, outcome.status)
     assert not b.decide(b.seen(again, 70, hold="no node has room")).changed
     assert not b.decide(b.seen(again, 80)).changed
@@ -494,7 +494,7 @@ def test_job_name_is_unset_when_nothing_is_left() -> None:
     outcome = b.decide(b.seen(job, 102, None, b.pod(deleted=90, ended=101, code=143)))
     assert outcome.status.job_name is None
     assert outcome.candidate
-    assert status_patch(status, outcome.status) == {"jobName": None}
+    assert b.changes(status, outcome.status) == {"jobName": None}
 
 
 def test_the_prioritizers_field_is_never_written() -> None:
@@ -502,7 +502,7 @@ def test_the_prioritizers_field_is_never_written() -> None:
     job = b.job(RUNNING, running=[10], preemption=preemption)
     outcome = b.decide(b.seen(job, 100, b.batch(), b.pod(deleted=90)))
     assert outcome.status.preemption == preemption
-    patch = status_patch(b.job(RUNNING, running=[10]).status, outcome.status)
+    patch = b.changes(job.status, outcome.status)
     assert "preemption" not in patch
     assert patch["phase"] == "Interrupted"
     assert patch["interruptedCount"] == 1
@@ -536,8 +536,6 @@ def test_a_diagnosis_is_asked_for_when_nobody_says_why() -> None:
     assert early.requeue_after == 3
     assert b.decide(b.seen(job, 5, b.batch(), quiet)).actions == (Diagnose(("job-0",)),)
     assert b.decide(b.seen(job, 5, b.batch())).actions == (Diagnose(()),)
-    from scavenger_admitter.observe import Diagnosis
-
     known = Diagnosis(b.at(5))
     assert b.decide(b.seen(job, 10, b.batch(), quiet, diagnosis=known)).actions == ()
     assert b.decide(b.seen(job, 21, b.batch(), quiet, diagnosis=known)).actions == (Diagnose(("job-0",)),)

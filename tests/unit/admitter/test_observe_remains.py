@@ -93,6 +93,14 @@ def test_live_pods_without_a_job_are_deleted(owner: str | None) -> None:
     assert outcome.actions == (DeletePod("job-0", pod.metadata.uid),)
 
 
+def test_ended_orphans_do_not_stay() -> None:
+    """Nobody else deletes a pod without an owner: released first, deleted when that is done."""
+    held, free = b.pod(ended=90, owner=None), b.pod(ended=90, owner=None, held=False)
+    job = b.job(Phase.WAITING, queued=100)
+    assert b.decide(b.seen(job, 101, None, held)).actions == (ReleasePod("job-0", held.metadata.uid),)
+    assert b.decide(b.seen(job, 101, None, free)).actions == (DeletePod("job-0", free.metadata.uid),)
+
+
 def test_pods_of_the_job_being_deleted_go_with_it() -> None:
     outcome = b.decide(b.seen(b.job(Phase.WAITING, queued=100), 101, b.batch(deleted=100), b.pod()))
     assert outcome.actions == ()

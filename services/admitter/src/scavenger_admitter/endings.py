@@ -78,7 +78,9 @@ def ending(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slac
     succeeded = [pod for pod in rest if pod.status.phase == "Succeeded"]
     if len(succeeded) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
         return Completed(max((ended_at(pod) or now for pod in succeeded), default=now))
-    causes = [*removals.values(), *_job_removed(run, now), *_vanished(run, now)]
+    causes = [*removals.values(), *_vanished(run, now)]
+    if sum(pod.ended for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
+        causes += _job_removed(run, now)
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
         causes = causes or _lost_nodes(rest, nodes, exits[0].at)

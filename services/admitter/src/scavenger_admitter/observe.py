@@ -54,7 +54,6 @@ __all__ = [
     "diagnose",
     "observe",
     "observe_orphans",
-    "status_patch",
 ]
 
 HELD_BACK: Final = "HeldBack"
@@ -634,10 +633,3 @@ def _outcome(draft: _Draft) -> Outcome:
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         facts=Facts(draft.cause, finished, draft.waited, draft.spent.useful, draft.spent.lost),
     )
-
-
-def status_patch(before: ScavengerJobStatus, after: ScavengerJobStatus) -> dict[str, Any]:
-    """The merge patch of the status: what changed, null for what is unset now, never `preemption`."""
-    old, new = before.to_dict(), after.to_dict()
-    changed = {key: new.get(key) for key in {*old, *new} if old.get(key) != new.get(key) and key != "preemption"}
-    return dict(sorted(changed.items()))

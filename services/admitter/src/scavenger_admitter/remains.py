@@ -96,10 +96,13 @@ def clear(
 
 
 def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> Action | None:
-    if surely_ended(pod, nodes):
-        return ReleasePod(pod.metadata.name, pod.metadata.uid) if held(pod) else None
     owner = pod.metadata.controller
-    if deleting(pod) or (owner is not None and owner.uid == job_uid):
+    if surely_ended(pod, nodes):
+        if held(pod):
+            return ReleasePod(pod.metadata.name, pod.metadata.uid)
+        if deleting(pod) or owner is not None:
+            return None  # the garbage collector takes it when its Job is gone
+    elif deleting(pod) or (owner is not None and owner.uid == job_uid):
         return None
     return DeletePod(pod.metadata.name, pod.metadata.uid)
 
