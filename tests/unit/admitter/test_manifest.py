@@ -100,7 +100,7 @@ def test_the_smallest_job_to_the_letter() -> None:
 
 
 def test_every_field_of_the_spec_arrives() -> None:
-    spec = {
+    spec: dict[str, Any] = {
         "queue": "physics",
         "imagePullPolicy": "Always",
         "imagePullSecrets": [{"name": "registry"}],
@@ -142,7 +142,7 @@ def test_every_field_of_the_spec_arrives() -> None:
 
 
 def test_volumes() -> None:
-    spec = {
+    spec: dict[str, Any] = {
         "persistentVolumeClaims": [
             {"name": "data", "mountPath": "/data"},
             {"name": "data", "mountPath": "/raw", "subPath": "raw", "readOnly": True},

@@ -547,7 +547,8 @@ def _line_up(draft: _Draft) -> None:
     elif draft.reason == HELD_BACK:
         draft.reason = QUEUED
         draft.set(message="in line for admission")
-    if not stuck and seen.hold is not None and not draft.start_failed:
+    fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
+    if seen.hold is not None and not stuck and not fresh:
         draft.set(message=seen.hold[:4096])
 
 
