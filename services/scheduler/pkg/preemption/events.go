@@ -1,0 +1,42 @@
+package preemption
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+)
+
+// eventReason stands on the victim beside the scheduler's own "Preempted", which gives the preemptor's UID only.
+const eventReason = "PreemptedBy"
+
+type preemptPodFunc = func(
+	ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+) error
+
+// reporting wraps the call that removes a victim: it counts, and tells a scavenger pod for whom it had to go.
+func (pl *Plugin) reporting(preempt preemptPodFunc) preemptPodFunc {
+	return func(
+		ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+	) error {
+		if err := preempt(ctx, c, preemptor, victim, plugin); err != nil {
+			pl.decided.forget(victim)
+			return err
+		}
+		victimsTotal.WithLabelValues(string(classOf(victim))).Inc()
+		if isScavenger(victim) {
+			pl.tell(ctx, victim, preemptor, c.Name())
+		}
+		return nil
+	}
+}
+
+func (pl *Plugin) tell(ctx context.Context, victim *v1.Pod, preemptor preemption.ExecutorPreemptor, node string) {
+	for _, pod := range preemptor.Pods() {
+		pl.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(victim, pod, v1.EventTypeNormal,
+			eventReason, "Preempting", "Made room on node %s for pod %s: %.0f CPU-seconds at risk in this pod",
+			node, klog.KObj(pod), secondsAtRisk(victim, pl.clock.Now()))
+		return
+	}
+}

@@ -1,0 +1,317 @@
+package preemption
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+func TestArgs(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args runtime.Object
+		want string // wait percentage absolute, or part of the error
+	}{
+		{name: "none", want: "5m0s 10 100"},
+		{name: "empty", args: &runtime.Unknown{}, want: "5m0s 10 100"},
+		{name: "all", args: jsonArgs(`{"nonPreemptibleWait":"90s","minCandidateNodesPercentage":50,"minCandidateNodesAbsolute":7}`), want: "1m30s 50 7"},
+		{name: "with a kind", args: jsonArgs(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"ScavengerPreemptionArgs"}`), want: "5m0s 10 100"},
+		{name: "yaml", args: &runtime.Unknown{Raw: []byte("nonPreemptibleWait: 2m\n"), ContentType: runtime.ContentTypeYAML}, want: "2m0s 10 100"},
+		{name: "no wait", args: jsonArgs(`{"nonPreemptibleWait":"0s"}`), want: "0s 10 100"},
+		{name: "misspelled", args: jsonArgs(`{"nonPreemptableWait":"1m"}`), want: "nonPreemptableWait"},
+		{name: "not a duration", args: jsonArgs(`{"nonPreemptibleWait":"soon"}`), want: "soon"},
+		{name: "negative", args: jsonArgs(`{"nonPreemptibleWait":"-1s"}`), want: "nonPreemptibleWait"},
+		{name: "percentage", args: jsonArgs(`{"minCandidateNodesPercentage":101}`), want: "minCandidateNodesPercentage"},
+		{name: "absolute", args: jsonArgs(`{"minCandidateNodesAbsolute":-1}`), want: "minCandidateNodesAbsolute"},
+		{name: "neither", args: jsonArgs(`{"minCandidateNodesPercentage":0,"minCandidateNodesAbsolute":0}`), want: "cannot be zero at the same time"},
+		{name: "something else", args: &v1.Pod{}, want: "*v1.Pod"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args, err := decodeArgs(tt.args)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = fmt.Sprintf("%v %d %d", args.NonPreemptibleWait.Duration,
+					*args.MinCandidateNodesPercentage, *args.MinCandidateNodesAbsolute)
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func jsonArgs(text string) *runtime.Unknown {
+	return &runtime.Unknown{Raw: []byte(text), ContentType: runtime.ContentTypeJSON}
+}
+
+func TestSecondsAtRisk(t *testing.T) {
+	at := func(ago time.Duration) string { return noon.Add(-ago).Format(time.RFC3339) }
+	minute := func(cpu string) pod { return newPod("a", "n", cpu).running(time.Minute) }
+	for _, tt := range []struct {
+		name string
+		pod  pod
+		want float64
+	}{
+		{"as annotated", minute("2").annotate(annotationRisk, "12.5"), 12.5},
+		{"zero is a figure", minute("2").annotate(annotationRisk, "0"), 0},
+		{"none: request times time since the start", minute("2"), 120},
+		{"half a core", minute("500m"), 30},
+		{"empty", minute("2").annotate(annotationRisk, ""), 120},
+		{"not a number", minute("2").annotate(annotationRisk, "NaN"), 120},
+		{"infinite", minute("2").annotate(annotationRisk, "Inf"), 120},
+		{"negative", minute("2").annotate(annotationRisk, "-1"), 120},
+		{"with a unit", minute("2").annotate(annotationRisk, "5s"), 120},
+		{"out of range", minute("2").annotate(annotationRisk, "1e999"), 120},
+		{"beyond reason", minute("2").annotate(annotationRisk, "1e300"), maxRisk},
+		{"since the last checkpoint", minute("2").annotate(annotationCheckpoint, at(10*time.Second)), 20},
+		{"not one of an earlier run", minute("2").annotate(annotationCheckpoint, at(time.Hour)), 120},
+		{"nor of the future", minute("2").annotate(annotationCheckpoint, at(-time.Hour)), 120},
+		{"nor nonsense", minute("2").annotate(annotationCheckpoint, "yesterday"), 120},
+		{"not started", func() pod { p := minute("2"); p.Status.StartTime = nil; return p }(), 0},
+		{"started in the future, by another clock", minute("2").running(-time.Minute), 0},
+		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 90},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := secondsAtRisk(tt.pod.Pod, noon); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func reclaimed(p pod, millicores string) pod {
+	p.Spec.Containers[0].Resources.Requests[resourceReclaimedCPU] = resource.MustParse(millicores)
+	return p
+}
+
+func TestEntitlement(t *testing.T) {
+	s := world{nodes: nodes(1, "1")}.start(t)
+	e := s.plugin.entitle
+	wait := func(p pod) time.Duration { return e.remaining(p.Pod) }
+	if got := wait(pending("a", "1").created(time.Minute)); got != 4*time.Minute+time.Second {
+		t.Errorf("a minute old: %v left", got)
+	}
+	if got := wait(pending("b", "1").created(time.Hour)); got != 0 {
+		t.Errorf("an hour old: %v left", got)
+	}
+	if p := pending("c", "1"); e.has(p.Pod, noon) || !e.has(p.interactive().Pod, noon) {
+		t.Error("interactive pods, and only they, are entitled at once")
+	}
+	// The hour behind a gate is no hour of waiting.
+	p := pending("d", "1").created(time.Hour)
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated}}
+	if got := wait(p); got != 5*time.Minute {
+		t.Errorf("just ungated: %v left", got)
+	}
+	s.clock.Step(2 * time.Minute)
+	p.Status.Conditions[0].Reason = v1.PodReasonUnschedulable
+	if got := wait(p); got != 3*time.Minute {
+		t.Errorf("ungated two minutes ago: %v left", got)
+	}
+	s.clock.Step(3 * time.Minute)
+	if !e.has(p.Pod, s.clock.Now()) {
+		t.Error("ungated five minutes ago, and not entitled")
+	}
+}
+
+// A pod that waits is tried again at the moment it becomes entitled.
+func TestTriedAgainWhenEntitled(t *testing.T) {
+	web := pending("web", "1")
+	s := world{nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "1").nonPreemptible()}}.start(t)
+	if _, status := s.preempt(web); status.IsSuccess() {
+		t.Fatal("entitled too early")
+	}
+	s.preempt(web) // for whatever reason; no second timer
+	s.clock.Step(5 * time.Minute)
+	time.Sleep(20 * time.Millisecond)
+	if got := s.activated(); len(got) != 0 {
+		t.Fatalf("%v tried again a second too early", got)
+	}
+	s.clock.Step(time.Second)
+	s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+	if _, status := s.preempt(web); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	checkVictims(t, []string{"a"}, s.victims())
+}
+
+func TestNotTriedAgain(t *testing.T) {
+	for name, p := range map[string]pod{
+		"nothing to gain by waiting": newPod("a", "node-000", "1").priority(2000),
+		"it has found its victim":    scavenger("a", "node-000", "1", "1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := pending("web", "1")
+			s := world{nodes: nodes(1, "1"), pods: []pod{web, p}}.start(t)
+			s.preempt(web)
+			if s.clock.HasWaiters() {
+				t.Error("a timer was set")
+			}
+		})
+	}
+}
+
+// It is also tried again when a job becomes preemptible, once for a whole batch, and when it becomes interactive itself.
+func TestTriedAgainWhenClassesChange(t *testing.T) {
+	web := pending("web", "1")
+	jobs := []pod{scavenger("a", "node-000", "1", "1").nonPreemptible(), scavenger("b", "node-000", "1", "1").nonPreemptible()}
+	s := world{nodes: nodes(1, "2"), pods: append(jobs, web)}.start(t)
+	s.preempt(web)
+	for _, job := range jobs {
+		s.update(job.label(labelClass, string(preemptible)))
+	}
+	s.eventually("a retry is due", func() bool {
+		s.plugin.waiting.mu.Lock()
+		defer s.plugin.waiting.mu.Unlock()
+		return s.plugin.waiting.awake
+	})
+	s.clock.Step(classChangeDelay)
+	s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+
+	s.update(web.interactive())
+	s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+}
+
+// A pod that is bound or gone by then is left alone.
+func TestNotTriedAgainWhenGone(t *testing.T) {
+	web := pending("web", "1")
+	s := world{nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "1").nonPreemptible()}}.start(t)
+	s.preempt(web)
+	if err := s.client.CoreV1().Pods("default").Delete(s.ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("web is gone", func() bool {
+		_, err := s.plugin.waiting.lister.Pods("default").Get("web")
+		return err != nil
+	})
+	s.clock.Step(time.Hour)
+	s.eventually("the timer is over", func() bool {
+		s.plugin.waiting.mu.Lock()
+		defer s.plugin.waiting.mu.Unlock()
+		return len(s.plugin.waiting.pods) == 0
+	})
+	if got := s.activated(); len(got) != 0 {
+		t.Errorf("%v tried again", got)
+	}
+}
+
+// The bound never exceeds the smallest loss an exhaustive search finds.
+func TestAtLeast(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range 2000 {
+		shares, needed := randomShares(random)
+		best, possible := exhaustive(shares, needed)
+		least, can := atLeast(needed, shares)
+		if possible && !can {
+			t.Fatalf("round %d: said to be impossible", round)
+		}
+		if possible && (least.nonPreemptible > best.nonPreemptible ||
+			least.nonPreemptible == best.nonPreemptible && least.seconds > best.seconds+1e-9) {
+			t.Fatalf("round %d: at least %+v, but %+v does", round, least, best)
+		}
+	}
+}
+
+func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
+	for i := range 1 + random.IntN(8) {
+		p := scavenger(fmt.Sprint("j", i), "n", fmt.Sprint(1+random.IntN(4)), "0")
+		info, _ := framework.NewPodInfo(p.Pod)
+		j := &job{class: preemptible, seconds: math.Floor(random.Float64() * 100), lost: random.IntN(10) == 0}
+		if random.IntN(3) == 0 {
+			j.class = nonPreemptible
+		}
+		if j.lost {
+			j.seconds = 0
+		}
+		shares = append(shares, &share{job: j, pods: []fwk.PodInfo{info}})
+	}
+	return shares, amounts{v1.ResourceCPU: int64(1000 * (1 + random.IntN(10))), v1.ResourcePods: int64(random.IntN(3))}
+}
+
+func exhaustive(shares []*share, needed amounts) (best sum, possible bool) {
+	for mask := range 1 << len(shares) {
+		var chosen []*share
+		for i, share := range shares {
+			if mask>>i&1 == 1 {
+				chosen = append(chosen, share)
+			}
+		}
+		if !needed.coveredBy(amountsOf(podsOf(chosen))) {
+			continue
+		}
+		if s := sumOf(chosen); !possible || s.compare(best) < 0 {
+			best, possible = s, true
+		}
+	}
+	return best, possible
+}
+
+// On full nodes of mixed jobs the CPU time lost stays close to the smallest possible, and nobody goes for nothing.
+func TestLossAgainstExhaustiveSearch(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	lost, smallest := 0.0, 0.0
+	for range 150 {
+		var w world
+		var all []*share
+		for i := range 4 {
+			n := node(fmt.Sprintf("node-%03d", i), "8")
+			w.nodes = append(w.nodes, n)
+			for j, left := 0, 8; left > 0; j++ {
+				cpu := 1 + random.IntN(min(4, left))
+				left -= cpu
+				w.pods = append(w.pods, scavenger(fmt.Sprintf("j-%d-%d", i, j), n.Name, fmt.Sprint(cpu),
+					fmt.Sprint(1+random.IntN(1000))))
+			}
+		}
+		size := 1 + random.IntN(6)
+		web := pending("web", fmt.Sprint(size))
+		best := math.Inf(1)
+		for _, n := range w.nodes {
+			all = nil
+			for _, p := range w.pods {
+				if p.Spec.NodeName == n.Name {
+					info, _ := framework.NewPodInfo(p.Pod)
+					all = append(all, &share{pods: []fwk.PodInfo{info}, job: &job{class: preemptible, seconds: secondsAtRisk(p.Pod, noon)}})
+				}
+			}
+			if s, ok := exhaustive(all, amounts{v1.ResourceCPU: int64(size) * 1000}); ok {
+				best = min(best, s.seconds)
+			}
+		}
+		w.pods = append(w.pods, web)
+		s := w.start(t)
+		if _, status := s.preempt(web); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		gone, freed, smallestFreed := 0.0, int64(0), int64(math.MaxInt64)
+		victims := s.victims()
+		for _, p := range w.pods {
+			if slices.Contains(victims, p.Name) {
+				gone += secondsAtRisk(p.Pod, noon)
+				cpu := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+				freed, smallestFreed = freed+cpu, min(smallestFreed, cpu)
+			}
+		}
+		if freed-smallestFreed >= int64(size)*1000 {
+			t.Errorf("%v free %dm for %d cores: one less would do", victims, freed, size)
+		}
+		lost, smallest = lost+gone, smallest+best
+	}
+	t.Logf("CPU time lost / smallest possible: %.3f", lost/smallest)
+	if lost > 1.05*smallest {
+		t.Errorf("lost %.0f CPU-seconds where %.0f would do", lost, smallest)
+	}
+}

@@ -1,0 +1,202 @@
+// Package preemption decides which running pods make room for a pending one, in a cluster where scavenger jobs soak up
+// what is idle.
+//
+// The plugin embeds DefaultPreemption and changes what has to change:
+//
+//   - plugin.go    the extension points
+//   - attempt.go   what is remembered during one attempt, and what a set of victims costs
+//   - scavenger.go which pods are scavenger pods, their class, and what a job would lose
+//   - victims.go   the victims on one node: scavenger pods before any ordinary pod, whole jobs, least CPU time at risk
+//   - bound.go     which nodes cannot be better than the best one found, without trying them
+//   - score.go     the order of the nodes
+//   - waiting.go   who may take non-preemptible jobs, and when those who may not yet are tried again
+//   - args.go, metrics.go, events.go
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"k8s.io/utils/clock"
+)
+
+// Name is what the plugin is called in a scheduler's configuration.
+const Name = "ScavengerPreemption"
+
+// Plugin is DefaultPreemption for ordinary pods, and gives scavenger pods away by the CPU time that would be lost.
+type Plugin struct {
+	*defaultpreemption.DefaultPreemption
+
+	handle     fwk.Handle
+	clock      clock.WithDelayedExecution
+	jobs       cache.Indexer
+	priorities priorities
+	decided    *decisions
+	entitle    *entitlement
+	waiting    *waiting
+}
+
+var (
+	_ fwk.PostFilterPlugin  = &Plugin{}
+	_ fwk.PreEnqueuePlugin  = &Plugin{}
+	_ fwk.EnqueueExtensions = &Plugin{}
+	_ preemption.Interface  = &Plugin{}
+)
+
+// New builds the plugin for one profile of a scheduler.
+func New(ctx context.Context, configuration runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	args, err := decodeArgs(configuration)
+	if err != nil {
+		return nil, err
+	}
+	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	return newPlugin(ctx, args, handle, features, clock.RealClock{})
+}
+
+func newPlugin(
+	ctx context.Context, args *Args, handle fwk.Handle, features feature.Features, clock clock.WithDelayedExecution,
+) (*Plugin, error) {
+	embedded, err := defaultpreemption.New(ctx, args.defaultPreemption(), handle, features)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	pods := handle.SharedInformerFactory().Core().V1().Pods()
+	if err := indexByJob(pods.Informer()); err != nil {
+		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
+	}
+	registerMetrics()
+	pl := &Plugin{
+		DefaultPreemption: embedded,
+		handle:            handle,
+		clock:             clock,
+		jobs:              pods.Informer().GetIndexer(),
+		priorities:        watchPriorities(ctx, handle.ClientSet()),
+		decided:           newDecisions(clock),
+		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
+	}
+	pl.waiting = newWaiting(clock, pods.Lister(), func(pods map[string]*v1.Pod) {
+		handle.Activate(klog.FromContext(ctx), pods)
+	})
+	if _, err := pods.Informer().AddEventHandler(pl.waiting.handler()); err != nil {
+		return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
+	}
+
+	// The embedded plugin made itself the implementation; from here on the outer one is asked.
+	embedded.Evaluator.PluginName = Name
+	embedded.Evaluator.Interface = pl
+	embedded.Executor.PreemptPod = pl.reporting(embedded.Executor.PreemptPod)
+	// For the embedded plugin a scavenger pod is a victim only as one that is going already: that is how a preemptor
+	// knows what it waits for, whatever became of the class since. The others are SelectVictimsOnNode's to give.
+	embedded.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
+		return !isScavenger(victim.GetPod()) || leaving(victim.GetPod(), clock.Now())
+	}
+	return pl, nil
+}
+
+// Name returns the plugin's name.
+func (pl *Plugin) Name() string {
+	return Name
+}
+
+// PostFilter looks for victims for a pod that fits nowhere, and starts to remove them.
+func (pl *Plugin) PostFilter(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	if isScavenger(pod) {
+		// Their PriorityClasses say preemptionPolicy Never; a pod made by hand may say otherwise.
+		attempts.WithLabelValues(resultRefused).Inc()
+		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption: scavenger pods never preempt")
+	}
+	began := pl.clock.Now()
+	at := pl.newAttempt(pod, began)
+	result, status := pl.DefaultPreemption.PostFilter(withAttempt(ctx, at), state, pod, statuses)
+	attempts.WithLabelValues(pl.conclude(ctx, at, result, status)).Inc()
+	decisionSeconds.Observe(pl.clock.Since(began).Seconds())
+	return result, status
+}
+
+// conclude remembers what was decided, counts it, and returns the name of the result.
+func (pl *Plugin) conclude(
+	ctx context.Context, at *attempt, result *fwk.PostFilterResult, status *fwk.Status,
+) string {
+	logger := klog.FromContext(ctx)
+	switch {
+	case status.IsSuccess():
+		node := result.NominatedNodeName
+		loss := at.lossOn(node)
+		pl.decided.add(loss.pods)
+		for class, seconds := range loss.secondsByClass {
+			lostSeconds.WithLabelValues(string(class)).Add(seconds)
+		}
+		logger.V(2).Info("Preemption decided", "pod", klog.KObj(at.preemptor), "node", node,
+			"victims", len(loss.pods), "ordinary", loss.ordinary.count, "nonPreemptible", loss.nonPreemptible,
+			"jobs", loss.jobs, "cpuSecondsLost", loss.seconds, "entitled", at.entitled)
+		if len(loss.pods) == 0 {
+			return resultAwaiting
+		}
+		return resultPreempted
+	case status.Code() == fwk.Error:
+		return resultError
+	}
+	if at.refused.Load() {
+		pl.waiting.add(at.preemptor, pl.entitle.remaining(at.preemptor))
+		logger.V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
+			"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
+	}
+	if result == nil {
+		return resultAwaiting
+	}
+	return resultNoCandidate
+}
+
+// GetOffsetAndNumCandidates makes the dry run visit every node once there are scavenger pods: the one with the least at
+// risk may be anywhere. bound.go keeps that cheap, and limits how many are tried in earnest as DefaultPreemption does.
+func (pl *Plugin) GetOffsetAndNumCandidates(nodes int32) (int32, int32) {
+	offset, sample := pl.DefaultPreemption.GetOffsetAndNumCandidates(nodes)
+	if len(pl.jobs.ListIndexFuncValues(jobIndex)) == 0 {
+		return offset, sample
+	}
+	return offset, nodes
+}
+
+// OrderedScoreFuncs compares candidates with scavenger victims; without any, nil leaves it to DefaultPreemption.
+func (pl *Plugin) OrderedScoreFuncs(
+	ctx context.Context, nodesToVictims map[string]*extenderv1.Victims,
+) []func(node string) int64 {
+	at := pl.attemptFrom(ctx, nil)
+	losses := make(map[string]*loss, len(nodesToVictims))
+	scavengers := false
+	for node, victims := range nodesToVictims {
+		losses[node] = at.weigh(victims.Pods, victims.NumPDBViolations)
+		scavengers = scavengers || losses[node].scavengers > 0
+	}
+	if !scavengers {
+		return nil
+	}
+	return orderedScores(losses, nodesToVictims)
+}
+
+// sample is how many candidates DefaultPreemption would compare in this cluster.
+func (pl *Plugin) sample() int {
+	nodes, err := pl.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil || len(nodes) == 0 {
+		return 0
+	}
+	_, sample := pl.DefaultPreemption.GetOffsetAndNumCandidates(int32(len(nodes)))
+	return int(sample)
+}
+
+func (pl *Plugin) newAttempt(preemptor *v1.Pod, now time.Time) *attempt {
+	return newAttempt(pl, preemptor, now, pl.entitle.has(preemptor, now), pl.sample())
+}

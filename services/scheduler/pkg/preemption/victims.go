@@ -1,0 +1,317 @@
+package preemption
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// share is what one job has on one node.
+type share struct {
+	job     *job
+	key     jobKey
+	pods    []fwk.PodInfo
+	started time.Time
+	// staying is how many of the pods, the first ones, are not on their way out.
+	staying int
+}
+
+// SelectVictimsOnNode chooses what has to leave a node so that the preemptor fits, in five steps:
+//
+//  1. All scavenger pods that may go are taken off.
+//  2. If that is not enough, DefaultPreemption adds ordinary pods, by its own rules and with their budgets.
+//  3. Jobs are given their places back, whole, from the most to the least important, as long as the preemptor fits.
+//     PodDisruptionBudgets of scavenger pods play no part: they only carry to other schedulers what the label says here.
+//  4. Several broken jobs are exchanged for a single one when that loses less.
+//  5. The pods of a broken job that need not be removed for the room's sake are left to whoever cancels the job.
+//
+// The number returned counts violated budgets of ordinary pods.
+func (pl *Plugin) SelectVictimsOnNode(
+	ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo, pdbs []*policy.PodDisruptionBudget,
+) ([]*v1.Pod, int, *fwk.Status) {
+	at := pl.attemptFrom(ctx, preemptor)
+	shares := at.sharesOn(node)
+	needed := at.shortage(node)
+	if status := at.cannotBeBetter(needed, shares); status != nil {
+		return nil, 0, status
+	}
+	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, shares, needed, pdbs)
+	if status.IsSuccess() && len(victims) > 0 {
+		at.record(node.Node().Name, victims, violations)
+	}
+	return victims, violations, status
+}
+
+func (pl *Plugin) selectVictims(
+	ctx context.Context, at *attempt, room *room, shares []*share, needed amounts, pdbs []*policy.PodDisruptionBudget,
+) ([]*v1.Pod, int, *fwk.Status) {
+	if len(shares) == 0 {
+		return pl.DefaultPreemption.SelectVictimsOnNode(ctx, room.state, room.preemptor, room.node, pdbs)
+	}
+	for _, share := range shares {
+		if err := room.take(share.pods...); err != nil {
+			return nil, 0, fwk.AsStatus(err)
+		}
+	}
+	var victims []*v1.Pod
+	violations := 0
+	if status := room.fits(); !status.IsSuccess() {
+		if best, _ := at.found(); best != nil && best.ordinary.count == 0 {
+			return nil, 0, notBetter()
+		}
+		var default_ *fwk.Status
+		victims, violations, default_ = pl.DefaultPreemption.SelectVictimsOnNode(
+			ctx, room.state, room.preemptor, room.node, pdbs)
+		if !default_.IsSuccess() {
+			if default_.Code() == fwk.UnschedulableAndUnresolvable {
+				return nil, 0, status // no ordinary pod may go: what the filters said without the scavengers is the reason
+			}
+			return nil, 0, default_
+		}
+	}
+	slices.SortFunc(shares, moreImportant)
+	broken, err := room.giveBack(shares)
+	if err != nil {
+		return nil, 0, fwk.AsStatus(err)
+	}
+	if broken, err = room.exchange(shares, broken, needed); err != nil {
+		return nil, 0, fwk.AsStatus(err)
+	}
+	for _, share := range broken {
+		pods, err := room.neededOf(share)
+		if err != nil {
+			return nil, 0, fwk.AsStatus(err)
+		}
+		victims = append(victims, pods...)
+	}
+	return victims, violations, fwk.NewStatus(fwk.Success)
+}
+
+// sharesOn returns the jobs with pods on a node that may go, with these pods.
+func (at *attempt) sharesOn(node fwk.NodeInfo) []*share {
+	var shares []*share
+	byJob := map[jobKey]*share{}
+	for _, info := range node.GetPods() {
+		pod := info.GetPod()
+		if !isScavenger(pod) || !at.eligible(pod) {
+			continue
+		}
+		key := keyOf(pod)
+		s, ok := byJob[key]
+		if !ok {
+			s = &share{job: at.job(pod), key: key}
+			byJob[key] = s
+			shares = append(shares, s)
+		}
+		if pod.DeletionTimestamp != nil || at.pl.decided.has(pod.UID) {
+			s.pods = append(s.pods, info)
+		} else {
+			s.pods = slices.Insert(s.pods, s.staying, info)
+			s.staying++
+		}
+		if start := pod.Status.StartTime; start != nil && start.After(s.started) {
+			s.started = start.Time
+		}
+	}
+	return shares
+}
+
+// eligible tells whether a scavenger pod may go for the preemptor. One that is on its way out may, whatever its class has
+// become: the room it leaves is what a preemptor waits for. One that should be gone by now cannot give its room.
+func (at *attempt) eligible(pod *v1.Pod) bool {
+	priority := priorityOf(at.preemptor)
+	if priorityOf(pod) >= priority {
+		return false
+	}
+	if pod.DeletionTimestamp != nil {
+		return leaving(pod, at.now)
+	}
+	job := at.job(pod)
+	if job.priority >= priority {
+		return false
+	}
+	if job.class == nonPreemptible && !job.lost && !at.entitled {
+		at.refused.Store(true)
+		return false
+	}
+	return true
+}
+
+// moreImportant orders the jobs on a node by who keeps its place:
+//
+//  1. jobs that still have something to lose before broken ones, and these before what is leaving already,
+//  2. higher effective priority,
+//  3. more CPU time at risk over the whole gang,
+//  4. started earlier,
+//  5. by name, so that the answer is always the same.
+func moreImportant(a, b *share) int {
+	return cmp.Or(
+		falseFirst(a.job.lost, b.job.lost),
+		falseFirst(a.staying == 0, b.staying == 0),
+		cmp.Compare(b.job.priority, a.job.priority),
+		cmp.Compare(b.job.seconds, a.job.seconds),
+		a.started.Compare(b.started),
+		cmp.Compare(a.key.namespace, b.key.namespace),
+		cmp.Compare(a.key.job, b.key.job),
+	)
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// room is a copy of a node on which pods are taken off and put back.
+type room struct {
+	pl        *Plugin
+	ctx       context.Context
+	state     fwk.CycleState
+	preemptor *v1.Pod
+	node      fwk.NodeInfo
+}
+
+func (r *room) take(pods ...fwk.PodInfo) error {
+	for _, pod := range pods {
+		if err := r.node.RemovePod(klog.FromContext(r.ctx), pod.GetPod()); err != nil {
+			return err
+		}
+		status := r.pl.handle.RunPreFilterExtensionRemovePod(r.ctx, r.state, r.preemptor, pod, r.node)
+		if !status.IsSuccess() {
+			return status.AsError()
+		}
+	}
+	return nil
+}
+
+func (r *room) put(pods ...fwk.PodInfo) error {
+	for _, pod := range pods {
+		r.node.AddPodInfo(pod)
+		status := r.pl.handle.RunPreFilterExtensionAddPod(r.ctx, r.state, r.preemptor, pod, r.node)
+		if !status.IsSuccess() {
+			return status.AsError()
+		}
+	}
+	return nil
+}
+
+func (r *room) fits() *fwk.Status {
+	return r.pl.handle.RunFilterPluginsWithNominatedPods(r.ctx, r.state, r.preemptor, r.node)
+}
+
+// putIfFits puts pods back, unless the preemptor would no longer fit.
+func (r *room) putIfFits(pods ...fwk.PodInfo) (bool, error) {
+	if err := r.put(pods...); err != nil {
+		return false, err
+	}
+	if r.fits().IsSuccess() {
+		return true, nil
+	}
+	return false, r.take(pods...)
+}
+
+// giveBack lets jobs keep their places, the most important first, and returns those that cannot, in the same order.
+func (r *room) giveBack(shares []*share) (broken []*share, err error) {
+	for _, share := range shares {
+		kept, err := r.putIfFits(share.pods...)
+		if err != nil {
+			return nil, err
+		}
+		if !kept {
+			broken = append(broken, share)
+		}
+	}
+	return broken, nil
+}
+
+// exchange looks for one job that makes the room alone and loses less than several broken ones together.
+//
+// Giving back by importance keeps the most expensive victim as cheap as can be, but not their sum. Only a job more
+// important than the first broken one can be such a substitute: with all of those in place it did not fit.
+func (r *room) exchange(shares, broken []*share, needed amounts) ([]*share, error) {
+	if len(broken) < 2 {
+		return broken, nil
+	}
+	loses := sumOf(broken)
+	for i := slices.Index(shares, broken[0]) - 1; i >= 0; i-- {
+		alone := shares[i : i+1 : i+1]
+		if sumOf(alone).compare(loses) >= 0 {
+			break
+		}
+		if !needed.coveredBy(amountsOf(alone[0].pods)) {
+			continue
+		}
+		if err := r.take(alone[0].pods...); err != nil {
+			return nil, err
+		}
+		swapped, err := r.putIfFits(podsOf(broken)...)
+		if err != nil {
+			return nil, err
+		}
+		if swapped {
+			return alone, nil
+		}
+		if err := r.put(alone[0].pods...); err != nil {
+			return nil, err
+		}
+	}
+	return broken, nil
+}
+
+// neededOf returns the pods of a broken job that have to go for the preemptor to fit.
+func (r *room) neededOf(broken *share) ([]*v1.Pod, error) {
+	if len(broken.pods) == 1 {
+		return []*v1.Pod{broken.pods[0].GetPod()}, nil
+	}
+	var victims []*v1.Pod
+	for _, pod := range broken.pods {
+		stays, err := r.putIfFits(pod)
+		if err != nil {
+			return nil, err
+		}
+		if !stays {
+			victims = append(victims, pod.GetPod())
+		}
+	}
+	return victims, nil
+}
+
+// sum is what jobs lose together, as far as the choice on one node depends on it.
+type sum struct {
+	nonPreemptible int
+	seconds        float64
+}
+
+func sumOf(shares []*share) (s sum) {
+	for _, share := range shares {
+		if share.job.lost {
+			continue
+		}
+		if share.job.class == nonPreemptible {
+			s.nonPreemptible += len(share.pods)
+		}
+		s.seconds += share.job.seconds
+	}
+	return s
+}
+
+func (s sum) compare(other sum) int {
+	return cmp.Or(cmp.Compare(s.nonPreemptible, other.nonPreemptible), cmp.Compare(s.seconds, other.seconds))
+}
+
+func podsOf(shares []*share) (pods []fwk.PodInfo) {
+	for _, share := range shares {
+		pods = append(pods, share.pods...)
+	}
+	return pods
+}

@@ -1,0 +1,180 @@
+package preemption
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// --- who may take non-preemptible jobs ---
+
+// entitlement decides whether a pod may take the place of a non-preemptible scavenger job.
+type entitlement struct {
+	wait  time.Duration
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	// ungated holds when pods with scheduling gates were first tried. Kubernetes does not record it, and the time
+	// behind a gate is no time spent waiting for room.
+	ungated map[types.UID]time.Time
+}
+
+func newEntitlement(wait time.Duration, clock clock.PassiveClock) *entitlement {
+	return &entitlement{wait: wait, clock: clock, ungated: map[types.UID]time.Time{}}
+}
+
+// has tells whether a pod is interactive or has waited long enough.
+func (e *entitlement) has(pod *v1.Pod, now time.Time) bool {
+	return interactive(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
+}
+
+// remaining is how long the pod still has to wait.
+func (e *entitlement) remaining(pod *v1.Pod) time.Duration {
+	now := e.clock.Now()
+	return max(0, e.wait-now.Sub(e.since(pod, now)))
+}
+
+// since returns when a pod began to wait. The API server cuts creation times to seconds; the end of that second is taken,
+// so that nobody is entitled early.
+func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, ok := e.ungated[pod.UID]; ok {
+		return at
+	}
+	if gated(pod) {
+		for uid, at := range e.ungated {
+			if now.Sub(at) > e.wait {
+				delete(e.ungated, uid) // entitled by now, and its creation time says so too
+			}
+		}
+		e.ungated[pod.UID] = now
+		return now
+	}
+	if pod.CreationTimestamp.IsZero() {
+		return now
+	}
+	return pod.CreationTimestamp.Add(time.Second)
+}
+
+func interactive(pod *v1.Pod) bool {
+	return pod.Annotations[annotationLatency] == latencyInteractive
+}
+
+// gated tells whether the last thing known of a pod is that it stood behind a scheduling gate.
+func gated(pod *v1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == v1.PodScheduled {
+			return condition.Reason == v1.PodReasonSchedulingGated
+		}
+	}
+	return false
+}
+
+// --- who waits, and when they are tried again ---
+
+// classChangeDelay gathers the label changes of one pass of the prioritizer into one retry.
+const classChangeDelay = 100 * time.Millisecond
+
+// waiting holds the pods that non-preemptible jobs stand in the way of. The scheduling queue tries a pod again on events
+// that concern the filters that failed; that time has passed, or that a job's class has changed, is none of them.
+type waiting struct {
+	clock    clock.WithDelayedExecution
+	lister   corelisters.PodLister
+	activate func(pods map[string]*v1.Pod)
+
+	mu    sync.Mutex
+	pods  map[types.UID]types.NamespacedName
+	awake bool
+}
+
+func newWaiting(
+	clock clock.WithDelayedExecution, lister corelisters.PodLister, activate func(pods map[string]*v1.Pod),
+) *waiting {
+	return &waiting{
+		clock: clock, lister: lister, activate: activate, pods: map[types.UID]types.NamespacedName{},
+	}
+}
+
+// add has a pod tried again when it becomes entitled in `remaining`, or earlier if a job becomes preemptible.
+func (w *waiting) add(pod *v1.Pod, remaining time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.pods[pod.UID]; ok {
+		return
+	}
+	w.pods[pod.UID] = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	w.clock.AfterFunc(remaining, func() { w.due(pod.UID) })
+}
+
+// due tries one pod again, now that its time has come.
+func (w *waiting) due(uid types.UID) {
+	w.mu.Lock()
+	name, ok := w.pods[uid]
+	delete(w.pods, uid)
+	w.mu.Unlock()
+	if ok {
+		w.retry(map[types.UID]types.NamespacedName{uid: name})
+	}
+}
+
+// classChanged tries all of them again a moment later.
+func (w *waiting) classChanged() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.awake || len(w.pods) == 0 {
+		return
+	}
+	w.awake = true
+	w.clock.AfterFunc(classChangeDelay, func() {
+		w.mu.Lock()
+		w.awake = false
+		pods := make(map[types.UID]types.NamespacedName, len(w.pods))
+		for uid, name := range w.pods {
+			pods[uid] = name
+		}
+		w.mu.Unlock()
+		w.retry(pods)
+	})
+}
+
+// retry moves pods to the head of the queue, past their backoff; those that are gone or bound are left out.
+func (w *waiting) retry(names map[types.UID]types.NamespacedName) {
+	pods := map[string]*v1.Pod{}
+	for uid, name := range names {
+		pod, err := w.lister.Pods(name.Namespace).Get(name.Name)
+		if err != nil || pod.UID != uid || pod.Spec.NodeName != "" {
+			continue
+		}
+		pods[name.String()] = pod
+	}
+	if len(pods) > 0 {
+		w.activate(pods)
+	}
+}
+
+// handler watches for what the scheduling queue takes no notice of.
+func (w *waiting) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+		old, ok := before.(*v1.Pod)
+		if !ok {
+			return
+		}
+		pod, ok := after.(*v1.Pod)
+		if !ok {
+			return
+		}
+		switch {
+		case pod.Spec.NodeName == "":
+			if interactive(pod) && !interactive(old) {
+				w.activate(map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			}
+		case classOf(old) == nonPreemptible && classOf(pod) == preemptible:
+			w.classChanged()
+		}
+	}}
+}

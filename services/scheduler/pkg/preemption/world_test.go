@@ -1,0 +1,449 @@
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	k8smetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// noon is the time in every test.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestMain(m *testing.M) {
+	metrics.Register()
+	m.Run()
+}
+
+// --- builders ---
+
+func node(name, cpu string) *v1.Node {
+	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Capacity(map[v1.ResourceName]string{
+		v1.ResourceCPU: cpu, v1.ResourceMemory: "64Gi", v1.ResourcePods: "50",
+	}).Obj()
+}
+
+func nodes(count int, cpu string) (made []*v1.Node) {
+	for i := range count {
+		made = append(made, node(fmt.Sprintf("node-%03d", i), cpu))
+	}
+	return made
+}
+
+// pod is a pod under construction; a bound one is running, for an hour unless said otherwise.
+type pod struct{ *v1.Pod }
+
+func newPod(name, nodeName, cpu string) pod {
+	made := st.MakePod().Namespace("default").Name(name).UID(name).Node(nodeName).
+		Req(map[v1.ResourceName]string{v1.ResourceCPU: cpu}).Obj()
+	made.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+	if nodeName != "" {
+		made.Status.Phase = v1.PodRunning
+		return pod{made}.running(time.Hour)
+	}
+	return pod{made}
+}
+
+// pending is an ordinary pod that has just been created.
+func pending(name, cpu string) pod {
+	return newPod(name, "", cpu).priority(1000).created(0)
+}
+
+// scavenger is a preemptible pod of a job with so many CPU-seconds at risk.
+func scavenger(job, nodeName, cpu, risk string) pod {
+	p := newPod(job, nodeName, cpu).priority(-2000).label(labelJob, job).label(labelClass, string(preemptible))
+	p.Spec.PriorityClassName = priorityClassPreemptible
+	return p.annotate(annotationRisk, risk)
+}
+
+// gang is a job with one pod on each of some nodes.
+func gang(job string, nodeNames []string, cpu, risk string) (pods []pod) {
+	for i, nodeName := range nodeNames {
+		p := scavenger(job, nodeName, cpu, risk)
+		p.Name = fmt.Sprintf("%s-%d", job, i)
+		p.UID = types.UID(p.Name)
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "batch/v1", Kind: "Job", Name: job, UID: types.UID(job + "-run"), Controller: new(true),
+		}}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+func (p pod) priority(value int32) pod { p.Spec.Priority = &value; return p }
+func (p pod) label(key, value string) pod {
+	metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
+	return p
+}
+func (p pod) unlabel(key string) pod { delete(p.Labels, key); return p }
+func (p pod) nonPreemptible() pod    { return p.label(labelClass, string(nonPreemptible)) }
+func (p pod) interactive() pod       { return p.annotate(annotationLatency, latencyInteractive) }
+func (p pod) created(ago time.Duration) pod {
+	p.CreationTimestamp = metav1.NewTime(noon.Add(-ago))
+	return p
+}
+
+func (p pod) annotate(key, value string) pod {
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value)
+	return p
+}
+
+func (p pod) unannotate(key string) pod { delete(p.Annotations, key); return p }
+
+func (p pod) running(since time.Duration) pod {
+	p.Status.StartTime = &metav1.Time{Time: noon.Add(-since)}
+	return p
+}
+
+// terminating marks a pod whose grace period ends in `left`.
+func (p pod) terminating(left time.Duration) pod {
+	p.DeletionTimestamp = &metav1.Time{Time: noon.Add(left)}
+	p.Finalizers = []string{"scavenger.dev/interruption-record"}
+	return p
+}
+
+func (p pod) preempted() pod {
+	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
+	})
+	return p
+}
+
+func budget(name string, allowed int32, selector map[string]string) *policy.PodDisruptionBudget {
+	return &policy.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       policy.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: selector}},
+		Status:     policy.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+}
+
+// --- the world a scheduler sees ---
+
+type world struct {
+	nodes    []*v1.Node
+	pods     []pod
+	objects  []runtime.Object
+	args     Args
+	features feature.Features
+	extender fwk.Extender
+	// statuses of nodes that another filter turned down for good.
+	unresolvable []string
+}
+
+// scheduler runs one plugin in that world: ours or the one it replaces.
+type scheduler struct {
+	t         *testing.T
+	ctx       context.Context
+	framework framework.Framework
+	client    *fake.Clientset
+	clock     *testingclock.FakeClock
+	statuses  *framework.NodeToStatus
+	plugin    *Plugin
+	stock     *defaultpreemption.DefaultPreemption
+	recorder  *events.FakeRecorder
+	queue     *internalqueue.PriorityQueue
+
+	mu     sync.Mutex
+	killed []string
+	woken  []string
+}
+
+func (w world) start(t *testing.T) *scheduler {
+	t.Helper()
+	s := w.prepare(t)
+	args := w.args
+	args.setDefaults()
+	plugin, err := newPlugin(s.ctx, &args, s.framework, w.features, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plugin = plugin
+	s.watch(plugin.Executor)
+	s.sync()
+	return s
+}
+
+func (w world) startStock(t *testing.T) *scheduler {
+	t.Helper()
+	s := w.prepare(t)
+	args := w.args
+	args.setDefaults()
+	stock, err := defaultpreemption.New(s.ctx, args.defaultPreemption(), s.framework, w.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stock = stock
+	s.watch(stock.Executor)
+	s.sync()
+	return s
+}
+
+func (w world) prepare(t *testing.T) *scheduler {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
+	ctx := klog.NewContext(context.Background(), logger)
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(cancel)
+	s := &scheduler{t: t, ctx: ctx, clock: testingclock.NewFakeClock(noon), recorder: events.NewFakeRecorder(100)}
+
+	var running []*v1.Pod
+	objects := slices.Clone(w.objects)
+	for _, p := range w.pods {
+		objects = append(objects, p.Pod)
+		if p.Spec.NodeName != "" {
+			running = append(running, p.Pod)
+		}
+	}
+	for _, n := range w.nodes {
+		objects = append(objects, n)
+	}
+	s.client = fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(s.client, 0)
+	var extenders []fwk.Extender
+	if w.extender != nil {
+		extenders = append(extenders, w.extender)
+	}
+	snapshot := internalcache.NewSnapshot(running, w.nodes)
+	s.queue = internalqueue.NewPriorityQueue(
+		func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }, factory)
+	fit := frameworkruntime.FactoryAdapter(feature.Features{}, noderesources.NewFit)
+	affinity := frameworkruntime.FactoryAdapter(feature.Features{}, interpodaffinity.New)
+	taints := frameworkruntime.FactoryAdapter(feature.Features{}, tainttoleration.New)
+	f, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
+		tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
+		tf.RegisterPluginAsExtensions(noderesources.Name, fit, "PreFilter", "Filter"),
+		tf.RegisterPluginAsExtensions(interpodaffinity.Name, affinity, "PreFilter", "Filter"),
+		tf.RegisterPluginAsExtensions(tainttoleration.Name, taints, "Filter"),
+		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter"),
+		tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
+	}, "",
+		frameworkruntime.WithClientSet(s.client),
+		frameworkruntime.WithEventRecorder(s.recorder),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithPodNominator(s.queue),
+		frameworkruntime.WithPodActivator(s),
+		frameworkruntime.WithExtenders(extenders),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithLogger(logger),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.framework = f
+	s.statuses = framework.NewNodeToStatus(map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
+	for _, n := range w.nodes {
+		if !slices.Contains(w.unresolvable, n.Name) {
+			s.statuses.Set(n.Name, fwk.NewStatus(fwk.Unschedulable))
+		}
+	}
+	return s
+}
+
+// watch notes which victims are removed, and lets the call through to the fake API server.
+func (s *scheduler) watch(executor *preemption.Executor) {
+	preempt := executor.PreemptPod
+	executor.PreemptPod = func(
+		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+	) error {
+		s.mu.Lock()
+		s.killed = append(s.killed, victim.Name)
+		s.mu.Unlock()
+		return preempt(ctx, c, by, victim, plugin)
+	}
+}
+
+func (s *scheduler) sync() {
+	factory := s.framework.SharedInformerFactory()
+	pods := factory.Core().V1().Pods().Informer()
+	budgets := factory.Policy().V1().PodDisruptionBudgets().Informer()
+	factory.Start(s.ctx.Done())
+	if !cache.WaitForCacheSync(s.ctx.Done(), pods.HasSynced, budgets.HasSynced) {
+		s.t.Fatal("informers did not fill")
+	}
+}
+
+// preempt runs PostFilter for a pod; the pod must be in the world.
+func (s *scheduler) preempt(p pod) (*fwk.PostFilterResult, *fwk.Status) {
+	s.t.Helper()
+	state := framework.NewCycleState()
+	if _, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p.Pod); !status.IsSuccess() {
+		s.t.Fatalf("PreFilter: %v", status)
+	}
+	if s.plugin != nil {
+		return s.plugin.PostFilter(s.ctx, state, p.Pod, s.statuses)
+	}
+	return s.stock.PostFilter(s.ctx, state, p.Pod, s.statuses)
+}
+
+// victims returns what was removed since the last call, in order of name.
+func (s *scheduler) victims() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.killed)
+	killed := s.killed
+	s.killed = nil
+	return killed
+}
+
+// nominate lets the scheduler know where a pod will go, as the end of its cycle does.
+func (s *scheduler) nominate(p pod, nodeName string) {
+	s.t.Helper()
+	info, err := framework.NewPodInfo(p.Pod)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.queue.Add(s.ctx, p.Pod)
+	s.queue.AddNominatedPod(klog.FromContext(s.ctx), info,
+		&fwk.NominatingInfo{NominatedNodeName: nodeName, NominatingMode: fwk.ModeOverride})
+}
+
+// activated returns the names of the pods that were put to the head of the queue since the last call.
+func (s *scheduler) activated() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.woken)
+	woken := s.woken
+	s.woken = nil
+	return woken
+}
+
+// Activate stands in for the scheduling queue's.
+func (s *scheduler) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pod := range pods {
+		s.woken = append(s.woken, pod.Name)
+	}
+}
+
+// update changes a pod in the API, as the informer will see it.
+func (s *scheduler) update(p pod) {
+	s.t.Helper()
+	if _, err := s.client.CoreV1().Pods(p.Namespace).Update(s.ctx, p.Pod.DeepCopy(), metav1.UpdateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// holding says on `held` that a victim is being removed, and waits for `release`.
+func holding(preempt preemptPodFunc, held, release chan struct{}) preemptPodFunc {
+	return func(
+		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+	) error {
+		close(held)
+		<-release
+		return preempt(ctx, c, by, victim, plugin)
+	}
+}
+
+// eventually waits for what another goroutine does.
+func (s *scheduler) eventually(what string, done func() bool) {
+	s.t.Helper()
+	for range 500 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.t.Fatalf("never: %s", what)
+}
+
+// waitForPriorities waits until the plugin knows the PriorityClasses of this world.
+func (s *scheduler) waitForPriorities() {
+	s.t.Helper()
+	list, err := s.client.SchedulingV1().PriorityClasses().List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range list.Items {
+		s.eventually("PriorityClasses", func() bool {
+			_, err := s.plugin.priorities.lister.Get(list.Items[i].Name)
+			return err == nil
+		})
+	}
+}
+
+func (s *scheduler) count(m k8smetrics.CounterMetric) float64 {
+	s.t.Helper()
+	value, err := testutil.GetCounterMetricValue(m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return value
+}
+
+func (s *scheduler) lostSeconds(c class) float64 {
+	return s.count(lostSeconds.WithLabelValues(string(c)))
+}
+func (s *scheduler) victimsOf(c class) float64 {
+	return s.count(victimsTotal.WithLabelValues(string(c)))
+}
+func (s *scheduler) attempts(result string) float64 { return s.count(attempts.WithLabelValues(result)) }
+
+// brokenNodes fails on nodes labelled `broken`.
+type brokenNodes struct{}
+
+func newBrokenNodes(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return brokenNodes{}, nil
+}
+
+func (brokenNodes) Name() string                                   { return "broken-nodes" }
+func (b brokenNodes) PreFilterExtensions() fwk.PreFilterExtensions { return b }
+
+func (brokenNodes) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func (brokenNodes) AddPod(_ context.Context, _ fwk.CycleState, _ *v1.Pod, _ fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+	return brokenStatus(n)
+}
+
+func (brokenNodes) RemovePod(_ context.Context, _ fwk.CycleState, _ *v1.Pod, _ fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
+	return brokenStatus(n)
+}
+
+func brokenStatus(n fwk.NodeInfo) *fwk.Status {
+	if _, ok := n.Node().Labels["broken"]; ok {
+		return fwk.AsStatus(fmt.Errorf("node %s is broken", n.Node().Name))
+	}
+	return nil
+}
