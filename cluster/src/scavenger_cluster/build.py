@@ -57,6 +57,7 @@ CLUSTER_TOOLS = (
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 )
 EXTRA_TOOLS = (
+    Tool("coredns", "./", "coredns"),
     Tool(
         "metrics-server",
         "sigs.k8s.io/metrics-server/cmd/metrics-server",

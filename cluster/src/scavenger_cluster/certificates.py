@@ -58,6 +58,7 @@ def control_plane_certificates(state: ClusterState) -> list[CertificateSpec]:
         CertificateSpec("kube-scheduler", scheduler, addresses=own),
         CertificateSpec("kube-proxy", "system:kube-proxy"),
         CertificateSpec("kwok", "kwok", "system:masters"),
+        CertificateSpec("coredns", "coredns", "system:masters"),
         CertificateSpec(
             "metrics-server",
             "metrics-server",

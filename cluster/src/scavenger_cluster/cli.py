@@ -40,28 +40,20 @@ def main(words: list[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Describe all commands."""
     top = argparse.ArgumentParser(prog="scavenger-cluster", description="A real Kubernetes on this machine.")
-    top.add_argument(
-        "--name", default=os.environ.get("SCAVENGER_CLUSTER_NAME", "scavenger"), help="of the cluster"
-    )
+    top.add_argument("--name", default=os.environ.get("SCAVENGER_CLUSTER_NAME", "scavenger"), help="of the cluster")
     top.add_argument("--data-dir", type=Path, help="default: scavenger/<name> in the XDG state folder")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands.add_parser("up", help="start the cluster, or what of it does not run"))
     down = commands.add_parser("down", help="stop the cluster and remove everything of it")
-    down.add_argument(
-        "--keep-data", action="store_true", help="keep database, keys and images for the next up"
-    )
+    down.add_argument("--keep-data", action="store_true", help="keep database, keys and images for the next up")
     down.set_defaults(run=_down)
     commands.add_parser("status", help="show the components").set_defaults(run=_status)
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig").set_defaults(run=_kubeconfig)
-    kubectl = commands.add_parser(
-        "kubectl", help="run kubectl on the cluster", prefix_chars="\0", add_help=False
-    )
+    kubectl = commands.add_parser("kubectl", help="run kubectl on the cluster", prefix_chars="\0", add_help=False)
     kubectl.add_argument("words", nargs=argparse.REMAINDER)
     kubectl.set_defaults(run=_kubectl)
     build = commands.add_parser("build", help="build programs ahead of time and print where they are")
-    build.add_argument(
-        "tools", nargs="*", metavar="TOOL", help=f"default: all for up; known: {', '.join(TOOLS)}"
-    )
+    build.add_argument("tools", nargs="*", metavar="TOOL", help=f"default: all for up; known: {', '.join(TOOLS)}")
     build.set_defaults(run=_build)
     load = commands.add_parser("load-image", help="import an image archive into the real nodes")
     load.add_argument("file", type=Path)
@@ -92,11 +84,10 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "--bind-address",
         help="where the API server listens (default: loopback; with real nodes the node network; or 0.0.0.0)",
     )
+    up.add_argument("--metrics", action=argparse.BooleanOptionalAction, help="run metrics-server (real nodes)")
+    up.add_argument("--no-install", dest="install", action="store_false", help="never install Debian packages")
     up.add_argument(
-        "--metrics", action=argparse.BooleanOptionalAction, help="run metrics-server (real nodes)"
-    )
-    up.add_argument(
-        "--no-install", dest="install", action="store_false", help="never install Debian packages"
+        "--dns", action=argparse.BooleanOptionalAction, help="run CoreDNS for the pods of real nodes (default: yes)"
     )
     up.add_argument(
         "--arg",
@@ -112,12 +103,8 @@ def _add_build_image(build: argparse.ArgumentParser) -> None:
     build.add_argument("context", type=Path)
     build.add_argument("--file", type=Path, help="default: Containerfile in the context")
     build.add_argument("--build-arg", action="append", default=[], metavar="KEY=VALUE")
-    build.add_argument(
-        "--volume", action="append", default=[], metavar="HOST:PATH:OPTIONS", help="for the build only"
-    )
-    build.add_argument(
-        "--no-install", dest="install", action="store_false", help="never install Debian packages"
-    )
+    build.add_argument("--volume", action="append", default=[], metavar="HOST:PATH:OPTIONS", help="for the build only")
+    build.add_argument("--no-install", dest="install", action="store_false", help="never install Debian packages")
     build.set_defaults(run=_build_image)
 
 
@@ -135,13 +122,9 @@ def _add_node(node: argparse.ArgumentParser) -> None:
 
 def _add_service(service: argparse.ArgumentParser) -> None:
     service.add_argument("action", choices=["start", "stop", "kill", "status", "logs"])
-    service.add_argument(
-        "service", metavar="NAME", help="admitter runs `python -m scavenger_admitter`, and so on"
-    )
+    service.add_argument("service", metavar="NAME", help="admitter runs `python -m scavenger_admitter`, and so on")
     service.add_argument("--instance", type=int, default=1, help="a second replica is --instance 2")
-    service.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="environment; repeatable"
-    )
+    service.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="environment; repeatable")
     service.add_argument("--wait-ready", action="store_true", help="wait for /readyz instead of /healthz")
     service.add_argument("--timeout", type=float, default=60, help="seconds to wait for the probe")
     service.add_argument("--exec", nargs=argparse.REMAINDER, help="a command to run instead; the last option")
@@ -169,7 +152,7 @@ def _write(text: object) -> None:
 def _up(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
     names = ("nodes", "fake_cpu", "fake_memory", "fake_pods", "fake_taint", "port_base", "bind_address")
-    options = {name: getattr(arguments, name) for name in (*names, "metrics", "install")}
+    options = {name: getattr(arguments, name) for name in (*names, "metrics", "dns", "install")}
     cluster.up(**options, arguments=_per_component(arguments.arg))
     _write(f"export KUBECONFIG={cluster.kubeconfig}")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scavenger_cluster import (
+    dns,
     images,
     kubeconfig,
     kwok,
@@ -32,6 +33,7 @@ from scavenger_cluster.control_plane import (
     COMPONENTS,
     CONTROL_PLANE,
     CONTROLLER_MANAGER,
+    COREDNS,
     ETCD,
     KWOK,
     METRICS_SERVER,
@@ -53,7 +55,7 @@ from scavenger_cluster.state import ClusterState, Registry, load_state
 from scavenger_cluster.waiting import wait_for
 
 READY_SECONDS = 90.0
-PORTS_OF = {ETCD: ("etcd", "etcd-peer")}
+PORTS_OF = {ETCD: ("etcd", "etcd-peer"), COREDNS: ("coredns", "coredns-ready")}
 _log = logging.getLogger(__name__)
 
 
@@ -298,7 +300,7 @@ class Cluster:
     def _decide(self, options: UpOptions, plan: Any) -> ClusterState:
         with locked(cache_dir() / "clusters.lock"):
             state = decide(self.name, options, plan, self.layout, self.registry)
-            for component in CONTROL_PLANE if not state.fake else (*CONTROL_PLANE, KWOK):
+            for component in _components_of(state):
                 if self.processes.running(component) is None:
                     needed = {part: state.ports[part] for part in PORTS_OF.get(component, (component,))}
                     ports.check_free(needed, option="--port-base")
@@ -316,12 +318,15 @@ class Cluster:
             (CONTROLLER_MANAGER, state.server, self.layout.component_kubeconfig(CONTROLLER_MANAGER)),
             (SCHEDULER, state.server, self.layout.component_kubeconfig(SCHEDULER)),
             (KWOK, state.server, self.layout.component_kubeconfig(KWOK)),
+            (COREDNS, state.server, self.layout.component_kubeconfig(COREDNS)),
             (METRICS_SERVER, state.server, self.layout.component_kubeconfig(METRICS_SERVER)),
             ("kube-proxy", inside, self.layout.component_kubeconfig("kube-proxy")),
         ):
             user = kubeconfig.certificate_user(pki, name)
             kubeconfig.write_private(path, kubeconfig.render(state.name, server, pki / "ca.crt", user))
         kubeconfig.write_private(self.layout.config / "kwok.yaml", kwok.configuration())
+        names = dns.corefile(state, self.layout.component_kubeconfig(COREDNS))
+        kubeconfig.write_private(self.layout.config / "coredns.conf", names)
 
     def _start_servers(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
         if state.real:
@@ -330,11 +335,14 @@ class Cluster:
             self._ensure_running(component, state, tools)
 
     def _start_rest(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
-        clients = [CONTROLLER_MANAGER, SCHEDULER, *([KWOK] if state.fake else [])]
+        optional = {KWOK: state.fake > 0, COREDNS: state.has_dns}
+        clients = [CONTROLLER_MANAGER, SCHEDULER, *(name for name, wanted in optional.items() if wanted)]
         for component in clients:
             self._ensure_running(component, state, tools)
-        if not state.fake:
-            self.processes.stop(KWOK)
+        for component in optional.keys() - set(clients):
+            self.processes.stop(component)
+        if state.has_dns:
+            dns.register(self.client, state)
         for component in clients:
             self._wait_ready(component, state)
 
@@ -462,15 +470,14 @@ class Cluster:
         return ComponentStatus(name, pid, uptime, url, self.processes.log(name))
 
 
+def _components_of(state: ClusterState) -> list[str]:
+    optional = {KWOK: state.fake > 0, METRICS_SERVER: state.metrics, COREDNS: state.has_dns}
+    return [*CONTROL_PLANE, *(name for name, wanted in optional.items() if wanted)]
+
+
 def _tools_for(state: ClusterState) -> list[str]:
-    names = [*CONTROL_PLANE, "kubectl"]
-    if state.real:
-        names += ["pause", "kubelet", "kube-proxy"]
-    if state.fake:
-        names.append(KWOK)
-    if state.metrics:
-        names.append(METRICS_SERVER)
-    return names
+    nodes = ["pause", "kubelet", "kube-proxy"] if state.real else []
+    return [*_components_of(state), "kubectl", *nodes]
 
 
 def _answers(target: Probe) -> bool:

@@ -16,8 +16,9 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
 METRICS_SERVER = "metrics-server"
+COREDNS = "coredns"
 CONTROL_PLANE = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
-COMPONENTS = (*CONTROL_PLANE, KWOK, METRICS_SERVER)
+COMPONENTS = (*CONTROL_PLANE, KWOK, METRICS_SERVER, COREDNS)
 SHORT_NAMES = {
     "apiserver": API_SERVER,
     "kcm": CONTROLLER_MANAGER,
@@ -196,6 +197,11 @@ def metrics_server_arguments(state: ClusterState, layout: Layout) -> list[str]:
     ]
 
 
+def coredns_arguments(state: ClusterState, layout: Layout) -> list[str]:
+    """Return the arguments of CoreDNS, for which everything is in its configuration file."""
+    return [f"-conf={layout.config / 'coredns.conf'}"]
+
+
 _ARGUMENTS = {
     ETCD: etcd_arguments,
     API_SERVER: api_server_arguments,
@@ -203,6 +209,7 @@ _ARGUMENTS = {
     SCHEDULER: scheduler_arguments,
     KWOK: kwok_arguments,
     METRICS_SERVER: metrics_server_arguments,
+    COREDNS: coredns_arguments,
 }
 
 
@@ -210,8 +217,8 @@ def program(name: str, state: ClusterState, layout: Layout, tools: Mapping[str, 
     """Return a component of the control plane, ready to be started, with the user's own arguments last."""
     extra: Sequence[str] = state.arguments.get(name, ())
     argv = (str(tools[name]), *_ARGUMENTS[name](state, layout), *extra)
-    read = (layout.component_kubeconfig(name), layout.pki / f"{name}.crt", layout.config / f"{name}.yaml")
-    inputs = tuple(path for path in read if path.exists())
+    read = [*layout.config.glob(f"{name}.*"), layout.pki / f"{name}.crt"]
+    inputs = tuple(sorted(path for path in read if path.exists()))
     return Program(name, argv, base_environment(state, layout, name), inputs=inputs)
 
 
@@ -226,5 +233,6 @@ def probe(name: str, state: ClusterState, layout: Layout) -> Probe:
         SCHEDULER: Probe(f"https://{local}/readyz", authority),
         KWOK: Probe(f"http://{local}/healthz"),
         METRICS_SERVER: Probe(f"https://{state.subnets.host}:{port}/readyz", authority),
+        COREDNS: Probe(f"http://{LOOPBACK}:{state.ports['coredns-ready']}/ready"),
         ETCD: Probe(f"tcp://{local}"),
     }[name]

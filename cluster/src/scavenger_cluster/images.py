@@ -146,9 +146,7 @@ def build_image(
     with locked(cache_dir() / "images.lock", lambda: report("waiting for another image build to finish")):
         base = _base_image(report)
         report(f"building image {name}")
-        values = [
-            word for pair in ({"BASE": base} | given).items() for word in ("--build-arg", "=".join(pair))
-        ]
+        values = [word for pair in ({"BASE": base} | given).items() for word in ("--build-arg", "=".join(pair))]
         command = [
             "build",
             "--isolation=chroot",
@@ -193,9 +191,7 @@ def _base_image(report: Report) -> str:
         _tidy_base(root)
         container = _buildah("from", "scratch").strip()
         _buildah("add", container, str(root), "/")
-        _buildah(
-            "config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container
-        )
+        _buildah("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
         _buildah("config", "--env=LANG=C.UTF-8", "--cmd=python3", container)
         _buildah("commit", "--rm", container, name)
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.control_plane import METRICS_SERVER
 from scavenger_cluster.errors import ApiError
+from scavenger_cluster.publish import PublishedPort, publish
 from scavenger_cluster.state import ClusterState
 
 GROUP_VERSION = "metrics.k8s.io/v1beta1"
@@ -16,10 +17,8 @@ GROUP_VERSION = "metrics.k8s.io/v1beta1"
 
 def register(client: ApiClient, state: ClusterState, authority: Path) -> None:
     """Lead the aggregated API to the process: a Service without pods, its one endpoint, an APIService."""
-    services = "/api/v1/namespaces/kube-system/services"
-    slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
-    client.apply(f"{services}/{METRICS_SERVER}", _service())
-    client.apply(f"{slices}/{METRICS_SERVER}", _endpoint(state.subnets.host, state.ports[METRICS_SERVER]))
+    port = PublishedPort("https", 443, state.ports[METRICS_SERVER])
+    publish(client, METRICS_SERVER, state.subnets.host, (port,))
     name = "v1beta1.metrics.k8s.io"
     client.apply(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", _api_service(name, authority))
 
@@ -31,33 +30,6 @@ def available(client: ApiClient, nodes: list[str]) -> bool:
     except (ApiError, OSError):
         return False
     return set(nodes) <= {item["metadata"]["name"] for item in items}
-
-
-def _service() -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": METRICS_SERVER, "namespace": "kube-system"},
-        "spec": {"ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
-    }
-
-
-def _endpoint(address: str, port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": METRICS_SERVER,
-            "namespace": "kube-system",
-            "labels": {
-                "kubernetes.io/service-name": METRICS_SERVER,
-                "endpointslice.kubernetes.io/managed-by": "scavenger-cluster",
-            },
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    }
 
 
 def _api_service(name: str, authority: Path) -> dict[str, Any]:

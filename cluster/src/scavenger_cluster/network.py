@@ -113,10 +113,7 @@ def networks(routes: list[dict[str, str]], *, ignore: str) -> list[ipaddress.IPv
 
 def _overlaps(slot: int, network: ipaddress.IPv4Network) -> bool:
     subnets = Subnets(slot)
-    return any(
-        network.overlaps(ipaddress.IPv4Network(own))
-        for own in (subnets.nodes, subnets.services, subnets.pods)
-    )
+    return any(network.overlaps(ipaddress.IPv4Network(own)) for own in (subnets.nodes, subnets.services, subnets.pods))
 
 
 def _route(where: list[str], network: str, via: str) -> None:

@@ -126,6 +126,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
         "failSwapOn": False,
         "protectKernelDefaults": False,
         "clusterDomain": "cluster.local",
+        "clusterDNS": [state.subnets.dns_service] if state.has_dns else [],
         "resolvConf": "",
         "hairpinMode": "none",
         "maxPods": 110,

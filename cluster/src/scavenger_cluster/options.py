@@ -34,6 +34,7 @@ class UpOptions:
     port_base: int | None = None
     bind_address: str | None = None
     metrics: bool | None = None
+    dns: bool | None = None
     install: bool = True
     arguments: Mapping[str, Sequence[str]] | None = None
 
@@ -72,7 +73,7 @@ def decide(name: str, options: UpOptions, plan: NodePlan, layout: Layout, regist
     state.real, state.fake = plan.real, plan.fake
     if options.port_base is not None:
         state.ports = ports_from(options.port_base)
-    for field in ("fake_cpu", "fake_memory", "fake_pods", "metrics"):
+    for field in ("fake_cpu", "fake_memory", "fake_pods", "metrics", "dns"):
         value = getattr(options, field)
         if value is not None:
             setattr(state, field, value)

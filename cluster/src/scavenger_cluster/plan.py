@@ -19,6 +19,8 @@ PORT_OFFSETS = {
     "kube-scheduler": 4,
     "kwok": 5,
     "metrics-server": 6,
+    "coredns": 7,
+    "coredns-ready": 8,
 }
 FAKE_BY_DEFAULT = 3
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,29}")
@@ -53,6 +55,11 @@ class Subnets:
     def api_service(self) -> str:
         """The ClusterIP of the API server: the first address of the service range."""
         return f"10.{96 + self.slot}.0.1"
+
+    @property
+    def dns_service(self) -> str:
+        """The ClusterIP of the name server."""
+        return f"10.{96 + self.slot}.0.10"
 
     @property
     def pods(self) -> str:
@@ -109,9 +116,7 @@ def parse_nodes(text: str, *, real_possible: bool) -> NodePlan:
     for part in text.split(","):
         match = re.fullmatch(r"(real|fake)(?::(\d+))?", part.strip())
         if match is None:
-            raise ClusterError(
-                f"--nodes {text}: expected auto, none, real[:N], fake[:N] or both joined by a comma"
-            )
+            raise ClusterError(f"--nodes {text}: expected auto, none, real[:N], fake[:N] or both joined by a comma")
         kind, number = match.groups()
         counts[kind] += int(number) if number else {"real": 1, "fake": FAKE_BY_DEFAULT}[kind]
     if counts["real"] > 200 or counts["fake"] > 5000:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scavenger_cluster.plan import SLOTS, NodePlan, Subnets
+from scavenger_cluster.plan import SLOTS, NodePlan, Subnets, ports_from
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"
@@ -29,6 +29,7 @@ class ClusterState:
     fake_pods: int = 110
     fake_taint: bool = False
     metrics: bool = False
+    dns: bool = True
     arguments: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     service_ports: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -41,6 +42,11 @@ class ClusterState:
     def nodes(self) -> NodePlan:
         """How many nodes of each kind."""
         return NodePlan(self.real, self.fake)
+
+    @property
+    def has_dns(self) -> bool:
+        """Whether there is a name server; nobody would ask one without real nodes."""
+        return self.dns and self.real > 0
 
     @property
     def server(self) -> str:
@@ -61,9 +67,11 @@ def load_state(path: Path) -> ClusterState | None:
     """Read the state of a cluster; None if there is none or it cannot be read."""
     known = {field.name for field in dataclasses.fields(ClusterState)}
     try:
-        return ClusterState(**{key: value for key, value in read_json(path).items() if key in known})
+        state = ClusterState(**{key: value for key, value in read_json(path).items() if key in known})
     except TypeError:
         return None
+    state.ports = ports_from(state.ports["kube-apiserver"]) | state.ports
+    return state
 
 
 @dataclasses.dataclass

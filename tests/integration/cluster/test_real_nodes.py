@@ -129,11 +129,31 @@ def test_pods_reach_each_other_across_nodes_and_through_services(reals: Cluster,
     reals.kubectl("wait", "--for=condition=Ready", "pod/serves", "--timeout=60s")
     address = get(reals, "pod", "serves")["status"]["podIP"]
     service = get(reals, "service", "serves")["spec"]["clusterIP"]
-    urls = (f"http://{address}:8000/", f"http://{service}/")
+    urls = (f"http://{address}:8000/", f"http://{service}/", "http://serves/")
     reals.apply(pod("near", image, "python3", "/fetch.py", *urls, node="node1"))
     reals.apply(pod("far", image, "python3", "/fetch.py", *urls, node="node2"))
-    assert output(reals, "near").split() == ["200", "200"]
-    assert output(reals, "far").split() == ["200", "200"]
+    assert output(reals, "near").split() == ["200", "200", "200"]
+    assert output(reals, "far").split() == ["200", "200", "200"]
+
+
+def test_the_pods_of_an_indexed_job_know_each_other_by_name(reals: Cluster, image: str) -> None:
+    """The first pod serves until the second one has fetched from it under the name a gang gives it."""
+    serve = "timeout 20 python3 /serve.py & sleep 1; wait"
+    fetch = "for i in $(seq 30); do python3 /fetch.py http://gang-0.gang:8000/ 2>/dev/null && exit 0; sleep 0.5; done; exit 1"
+    script = f'if [ "$JOB_COMPLETION_INDEX" = 0 ]; then {serve}; exit 0; else {fetch}; fi'
+    template = json.loads(pod("unused", image, "sh", "-c", script))["spec"] | {"subdomain": "gang"}
+    del template["nodeName"]
+    spec = {
+        "completionMode": "Indexed",
+        "completions": 2,
+        "parallelism": 2,
+        "backoffLimit": 0,
+        "template": {"metadata": {"labels": {"gang": "gang"}}, "spec": template},
+    }
+    service = {"clusterIP": "None", "selector": {"gang": "gang"}, "publishNotReadyAddresses": True}
+    for kind, version, body in (("Service", "v1", service), ("Job", "batch/v1", spec)):
+        reals.apply(json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "gang"}, "spec": body}))
+    reals.kubectl("wait", "--for=condition=Complete", "job/gang", "--timeout=60s")
 
 
 def test_the_machine_reaches_pods_and_commands_run_in_them(reals: Cluster, image: str) -> None:
