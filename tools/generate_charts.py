@@ -1,0 +1,309 @@
+"""Everything that charts, manifests and their documentation have in common, written once.
+
+    python tools/generate_charts.py --write     write the files
+    python tools/generate_charts.py --check     exit 1 with a diff when they are out of date
+
+| source | what is written |
+|---|---|
+| `charts/shared/` | the templates that are the same in every service's chart |
+| `services/*/settings.py` | the settings in values.yaml and values.schema.json: a misspelt one is refused by name |
+| `packages/api` | the CRDs in `charts/scavenger-crds/files` |
+| `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
+| the schemas, the rendered roles | the tables in `docs/install.md` |
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BeforeValidator
+from scavenger_api import crd, names
+from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.errors import ClusterError
+from scavenger_runtime.settings import ServiceSettings, parse_seconds
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SERVICES: Final = ("admitter", "regulator", "prioritizer")
+CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{service}" for service in SERVICES))
+"""In the order they are installed."""
+
+HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
+GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
+DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+MANIFESTS_OF_A_SERVICE: Final = ("rbac", "policy", "deployment", "pdb", "service")
+TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Files = dict[Path, str]
+Schema = dict[str, Any]
+
+
+# --- settings ---
+
+
+def settings_of(service: str) -> type[ServiceSettings]:
+    """The settings class of a service."""
+    module = import_module(f"scavenger_{service}.settings")
+    found: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return found
+
+
+def camel(name: str) -> str:
+    """`start_timeout` as values.yaml has it: `startTimeout`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def setting_schemas(settings: type[ServiceSettings]) -> dict[str, Schema]:
+    """The schema of each setting, by its name in values.yaml."""
+    whole = settings.model_json_schema()
+    found = {}
+    for name, field in settings.model_fields.items():
+        if name in GIVEN_BY_THE_CHART:
+            continue
+        schema = _resolved(whole["properties"][name], whole.get("$defs", {}))
+        if any(isinstance(entry, BeforeValidator) and entry.func is parse_seconds for entry in field.metadata):
+            schema |= {"type": ["number", "string"], "pattern": DURATION}
+        found[camel(name)] = schema
+    return found
+
+
+def _resolved(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+    """Without `$ref`, null and what a reader of values.yaml has no use for."""
+    schema = dict(node)
+    if "$ref" in schema:
+        schema = dict(definitions[schema.pop("$ref").rpartition("/")[2]]) | schema
+    if "anyOf" in schema:
+        present = [option for option in schema.pop("anyOf") if option.get("type") != "null"]
+        schema = present[0] | schema
+    schema.pop("title", None)
+    unit = schema.pop("unit", None)
+    if unit:
+        schema["description"] = f"{schema['description']} ({unit})"
+    return schema
+
+
+def settings_block(service: str) -> str:
+    """The settings in values.yaml: each with what it does and its default, commented out."""
+    lines = [
+        "# Every flag of the service (environment SCAVENGER_*). What is not given has the default shown here.",
+        "# Durations are seconds, or 90s, 5m, 1h30m.",
+        "settings: {}",
+    ]
+    for name, schema in setting_schemas(settings_of(service)).items():
+        default = json.dumps(schema.get("default"))
+        lines += [f"  # {schema['description']}", f"  # {name}: {default}"]
+    return "\n".join(lines) + "\n"
+
+
+# --- charts ---
+
+
+def chart_files() -> Files:
+    """What is written into charts/."""
+    charts, shared = ROOT / "charts", ROOT / "charts" / "shared"
+    files = {charts / "scavenger-crds" / "files" / name: content for name, content in crd.files().items()}
+    schema = json.loads((shared / "values.schema.json").read_text())
+    for service in SERVICES:
+        chart = charts / f"scavenger-{service}"
+        for source in sorted([*shared.glob("templates/*"), *shared.glob("files/*")]):
+            files[chart / source.relative_to(shared)] = source.read_text()
+        head = "# " + HEADER.format(source=f"charts/shared and the settings of the {service}") + "\n\n"
+        values = (shared / "values.yaml").read_text().replace("SERVICE", service)
+        files[chart / "values.yaml"] = head + values + "\n" + settings_block(service)
+        own = {
+            "type": "object",
+            "additionalProperties": False,
+            "description": f"settings of the {service}",
+            "properties": setting_schemas(settings_of(service)),
+        }
+        whole = schema | {"properties": schema["properties"] | {"settings": own}}
+        files[chart / "values.schema.json"] = json.dumps(whole, indent=2) + "\n"
+    return files
+
+
+# --- manifests ---
+
+
+def rendered(helm: Path, chart: str) -> Iterator[tuple[str, str]]:
+    """Each document of a chart with default values: the template it comes from, and its text.
+
+    Raises:
+        subprocess.CalledProcessError: when helm refuses the chart.
+    """
+    command: list[str | Path] = [
+        helm,
+        "template",
+        chart,
+        ROOT / "charts" / chart,
+        f"--namespace={names.SYSTEM_NAMESPACE}",
+    ]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    for document in re.split(r"^---\n", text, flags=re.MULTILINE):
+        source, _, body = document.partition("\n")
+        if body.strip():
+            lines = (line.rstrip() for line in body.strip().splitlines())
+            yield Path(source.removeprefix("# Source: ")).stem, "\n".join(lines) + "\n"
+
+
+def manifest_files(helm: Path) -> Files:
+    """What is written into manifests/: a file per template, all of a service's in its folder."""
+    files: Files = {}
+    for chart in CHARTS[1:]:
+        name = chart.removeprefix("scavenger-")
+        folder = ROOT / "manifests" / name
+        by_template: dict[str, list[str]] = {}
+        for template, body in rendered(helm, chart):
+            by_template.setdefault(template, []).append(without_hooks(body))
+        head = f"# {HEADER.format(source=f'charts/{chart}')}\n"
+        if "uninstall" in by_template:
+            text = "---\n".join(by_template.pop("uninstall"))
+            files[ROOT / "manifests" / "uninstall" / f"{name}.yaml"] = head + text
+        for template, bodies in by_template.items():
+            files[folder / f"{template}.yaml"] = head + "---\n".join(bodies)
+        if name in SERVICES:
+            parts = [part for part in MANIFESTS_OF_A_SERVICE if part in by_template]
+            files[folder / "kustomization.yaml"] = (
+                f"{head}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n"
+                + "".join(f"  - {part}.yaml\n" for part in parts)
+            )
+    return files
+
+
+def without_hooks(body: str) -> str:
+    """A document without the annotations that only helm understands."""
+    return re.sub(r"^  annotations:\n(?:    helm\.sh/.*\n)+", "", body, flags=re.MULTILINE)
+
+
+# --- documentation ---
+
+
+def documentation(manifests: Files) -> Files:
+    """docs/install.md with its tables."""
+    page = ROOT / "docs" / "install.md"
+    tables = {"values": values_table(), "rbac": rbac_table(manifests)}
+    text = TABLES.sub(lambda match: f"{match[1]}\n{tables[match[2]]}\n{match[3]}", page.read_text())
+    return {page: text}
+
+
+def values_table() -> str:
+    """The values that the charts of all services have."""
+    shared = ROOT / "charts" / "shared"
+    schema = json.loads((shared / "values.schema.json").read_text())
+    defaults = yaml.safe_load((shared / "values.yaml").read_text())
+    lines = ["| value | default | |", "|---|---|---|"]
+    for path, text in _described(schema, ""):
+        if path == "global":
+            continue
+        default: Any = defaults
+        for key in path.split("."):
+            default = default[key]
+        shown = f"`{json.dumps(default)}`".replace("SERVICE", "<service>")
+        if isinstance(default, dict) and default:
+            shown = "see values.yaml"
+        lines.append(f"| `{path}` | {shown} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, child in schema.get("properties", {}).items():
+        if "description" in child:
+            yield prefix + name, child["description"]
+        else:
+            yield from _described(child, f"{prefix}{name}.")
+
+
+def rbac_table(manifests: Files) -> str:
+    """Who may do what: every rule of every role that the charts install."""
+    lines = ["| role | where | may | on |", "|---|---|---|---|"]
+    for path, text in sorted(manifests.items()):
+        for document in yaml.safe_load_all(text):
+            if document["kind"] not in ("ClusterRole", "Role"):
+                continue
+            where = "cluster" if document["kind"] == "ClusterRole" else "own namespace"
+            if path.parent.name == "uninstall":
+                where += ", during `helm uninstall`"
+            for rule in document["rules"]:
+                lines.append(f"| `{document['metadata']['name']}` | {where} | {_verbs(rule)} | {_objects(rule)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _verbs(rule: Mapping[str, Any]) -> str:
+    return ", ".join(rule["verbs"])
+
+
+def _objects(rule: Mapping[str, Any]) -> str:
+    groups = "/".join(group or "core" for group in rule["apiGroups"])
+    only = ", ".join(f"`{name}`" for name in rule.get("resourceNames", ()))
+    return f"{', '.join(rule['resources'])} ({groups})" + (f": only {only}" if only else "")
+
+
+# --- write or check ---
+
+
+def stale(wanted: Files) -> list[Path]:
+    """Files in wholly generated folders that nothing writes any more."""
+    folders = {path.parent for path in wanted if path.parent.name in {*SERVICES, "files", "uninstall"}}
+    return sorted({file for folder in folders for file in folder.glob("*") if file.is_file()} - set(wanted))
+
+
+def write(files: Files) -> int:
+    """Write what has changed; returns how many files those are."""
+    changed = {path: text for path, text in files.items() if not path.exists() or path.read_text() != text}
+    for path, text in changed.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in stale(files):
+        path.unlink()
+    return len(changed)
+
+
+def check(files: Files) -> int:
+    """Print what would change; returns how many files those are."""
+    wrong = 0
+    for path in [*files, *stale(files)]:
+        old = path.read_text() if path.exists() else ""
+        new = files.get(path, "")
+        if old != new:
+            wrong += 1
+            shown = str(path.relative_to(ROOT))
+            diff = difflib.unified_diff(old.splitlines(True), new.splitlines(True), shown, f"{shown} (generated)")
+            sys.stdout.writelines(diff)
+    return wrong
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="tools/generate_charts.py", description=__doc__.partition("\n")[0])
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--write", action="store_true", help="write the files")
+    mode.add_argument("--check", action="store_true", help="exit 1 with a diff when they are out of date")
+    act = write if parser.parse_args(words).write else check
+    try:
+        helm = ensure_tools(["helm"], lambda line: print(line, file=sys.stderr, flush=True))["helm"]  # noqa: T201
+        wrong = act(chart_files())  # first: the manifests are rendered from them
+        manifests = manifest_files(helm)
+        wrong += act(manifests | documentation(manifests))
+    except ClusterError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"error: {error.stderr}\n")
+        return 1
+    if act is check and wrong:
+        sys.stderr.write(f"{wrong} files are out of date; run: make generate\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
