@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_api.times import parse_time
+from scavenger_regulator.observe import JobView, gangs, node_facts, pod_facts, pod_requests
+from scavenger_regulator.sources import SourceError
+from scavenger_regulator.sources import requests as requests_source
+from scavenger_regulator.sources.metrics_api import parse
+from scavenger_regulator.sources.prometheus import Queries, combine, parse_vector
+from scavenger_runtime import kinds
+from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
+
+from .cases import GIB, NOW
+
+T0 = "2026-01-02T12:00:00Z"
+
+
+def as_node(**changes: Any) -> kinds.Node:
+    made = node_dict("n", cpu="4", memory="16Gi")
+    made["status"]["conditions"] = [condition("Ready", changes.pop("ready", "True"))]
+    made["spec"] = {**made.get("spec", {}), **changes}
+    return msgspec.convert(made, kinds.Node)
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"ready": "False"}, False),
+        ({"ready": "Unknown"}, False),
+        ({"unschedulable": True}, False),
+        ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, False),
+        ({"taints": [{"key": "gone", "effect": "NoExecute"}]}, False),
+        ({"taints": [{"key": "soft", "effect": "PreferNoSchedule"}]}, True),
+        ({"taints": [{"key": "ours", "effect": "NoSchedule"}]}, True),
+    ],
+)
+def test_which_nodes_count(changes: dict[str, Any], counts: bool) -> None:
+    facts = node_facts(as_node(**changes), ("ours",))
+    assert facts.counts is counts
+    assert facts.allocatable["cpu"] == 4
+    assert facts.allocatable["memory"] == 16 * GIB
+
+
+def containers(*cpus: str, init: tuple[tuple[str, str], ...] = (), **spec: Any) -> kinds.Pod:
+    def one(cpu: str, policy: str | None = None) -> dict[str, Any]:
+        return {"name": "c", "restartPolicy": policy or None, "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+
+    made = {
+        "containers": [one(cpu) for cpu in cpus],
+        "initContainers": [one(cpu, policy) for cpu, policy in init],
+        **spec,
+    }
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": made}, kinds.Pod)
+
+
+@pytest.mark.parametrize(
+    ("pod_", "cores"),
+    [
+        (containers("500m", "1"), 1.5),
+        (containers("1", init=(("3", ""),)), 3),
+        (containers("1", init=(("2", "Always"),)), 3),
+        (containers("1", init=(("2", "Always"), ("4", ""))), 6),
+        (containers("1", resources={"requests": {"cpu": "5"}}), 5),
+        (containers("1", overhead={"cpu": "250m"}), 1.25),
+        (containers("rubbish"), 0),
+    ],
+)
+def test_requests_as_the_scheduler_counts_them(pod_: kinds.Pod, cores: float) -> None:
+    assert pod_requests(pod_)["cpu"] == cores
+
+
+def job_of(name: str = "job", run: str = "run", **status: Any) -> JobView:
+    made = scavengerjob_dict(
+        name, namespace="lab", phase=status.pop("phase", "Running"), status={"jobName": run, **status}
+    )
+    return msgspec.convert(made, JobView)
+
+
+def member(name: str, job: str = "job", run: str = "run", **fields: Any) -> kinds.Pod:
+    values: dict[str, Any] = {"namespace": "lab", "node": "n", "phase": "Running", "labels": {"scavenger.dev/job": job}}
+    return pod(name, owner=job_dict(run, namespace="lab"), **{**values, **fields})
+
+
+def test_a_gang_is_the_pods_of_the_present_run_that_take_room() -> None:
+    pods = [
+        member("a"),
+        member("b"),
+        member("old", run="run-before"),
+        member("ended", phase="Failed"),
+        member("nowhere", node=None),
+        member("other", job="other"),
+        pod("borrowed", namespace="lab", node="n", labels={"scavenger.dev/job": "job"}),
+    ]
+    found = gangs([job_of(), job_of("none"), job_of("norun", run="")], pods)
+    assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [("lab/job", ["lab/a", "lab/b"])]
+
+
+def test_what_is_read_of_a_job() -> None:
+    status = {"runningTimestamps": ["2026-01-02T10:00:00Z", T0], "lastCheckpointTimestamp": T0, "interruptedCount": 2}
+    (gang,) = gangs([job_of(**status)], [member("a")])
+    assert (gang.started, gang.checkpoint, gang.interruptions, gang.interval) == (NOW, NOW, 2, 1800)
+    (gang,) = gangs([job_of(phase="Starting", **status)], [member("a")])
+    assert gang.started is None, "that was the last run"
+    assert not gang.running
+
+
+def test_what_is_read_of_a_pod() -> None:
+    facts = pod_facts(
+        member(
+            "a",
+            labels={"scavenger.dev/job": "job", "scavenger.dev/preemption-class": "non-preemptible"},
+            annotations={"scavenger.dev/last-checkpoint": T0},
+            container_statuses=[running(started="2026-01-02T11:59:00Z")],
+            conditions=[{**condition("PodResizePending", "True", "Infeasible")}],
+            grace_seconds=90,
+        )
+    )
+    assert not facts.preemptible
+    assert facts.checkpoint == NOW
+    assert facts.running_since == parse_time("2026-01-02T11:59:00Z")
+    assert facts.grace == 90
+    assert facts.refused_resize
+    assert facts.resizable == {"main": 1}
+    assert pod_facts(member("b", labels={"scavenger.dev/job": "job"})).preemptible, "as it was born"
+
+
+# --- sources ---
+
+
+def test_metrics_api() -> None:
+    nodes = b"""{"items":[
+        {"metadata":{"name":"n1"},"timestamp":"2026-01-02T12:00:00Z","window":"15.204s","usage":{"cpu":"1500m","memory":"1Gi"}},
+        {"metadata":{"name":"n2"},"timestamp":"nonsense","window":"","usage":{"cpu":"1"}},
+        {"metadata":{"name":"n3"},"timestamp":"2026-01-02T12:00:00Z","usage":{"cpu":"2"}}]}"""
+    pods = b"""{"items":[
+        {"metadata":{"name":"p","namespace":"lab"},"timestamp":"2026-01-02T12:00:00Z","window":"10s","containers":[
+            {"name":"a","usage":{"cpu":"250000000n","memory":"100Ki"}},{"name":"b","usage":{"cpu":"1","memory":"1Ki"}}]},
+        {"metadata":{"name":"half","namespace":"lab"},"timestamp":"2026-01-02T12:00:00Z","window":"10s","containers":[
+            {"name":"a","usage":{"memory":"1"}}]},
+        {"metadata":{"name":"none","namespace":"lab"},"timestamp":"2026-01-02T12:00:00Z","containers":[]}]}"""
+    measurement = parse(nodes, pods)
+    cpu = measurement.nodes["n1"]["cpu"]
+    assert (cpu.value, cpu.at, cpu.window) == (1.5, NOW, 15.204)
+    assert measurement.nodes["n2"] == {}
+    assert set(measurement.nodes["n3"]) == {"cpu"}
+    assert measurement.pods["lab/p"]["cpu"].value == 1.25
+    assert measurement.pods["lab/p"]["memory"].value == 101 * 1024
+    assert set(measurement.pods["lab/half"]) == {"memory"}
+    assert "lab/none" not in measurement.pods
+    with pytest.raises(SourceError, match="something else"):
+        parse(b"<html>", b"{}")
+
+
+def vector(*rows: tuple[dict[str, str], float | str]) -> bytes:
+    result = [{"metric": labels, "value": [1.0, str(value)]} for labels, value in rows]
+    return msgspec.json.encode({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+
+def test_prometheus_answers() -> None:
+    assert parse_vector(vector(({"node": "n"}, 2.5), ({"node": "m"}, "NaN"))) == [({"node": "n"}, 2.5)]
+    scalar = b'{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}'
+    assert parse_vector(scalar) == [({}, 7.0)]
+    for body, says in (
+        (b'{"status":"error","error":"parse error"}', "parse error"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "gives a vector"),
+        (b"{}", "not an answer"),
+        (b"<html>", "not an answer"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}', "not an answer"),
+    ):
+        with pytest.raises(SourceError, match=says):
+            parse_vector(body)
+
+
+def test_prometheus_by_node_and_for_the_cluster() -> None:
+    queries = Queries(node={}, pod={})
+    seconds = NOW.timestamp()
+    use = {"cpu": [({"node": "n"}, 2.0), ({"node": "silent"}, 1.0)], "memory": [({"node": "n"}, 5.0)]}
+    pods = {"cpu": [({"namespace": "lab", "pod": "p"}, 0.5)], "memory": [({"namespace": "lab", "pod": "p"}, 9.0)]}
+    found = combine(use, pods, [({"node": "n"}, seconds)], queries)
+    assert set(found.nodes) == {"n"}, "what has no time has no figure"
+    assert (found.nodes["n"]["cpu"].at, found.nodes["n"]["cpu"].window) == (NOW, 120)
+    assert found.pods["lab/p"]["memory"].value == 9
+    whole = {"cpu": [({}, 30.0)], "memory": [({}, 40.0)]}
+    found = combine(whole, {}, [({"node": "n"}, seconds), ({"node": "m"}, seconds - 100)], queries)
+    assert found.nodes == {}
+    assert (NOW - found.total["cpu"].at).total_seconds() == 100
+    assert combine(whole, pods, [], queries).total == {}
+    assert combine(whole, pods, [], queries).pods == {}
+
+
+def test_requests_in_place_of_use() -> None:
+    nodes = [node("n"), node("idle")]
+    pods = [
+        member("a", cpu="500m"),
+        pod("ordinary", namespace="web", node="n", phase="Running", cpu="2"),
+        pod("ended", namespace="web", node="n", phase="Succeeded", cpu="8"),
+        pod("pending", namespace="web", cpu="8"),
+        pod("elsewhere", namespace="web", node="gone", phase="Running"),
+    ]
+    found = requests_source.measure(nodes, pods, NOW)
+    assert {name: use["cpu"].value for name, use in found.nodes.items()} == {"n": 2.5, "idle": 0}
+    assert {key: use["cpu"].value for key, use in found.pods.items()} == {"lab/a": 0.5}

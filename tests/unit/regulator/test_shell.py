@@ -1,0 +1,380 @@
+"""The shell against the API server in memory: what is measured, published, evicted, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from scavenger_api.evictions import EvictionReason, read_eviction_note
+from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.times import format_time
+from scavenger_regulator.actions import STATE_CONFIGMAP
+from scavenger_regulator.observe import SCAVENGERJOBS
+from scavenger_regulator.plan import Decision
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.shell import Regulator
+from scavenger_regulator.snapshot import CLUSTER
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_testing.clock import VirtualClock, eventually
+from scavenger_testing.fake_api import FakeApi
+
+SYSTEM = "scavenger-system"
+NODE_METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
+POD_METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
+LABEL = "scavenger.dev/preemption-class"
+
+
+class Cluster:
+    """One node of 10 cores; `measure` says what is in use, ordinary pods included."""
+
+    def __init__(self, api: FakeApi, clock: VirtualClock, **settings: Any) -> None:
+        self.api = api
+        self.clock = clock
+        client = api.client(request_timeout=5.0)
+        self.events = EventRecorder(client, "scavenger-regulator", clock=clock)
+        self.settings = RegulatorSettings(**{"checkpoint_wait": 0, "yield_at_checkpoint": False, **settings})
+        self.regulator = Regulator(client, self.settings, clock, self.events)
+        node = node_dict("n1", cpu="10", memory="100Gi")
+        node["status"]["conditions"] = [condition("Ready")]
+        api.put(NODES, node)
+
+    def ago(self, seconds: float) -> str:
+        return format_time(self.clock.now() - timedelta(seconds=seconds))
+
+    def add_job(self, name: str, started: float = 600, *, pods: int = 1, **labels: str) -> None:
+        run = f"{name}-run"
+        status = {"jobName": run, "runningTimestamps": [self.ago(started)]}
+        job = scavengerjob_dict(name, namespace="lab", parallelism=pods, phase="Running", status=status)
+        self.api.put(SCAVENGERJOBS, job)
+        for index in range(pods):
+            made = pod_dict(
+                f"{run}-{index}",
+                namespace="lab",
+                node="n1",
+                phase="Running",
+                started=self.ago(started),
+                owner=job_dict(run, namespace="lab"),
+                labels={"scavenger.dev/job": name, **labels},
+                finalizers=["scavenger.dev/interruption-record"],
+            )
+            self.api.put(PODS, made)
+
+    def measure(self, cpu: float, memory: float = 10, *, each: float = 1, age: float = 0) -> None:
+        """Cores and GiB in use on the node; `each` core for every scavenger pod that is there."""
+        taken = {"timestamp": self.ago(age), "window": "5s"}
+        use = {"cpu": f"{cpu * 1000:.0f}m", "memory": f"{memory}Gi"}
+        self.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, **taken, "usage": use})
+        for old in self.api.list(POD_METRICS):
+            self.api.remove(POD_METRICS, old["metadata"]["namespace"], old["metadata"]["name"])
+        for pod in self.api.list(PODS):
+            if "labels" not in pod["metadata"]:
+                continue
+            meta = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
+            container = {"name": "main", "usage": {"cpu": f"{each * 1000:.0f}m", "memory": "1Gi"}}
+            self.api.put(POD_METRICS, {"metadata": meta, **taken, "containers": [container]})
+
+    async def period(self, seconds: float = 30) -> Decision:
+        await self.caught_up()
+        decision = await self.regulator.period()
+        await self.events.flush()
+        await self.clock.advance(seconds)
+        return decision
+
+    async def caught_up(self) -> None:
+        for informer in self.regulator.informers:
+            await informer.wait_synced()
+            await eventually(lambda informer=informer: self._same(informer))
+
+    def _same(self, informer: Any) -> bool:
+        labelled = informer.resource is PODS and self.settings.source != "requests"
+        stored = {
+            o["metadata"]["uid"]: o["metadata"]["resourceVersion"]
+            for o in self.api.list(informer.resource)
+            if not labelled or "scavenger.dev/job" in o["metadata"].get("labels", {})
+        }
+        return stored == {o.metadata.uid: o.metadata.resource_version for o in informer.items()}
+
+    def levels(self) -> PublishedLevels:
+        found = self.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        assert found is not None
+        return PublishedLevels.parse(found["data"])
+
+    def pods(self) -> list[str]:
+        """Those that nobody is deleting."""
+        return [p["metadata"]["name"] for p in self.api.list(PODS) if "deletionTimestamp" not in p["metadata"]]
+
+    def reasons(self) -> list[tuple[str, str]]:
+        return [(e["involvedObject"]["name"], e["reason"]) for e in self.api.list(EVENTS)]
+
+    def writes(self, path: str = "") -> int:
+        return sum(r.method in ("POST", "PUT", "PATCH", "DELETE") and path in r.path for r in self.api.requests)
+
+
+@asynccontextmanager
+async def cluster(**settings: Any) -> AsyncIterator[Cluster]:
+    clock = VirtualClock()
+    async with FakeApi(clock) as api:
+        made = Cluster(api, clock, **settings)
+        tasks = [asyncio.ensure_future(i.run()) for i in made.regulator.informers]
+        tasks.append(asyncio.ensure_future(made.events.run()))
+        try:
+            await made.caught_up()
+            await made.regulator.restore()
+            await clock.advance(30)
+            yield made
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_publishes_what_it_measures() -> None:
+    async with cluster() as c:
+        c.measure(5)
+        await c.period(0)
+        levels = c.levels()
+        assert (levels.state, levels.load("cpu"), levels.admit, levels.preemptible_percentage) == (
+            "Filling",
+            50,
+            True,
+            33,
+        )
+        found = c.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        assert found is not None
+        assert LevelsView.of(found["data"], c.clock.now()).visibility is Visibility.FRESH
+        assert ("scavenger-levels", "Filling") in c.reasons()
+
+
+async def test_writes_only_when_something_changed_or_the_heartbeat_is_due() -> None:
+    async with cluster() as c:
+        published = []
+        for _ in range(8):
+            c.measure(5)
+            await c.period()
+            published.append(c.writes("scavenger-levels"))
+            found = c.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
+            assert found is not None
+            assert LevelsView.of(found["data"], c.clock.now()).visibility is Visibility.FRESH, "never stale"
+        assert published[0] == 1
+        assert published[-1] <= 5
+        assert c.writes(STATE_CONFIGMAP) == 1
+
+
+async def test_evicts_in_order_with_the_reason_on_the_pod_and_no_more_than_needed() -> None:
+    async with cluster() as c:
+        for i in range(5):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        c.api.put(PODS, pod_dict("ordinary", namespace="web", node="n1", phase="Running"))
+        c.measure(9)
+        await c.period()
+        assert c.pods() == ["job-2-run-0", "job-3-run-0", "job-4-run-0", "ordinary"]
+        gone = c.api.get(PODS, "lab", "job-0-run-0")
+        assert gone is not None
+        note = read_eviction_note(gone["metadata"]["annotations"])
+        assert note is not None
+        assert note.reason is EvictionReason.ABOVE_UPPER
+        assert {("job-0", "AboveUpperLevel"), ("job-1", "AboveUpperLevel"), ("scavenger-levels", "Evicting")} <= set(
+            c.reasons()
+        )
+        assert (c.levels().state, c.levels().admit) == ("Evicting", False)
+        # the metrics still show it, and go on to show it for a while after the pods have gone
+        c.measure(9)
+        await c.period()
+        for name in ("job-0-run-0", "job-1-run-0"):
+            c.api.remove(PODS, "lab", name)
+        c.measure(9, age=20)
+        await c.period()
+        assert len(c.pods()) == 4
+        c.measure(6.5)
+        await c.period()
+        assert c.levels().state == "Filling"
+        assert not c.levels().admit
+        assert len(c.pods()) == 4
+
+
+async def test_a_gang_goes_whole() -> None:
+    async with cluster() as c:
+        c.add_job("gang", pods=3)
+        c.add_job("single", started=1700)
+        c.measure(9)
+        await c.period()
+        assert c.pods() == ["single-run-0"]
+
+
+async def test_dry_run_evicts_nobody_and_says_whom() -> None:
+    async with cluster(dry_run=True) as c:
+        c.add_job("job")
+        c.measure(9)
+        await c.period()
+        assert c.pods() == ["job-run-0"]
+        assert c.writes("/pods/") == 0
+        assert ("job", "AboveUpperLevel") in c.reasons()
+
+
+async def test_a_refusal_is_not_a_success_and_another_one_goes() -> None:
+    async with cluster() as c:
+        for i in range(3):
+            c.add_job(f"job-{i}", started=100 * (i + 1), team="a" if i == 0 else "b")
+        budget = {
+            "metadata": {"namespace": "lab", "name": "keep"},
+            "spec": {"minAvailable": 5, "selector": {"matchLabels": {"team": "a"}}},
+        }
+        c.api.put(PODDISRUPTIONBUDGETS, budget)
+        c.measure(8.5, each=2)
+        decision = await c.period()
+        assert len(decision.victims) == 1
+        assert len(c.pods()) == 3 or "job-0-run-0" in c.pods()
+        for _ in range(2):
+            c.measure(8.5, each=2)
+            await c.period()
+        assert c.pods() == ["job-0-run-0", "job-2-run-0"] or c.pods() == ["job-0-run-0"]
+
+
+async def test_without_metrics_it_is_blind_and_says_why() -> None:
+    async with cluster() as c:
+        c.add_job("job")
+        c.api.fail(404, times=2, methods={"GET"}, path="metrics.k8s.io")
+        decision = await c.period()
+        assert (c.levels().state, decision.victims) == ("Blind", ())
+        assert "install metrics-server" in c.levels().message
+        assert ("scavenger-levels", "Blind") in c.reasons()
+        c.measure(5)
+        await c.period()
+        assert c.levels().state == "Filling"
+
+
+async def test_stale_metrics_are_none() -> None:
+    async with cluster() as c:
+        c.add_job("job")
+        c.measure(9.5, age=91)
+        await c.period()
+        assert c.levels().state == "Blind"
+        assert c.pods() == ["job-run-0"]
+
+
+async def test_nobody_is_evicted_when_the_levels_cannot_be_published() -> None:
+    async with cluster() as c:
+        c.add_job("job")
+        c.measure(9)
+        c.api.fail(500, times=1, methods={"PATCH"}, path="scavenger-levels")
+        await c.period()
+        assert c.pods() == ["job-run-0"]
+        c.measure(9)
+        await c.period()
+        assert c.pods() == []
+
+
+async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures() -> None:
+    async with cluster() as c:
+        for i in range(5):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        for _ in range(3):
+            c.measure(8)
+            await c.period()
+        c.measure(9)
+        await c.period(1)
+        assert len(c.pods()) == 3
+        successor = Regulator(c.api.client(), c.settings, c.clock, c.events)
+        successor.jobs, successor.pods, successor.nodes = c.regulator.jobs, c.regulator.pods, c.regulator.nodes
+        await successor.restore()
+        c.regulator = successor
+        c.measure(9, age=2)  # taken before it began
+        decision = await c.period(10)
+        assert decision.judgements[CLUSTER].state == "Evicting"
+        assert decision.judgements[CLUSTER].wait == "Started"
+        assert len(c.pods()) == 3
+        c.measure(9)  # its predecessor's victims are still leaving
+        decision = await c.period()
+        assert len(c.pods()) == 3
+        assert decision.published.mean("cpu") is not None
+
+
+async def test_published_levels_are_taken_up_where_the_state_is_lost() -> None:
+    async with cluster() as c:
+        data = {
+            **PublishedLevels.parse({}).to_data(),
+            "state": "Evicting",
+            "admit": "false",
+            "preemptiblePercentage": "100",
+            "observedAt": c.ago(5),
+            "periodSeconds": "30",
+            **{f"{k}.{r}": v for r in ("cpu", "memory") for k, v in (("load", "90"), ("lower", "60"))},
+            **{f"{k}.{r}": "75" for r in ("cpu", "memory") for k in ("admission", "upper")},
+        }
+        c.api.put(CONFIGMAPS, configmap_dict("scavenger-levels", data, namespace=SYSTEM))
+        await c.regulator.restore()
+        c.measure(5)
+        await c.period()
+        assert c.levels().lower("cpu") == 61, "a step toward the initial 70"
+        assert not c.levels().admit
+
+
+async def test_requests_need_no_metrics() -> None:
+    async with cluster(source="requests") as c:
+        for i in range(9):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        await c.period()
+        assert (c.levels().state, len(c.pods())) == ("Evicting", 7)
+
+
+async def test_throttles_in_the_speculative_state_and_gives_back_below() -> None:
+    async with cluster(throttle=True, throttle_share=0.4) as c:
+        c.add_job("job")
+        c.measure(7.5)
+        await c.period()
+
+        def cpu() -> str:
+            pod = c.api.get(PODS, "lab", "job-run-0")
+            assert pod is not None
+            resources = pod["spec"]["containers"][0]["resources"]
+            assert resources["requests"] == resources["limits"]
+            return str(resources["requests"]["cpu"])
+
+        assert cpu() == "400m"
+        c.measure(5)
+        await c.period()
+        assert cpu() == "1000m"
+
+
+async def test_runs_period_after_period_and_saves_at_the_end() -> None:
+    async with cluster() as c:
+        c.measure(5)
+        task = asyncio.ensure_future(c.regulator.run())
+        for _ in range(100):
+            await c.clock.advance(1)
+            await asyncio.sleep(0.002)
+            if c.writes("scavenger-levels"):
+                break
+        before = c.writes(STATE_CONFIGMAP)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert c.writes(STATE_CONFIGMAP) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"source": "prometheus"}, "needs --prometheus-url"),
+        ({"order": "class,beauty"}, "no sorter 'beauty'"),
+        ({"initial_lower": 90}, "initial-lower"),
+        ({"period": 0}, "period"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        RegulatorSettings(**settings)
+
+
+def test_settings_have_the_designs_defaults() -> None:
+    rules = RegulatorSettings().rules()
+    assert (rules.reserve, rules.floor, rules.cooldown, rules.startup_cost) == (20, 33, 300, 60)
+    assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 90)
+    assert rules.yield_at_checkpoint
+    assert not RegulatorSettings().throttle_rules().enabled
