@@ -126,9 +126,7 @@ class PublishedLevels:
         """
         if self.observed_at is None:
             return True
-        return abs(now - self.observed_at) > timedelta(
-            seconds=names.STALE_AFTER_PERIODS * self.period_seconds
-        )
+        return abs(now - self.observed_at) > timedelta(seconds=names.STALE_AFTER_PERIODS * self.period_seconds)
 
     # Plain access per resource, in percent; None where the resource is not published.
 
@@ -227,18 +225,12 @@ class LevelsView:
         """Percent of the running jobs to be preemptible; None: keep the classes as they are."""
         if self.visibility is Visibility.ABSENT:
             return names.FALLBACK_PREEMPTIBLE_PERCENT
-        return (
-            self.levels.preemptible_percentage
-            if self.visibility is Visibility.FRESH and self.levels
-            else None
-        )
+        return self.levels.preemptible_percentage if self.visibility is Visibility.FRESH and self.levels else None
 
     @property
     def closed_nodes(self) -> frozenset[str]:
         """Nodes at or above a level of their own; start nothing new there."""
-        return (
-            self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
-        )
+        return self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
 
     def load(self, resource: str) -> float | None:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
@@ -249,9 +241,7 @@ class LevelsView:
         (`admit`)."""
         if self.visibility is Visibility.ABSENT:
             return names.FALLBACK_ADMISSION_PERCENT if resource in names.LEVELS_RESOURCES else None
-        return (
-            self.levels.admission(resource) if self.visibility is Visibility.FRESH and self.levels else None
-        )
+        return self.levels.admission(resource) if self.visibility is Visibility.FRESH and self.levels else None
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -302,9 +292,7 @@ def _read_state(data: Mapping[str, str]) -> LevelsState:
     try:
         return LevelsState(text or "")
     except ValueError:
-        raise _GarbageError(
-            f"{names.LEVELS_STATE} is {text!r}, not one of {', '.join(LevelsState)}"
-        ) from None
+        raise _GarbageError(f"{names.LEVELS_STATE} is {text!r}, not one of {', '.join(LevelsState)}") from None
 
 
 def _read_admit(data: Mapping[str, str]) -> bool:

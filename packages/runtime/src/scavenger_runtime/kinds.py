@@ -175,6 +175,7 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
+    observed_generation: int = 0
     start_time: str | None = None
     qos_class: str = ""
 

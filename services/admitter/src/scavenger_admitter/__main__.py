@@ -1,4 +1,4 @@
-"""`python -m scavenger_admitter`: the service; `… uninstall`: takes its finalizers off, before it is removed for good."""
+"""`python -m scavenger_admitter` serves; `… uninstall` takes its finalizers off before it is removed for good."""
 
 from __future__ import annotations
 

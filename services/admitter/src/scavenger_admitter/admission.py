@@ -78,8 +78,8 @@ class Admission:
         clock: for `now` and the pace.
         levels: what the regulator publishes at this moment.
         job: the newest known version of a ScavengerJob, None when it is gone.
-        started: told the key of each job whose Job was created, or was there already.
-        refused: told the key of each job whose Job the API server did not take, and why.
+        started: told key and run of each job whose Job was created, or was there already, or may have been created.
+        refused: told key and run of each job whose Job the API server did not take, and why.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Admission:
         clock: Clock,
         levels: Callable[[], LevelsView],
         job: Callable[[str], ScavengerJob | None],
-        started: Callable[[str], None],
-        refused: Callable[[str, Refusal], None],
+        started: Callable[[str, str], None],
+        refused: Callable[[str, str, Refusal], None],
     ) -> None:
         self._client = client
         self._state = state
@@ -104,12 +104,17 @@ class Admission:
         self._refused = refused
         self._wake = asyncio.Event()
         self._places = asyncio.Semaphore(settings.concurrent_starts)
+        self._creating: set[str] = set()
         self.held: Mapping[str, Hold] = {}
         """Why the last cycle left each waiting job waiting."""
 
     def wake(self) -> None:
         """Something changed that may let a job start; coalesced."""
         self._wake.set()
+
+    def is_creating(self, key: str) -> bool:
+        """Whether the Job of that job is being created at this moment."""
+        return key in self._creating
 
     async def run(self) -> None:
         """Run cycles until cancelled."""
@@ -149,6 +154,7 @@ class Admission:
         self._state.delete_candidate(candidate.key)
         if job is None or job.metadata.uid != candidate.uid:
             return start, None
+        self._creating.add(candidate.key)
         self._state.assume(
             candidate.key,
             run_of(job),
@@ -165,7 +171,7 @@ class Admission:
                 await self._create(job)
             except AlreadyExists:
                 # Ours from before a restart, or somebody else's: the reconcile looks and decides.
-                self._started(start.key)
+                self._started(start.key, run_of(job))
             except NotFound:
                 self._state.forget(start.key)  # the namespace is going away
             except ApiError as error:
@@ -181,7 +187,9 @@ class Admission:
                     nodes=sorted(set(start.nodes)),
                     load_percent={name: ppm / 10_000 for name, ppm in start.load_ppm},
                 )
-                self._started(start.key)
+                self._started(start.key, run_of(job))
+            finally:
+                self._creating.discard(start.key)
 
     async def _create(self, job: ScavengerJob) -> None:
         namespace = job.metadata.namespace
@@ -198,18 +206,15 @@ class Admission:
         await self._client.create(JOBS, namespace, manifest)
 
     def _give_back(self, start: Start, job: ScavengerJob, error: ApiError) -> None:
-        """The Job was refused, or may not have been created: its room is free again, its place in line is decided by
-        the reconcile."""
+        """The Job was refused, or may not have been created. What becomes of the job is decided by the reconcile."""
         log.warning("start refused", job=start.key, queue=job.spec.queue, reason=error.reason, error=str(error))
-        self._state.forget(start.key)
-        if isinstance(error, Invalid):
-            self._refused(start.key, Refusal(str(error), permanent=True))
-        elif isinstance(error, Forbidden):
-            self._refused(start.key, Refusal(str(error), permanent=False))
+        if isinstance(error, Invalid | Forbidden):
+            self._state.forget(start.key)
+            self._refused(start.key, run_of(job), Refusal(str(error), permanent=isinstance(error, Invalid)))
         else:
-            # Unreachable or overloaded: says nothing about this job. If the Job was created all the same, its event
-            # will show it, and trying again would find it there.
-            self._started(start.key)
+            # Unreachable or overloaded: says nothing about this job. The Job may have been created all the same, so
+            # its room stays taken until its event shows it, or it is tried again and found there.
+            self._started(start.key, run_of(job))
 
 
 def run_of(job: ScavengerJob) -> str:

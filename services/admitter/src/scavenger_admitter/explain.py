@@ -57,14 +57,15 @@ class Explanations:
 
     def tell(self, key: str, job: ScavengerJob, hold: Hold | None) -> str | None:
         """What the message of a job in line is to say; None leaves it as it is."""
+        if job.status.phase is not None and not job.status.phase.queued:
+            self.forget(key)  # what it was told is about a wait that is over
+            return None
         if key in self._due:
             self._due.discard(key)
             if hold is not None:
                 self._told[key] = (hold, self._clock.monotonic())
         told = self._told.get(key)
-        if told is None or hold is None or not (job.status.phase is None or job.status.phase.queued):
-            return None
-        return told[0].message
+        return None if told is None or hold is None else told[0].message
 
     def forget(self, key: str) -> None:
         """The job is gone."""

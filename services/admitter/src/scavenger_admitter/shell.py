@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from scavenger_admitter.actions import (
 )
 from scavenger_admitter.admission import Admission, Refusal, run_of
 from scavenger_admitter.explain import Explanations
+from scavenger_admitter.freshness import caught_up, confirmed, doubtful, version
 from scavenger_admitter.observe import (
     Diagnosis,
     Observation,
@@ -72,6 +74,14 @@ class _Events(msgspec.Struct):
     items: tuple[Event, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Created:
+    """A Job that was created, or may have been, for a run; and when, on the monotonic clock."""
+
+    run: str
+    at: float
+
+
 class Admitter:
     """All of the admitter but its decisions."""
 
@@ -101,7 +111,7 @@ class Admitter:
         )
         # What this process knows of a job beyond the API: lost with it, and nothing depends on that.
         self._written: dict[str, ScavengerJob] = {}
-        self._starting: dict[str, float] = {}
+        self._starting: dict[str, _Created] = {}
         self._runs: dict[str, str] = {}
         self._refusals: dict[str, tuple[str, Refusal]] = {}
         self._failures: dict[str, int] = {}
@@ -111,12 +121,12 @@ class Admitter:
         self._first_pass: set[str] = set()
         self._first_pass_done = asyncio.Event()
 
-        client, add = self._client, context.add_informer
-        self._jobs = add(Informer(client, SCAVENGERJOBS))
-        self._queues = add(Informer(client, SCAVENGERQUEUES))
-        self._batch = add(Informer(client, JOBS))
-        self._pods = add(Informer(client, PODS, indices={"job": _job_key, "node": by_node}))
-        self._nodes = add(Informer(client, NODES))
+        client, clock, add = self._client, self._clock, context.add_informer
+        self._jobs = add(Informer(client, SCAVENGERJOBS, clock=clock))
+        self._queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
+        self._batch = add(Informer(client, JOBS, clock=clock))
+        self._pods = add(Informer(client, PODS, clock=clock, indices={"job": _job_key, "node": by_node}))
+        self._nodes = add(Informer(client, NODES, clock=clock))
         self._levels = add(
             Informer(
                 client,
@@ -124,6 +134,7 @@ class Admitter:
                 namespace=settings.namespace,
                 field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
                 name="levels",
+                clock=clock,
             )
         )
         self._jobs.add_handler(self._on_job)
@@ -135,7 +146,10 @@ class Admitter:
 
     async def lead(self) -> None:
         """Do the work, until cancelled. The informers are synced."""
-        self._loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers)
+        for informer in (self._jobs, self._batch):
+            await caught_up(self._client, informer, self._clock)
+        loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers, clock=self._clock)
+        self._loop = loop
         held = {
             key for pod in self._pods.items() if names.FINALIZER in pod.metadata.finalizers for key in _job_key(pod)
         }
@@ -143,10 +157,10 @@ class Admitter:
         if not self._first_pass:
             self._first_pass_done.set()
         for key in sorted(self._first_pass):
-            self._loop.add(key, priority=LOW_PRIORITY)
+            loop.add(key, priority=LOW_PRIORITY)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._loop.run())
+                group.create_task(loop.run())
                 group.create_task(self._admit())
                 group.create_task(self._explain())
         finally:
@@ -249,14 +263,25 @@ class Admitter:
             if job is None:
                 await self._carry_out(key, None, observe_orphans(self._pods.by_index("job", key)))
                 return None
-            outcome = observe(self._observation(key, job))
+            seen = self._observation(key, job)
+            outcome = observe(await confirmed(self._client, seen) if doubtful(seen) else seen)
             if outcome.changed:
                 job = await self._write(job, outcome)
             self._line_up(key, job, outcome)
             await self._carry_out(key, job, outcome.actions)
-            return Result(requeue_after=outcome.requeue_after)
+            waits = [wait for wait in (outcome.requeue_after, *self._waits(key)) if wait is not None]
+            return Result(requeue_after=min(waits, default=None))
         finally:
             self._passed(key)
+
+    def _waits(self, key: str) -> Iterator[float]:
+        """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
+        queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
+        if key in self._starting:
+            yield max(0.0, self._starting[key].at + UNSEEN_START_SECONDS - self._clock.monotonic())
+        left = (self._not_before.get(key, 0) - micros(self._clock.now())) / 1e6
+        if left > 0:
+            yield left
 
     def _passed(self, key: str) -> None:
         self._first_pass.discard(key)
@@ -278,7 +303,7 @@ class Admitter:
             diagnosis=self._diagnoses.get(key),
             hold=self._hold(key, job),
             refused=refusal if run == run_of(job) else None,
-            assumed_started=self._is_starting(key),
+            assumed_started=self._is_starting(key, run_of(job)),
             settings=self._observe_settings,
         )
 
@@ -287,11 +312,12 @@ class Admitter:
             return RECLAIMED_NEEDS
         return self._explanations.tell(key, job, self._admission.held.get(key))
 
-    def _is_starting(self, key: str) -> bool:
-        since = self._starting.get(key)
-        if since is None:
+    def _is_starting(self, key: str, run: str) -> bool:
+        """Whether the Job of this run was created, or may have been, and is not seen yet."""
+        created = self._starting.get(key)
+        if created is None:
             return False
-        if self._clock.monotonic() - since < UNSEEN_START_SECONDS:
+        if created.run == run and self._clock.monotonic() - created.at < UNSEEN_START_SECONDS:
             return True
         del self._starting[key]
         self._state.forget(key)
@@ -361,14 +387,28 @@ class Admitter:
             self._failures.pop(key, None)
         if status.phase is Phase.STARTING and batch is not None:
             self._assume(key, job)
-        elif self._runs.get(key) not in (None, run_of(job)) or (status.phase and status.phase.finished):
+        elif not self._holds_room(key, job):
             self._runs.pop(key, None)
             self._state.forget(key)
-        if outcome.candidate and job.spec.capacity is not Capacity.RECLAIMED:
+        if outcome.candidate and self._may_start(key, job):
             self._state.apply_candidate(_candidate(job, self._not_before.get(key, 0)))
             self._admission.wake()
         else:
             self._state.delete_candidate(key)
+
+    def _may_start(self, key: str, job: ScavengerJob) -> bool:
+        """Whether a job in line may be chosen; not while it is being started from this very place: what was observed
+        may be older than that start, or its refusal."""
+        refused, _ = self._refusals.get(key, ("", None))
+        under_way = self._admission.is_creating(key) or key in self._starting
+        return not under_way and refused != run_of(job) and job.spec.capacity is not Capacity.RECLAIMED
+
+    def _holds_room(self, key: str, job: ScavengerJob) -> bool:
+        """Whether the room of a start may still be needed, for this run of the job."""
+        if self._admission.is_creating(key) or key in self._starting:
+            return True
+        active = job.status.phase is not None and job.status.phase.active
+        return active and self._runs.get(key) in (None, run_of(job))
 
     def _assume(self, key: str, job: ScavengerJob) -> None:
         """Hold the room of a start that another admitter, or this one before a restart, has under way."""
@@ -383,8 +423,6 @@ class Admitter:
         delay = min(settings.start_backoff_max, settings.start_backoff * 2.0 ** min(failures - 1, 30))
         self._not_before[key] = micros(self._clock.now() + timedelta(seconds=delay))
         self._state.forget(key)
-        if self._loop is not None:
-            self._loop.add(key, after=delay)
         admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
         metrics.FAILED_STARTS.labels(job.spec.queue, admitted.reason if admitted else "").inc()
 
@@ -405,21 +443,15 @@ class Admitter:
 
     # --- what the admission loop reports ----------------------------------------------------------------------------
 
-    def _on_started(self, key: str) -> None:
-        job = self.job(key)
-        if job is not None:
-            self._runs[key] = run_of(job)
+    def _on_started(self, key: str, run: str) -> None:
+        self._runs[key] = run
         if self._batch.get(key) is None:
-            self._starting[key] = self._clock.monotonic()
-            if self._loop is not None:
-                self._loop.add(key, after=UNSEEN_START_SECONDS)
+            self._starting[key] = _Created(run, self._clock.monotonic())
         self._enqueue(key)
 
-    def _on_refused(self, key: str, refusal: Refusal) -> None:
-        job = self.job(key)
-        if job is not None:
-            self._refusals[key] = (run_of(job), refusal)
-            self._enqueue(key)
+    def _on_refused(self, key: str, run: str, refusal: Refusal) -> None:
+        self._refusals[key] = (run, refusal)
+        self._enqueue(key)
 
     # --- actions ----------------------------------------------------------------------------------------------------
 
@@ -513,8 +545,5 @@ def _lifelines(node: Node) -> tuple[bool, object, object, object]:
 
 
 def _newer(one: ScavengerJob, other: ScavengerJob) -> bool:
-    """Whether `one` is the later version; versions of one kind are integers that grow (KEP-5504)."""
-    try:
-        return int(one.metadata.resource_version) > int(other.metadata.resource_version)
-    except ValueError:
-        return False
+    """Whether `one` is the later version."""
+    return version(one.metadata.resource_version) > version(other.metadata.resource_version)

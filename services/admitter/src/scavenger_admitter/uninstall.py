@@ -9,71 +9,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
-import msgspec
 from scavenger_api import names
-from scavenger_runtime import ApiClient, Conflict
-from scavenger_runtime.kinds import ObjectMeta, Struct
+from scavenger_runtime import ApiClient, Clock, Conflict, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
-from scavenger_runtime.resources import JOBS, PODS, Resource
-from scavenger_runtime.transport import Params
+from scavenger_runtime.resources import JOBS, PODS
 
+from scavenger_admitter.freshness import metadata_of
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import release
 
 log = get_logger(__name__)
 
 ROUNDS = 30
-PAGE = 500
+ROUND_SECONDS = 0.5
 
 
-class _Item(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class _ListMeta(Struct, frozen=True, gc=False, rename={"continue_": "continue"}):
-    continue_: str = ""
-
-
-class _List(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: _ListMeta = _ListMeta()
-    items: tuple[_Item, ...] = ()
-
-
-async def _all(client: ApiClient, resource: Resource[Any]) -> list[ObjectMeta]:
-    """Metadata of all objects that carry the label of a ScavengerJob."""
-    found: list[ObjectMeta] = []
-    token = ""
-    while True:
-        params: Params = {"labelSelector": names.LABEL_JOB, "limit": PAGE, "continue": token or None}
-        page = msgspec.json.decode(await client.request("GET", resource.path(), params=params), type=_List)
-        found += [item.metadata for item in page.items]
-        token = page.metadata.continue_
-        if not token:
-            return found
-
-
-async def clean(client: ApiClient) -> int:
+async def clean(client: ApiClient, clock: Clock | None = None) -> int:
     """Delete the Jobs and release the pods, until no pod carries the finalizer any more. Returns how many.
 
     Raises:
         RuntimeError: when pods with the finalizer keep appearing: an admitter still runs.
         ApiError: when the API server refuses.
     """
+    clock = clock or SystemClock()
     released = 0
     for _ in range(ROUNDS):
-        for job in await _all(client, JOBS):
+        for job in await metadata_of(client, JOBS, names.LABEL_JOB):
             if any(owner.kind == "ScavengerJob" for owner in job.owner_references):
                 with contextlib.suppress(Conflict):  # another one of that name by now; the next round sees it
                     await client.delete(JOBS, job.namespace, job.name, uid=job.uid)
-        held = [pod for pod in await _all(client, PODS) if names.FINALIZER in pod.finalizers]
+        held = [pod for pod in await metadata_of(client, PODS, names.LABEL_JOB) if names.FINALIZER in pod.finalizers]
         if not held:
             return released
         for pod in held:
             await release(client, pod.namespace, pod.name, pod.uid)
         released += len(held)
-        await asyncio.sleep(0.5)
+        await clock.sleep(ROUND_SECONDS)
     raise RuntimeError("pods with the finalizer keep appearing: scale the admitter to 0 first")
 
 
