@@ -1,0 +1,359 @@
+"""The charts render what their values say, refuse what they do not know, and leave nothing to be written twice."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.errors import MissingRequirementError
+from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_regulator.settings import RegulatorSettings
+
+pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
+
+ROOT = Path(__file__).resolve().parents[3]
+SERVICES = {"admitter": AdmitterSettings, "regulator": RegulatorSettings, "prioritizer": PrioritizerSettings}
+CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
+GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
+
+EVERYTHING: dict[str, Any] = {
+    "replicas": 3,
+    "image": {"registry": "mirror.example", "tag": "1.2.3", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "resources": {"requests": {"cpu": 2, "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "system", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+    "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    "priorityClassName": "",
+    "terminationGracePeriodSeconds": 60,
+    "podDisruptionBudget": {"maxUnavailable": "50%"},
+    "serviceAccount": {"annotations": {"cloud.example/role": "reader"}},
+    "service": {"port": 9090, "annotations": {"a": "b"}},
+    "serviceMonitor": {"enabled": True, "interval": "15s", "scrapeTimeout": "10s", "labels": {"release": "prometheus"}},
+    "labels": {"team": "batch"},
+    "podLabels": {"sidecar": "no"},
+    "podAnnotations": {"checksum": "1"},
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "proxy.example:3128"}],
+    "extraVolumes": [{"name": "token", "secret": {"secretName": "prometheus"}}],
+    "extraVolumeMounts": [{"name": "token", "mountPath": "/token", "readOnly": True}],
+    "settings": {"logLevel": "debug", "leaseDuration": "1m", "shutdownTimeout": 50},
+}
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    try:
+        return ensure_tools(["helm"], lambda line: print(line, flush=True))["helm"]  # noqa: T201
+    except MissingRequirementError as error:
+        pytest.skip(f"helm cannot be built here: {error}")
+
+
+class Chart:
+    """A chart, and what helm makes of it."""
+
+    def __init__(self, helm: Path, name: str) -> None:
+        self.helm = helm
+        self.folder = ROOT / "charts" / f"scavenger-{name}"
+
+    def run(self, command: str, values: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
+        release = ["scavenger"] if command == "template" else []
+        return subprocess.run(
+            [self.helm, command, *release, self.folder, "--values=-", *words],
+            input=json.dumps(values),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def objects(self, values: dict[str, Any] | None = None, namespace: str = "elsewhere") -> dict[str, dict[str, Any]]:
+        """The rendered objects by kind, or kind/name where there are several."""
+        done = self.run("template", values or {}, f"--namespace={namespace}")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, dict[str, Any]] = {}
+        for document in yaml.safe_load_all(done.stdout):
+            if document is None:
+                continue
+            kind, name = document["kind"], document["metadata"]["name"]
+            found[kind if kind not in found else f"{kind}/{name}"] = document
+        return found
+
+    def refused(self, values: dict[str, Any]) -> str:
+        done = self.run("template", values)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    return dict(deployment["spec"]["template"]["spec"]["containers"][0])
+
+
+def environment(deployment: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in container(deployment)["env"] if "value" in entry}
+
+
+# --- every chart ---
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+def test_version_is_the_project_s(chart):
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    project = (ROOT / "pyproject.toml").read_text()
+
+    assert about["name"] == chart.name
+    assert f'\nversion = "{about["version"]}"\n' in project
+    assert about["appVersion"] == about["version"]
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+def test_every_value_has_a_default_and_a_schema(chart):
+    def agree(schema: dict[str, Any], values: dict[str, Any]) -> None:
+        assert not schema.get("additionalProperties"), chart.name
+        assert set(values) == set(schema["properties"]) - {"global"}
+        for name, child in schema["properties"].items():
+            if "properties" in child and values.get(name):
+                agree(child, values[name])
+
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    schema = json.loads((chart / "values.schema.json").read_text())
+    for loose in ("affinity", "settings"):
+        values.pop(loose, None)
+        schema["properties"].pop(loose, None)
+    agree(schema, values)
+
+
+@pytest.mark.parametrize("name", [chart.name.removeprefix("scavenger-") for chart in CHARTS])
+@pytest.mark.parametrize("values", [{}, EVERYTHING, {"rbac": {"create": False}}], ids=["default", "all", "no-rbac"])
+def test_lint(helm, name, values):
+    done = Chart(helm, name).run("lint", values if name in SERVICES else {}, "--strict")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "named"),
+    [
+        ("admitter", {"replica": 2}, "'replica'"),
+        ("admitter", {"image": {"repo": "x"}}, "'repo'"),
+        ("admitter", {"image": {"digest": "1234"}}, "/image/digest"),
+        ("admitter", {"image": {"registry": "mirror.example/"}}, "/image/registry"),
+        ("admitter", {"resources": {"request": {"cpu": 1}}}, "'request'"),
+        ("admitter", {"affinity": {"nodeAfinity": {}}}, "'nodeAfinity'"),
+        ("admitter", {"settings": {"startTimeot": "5m"}}, "'startTimeot'"),
+        ("admitter", {"settings": {"startTimeout": "5 minutes"}}, "/settings/startTimeout"),
+        ("admitter", {"settings": {"workers": 0}}, "/settings/workers"),
+        ("admitter", {"settings": {"fallbackAdmissionPercent": 101}}, "/settings/fallbackAdmissionPercent"),
+        ("admitter", {"settings": {"healthPort": 80}}, "'healthPort'"),
+        ("admitter", {"settings": {"reserve": 10}}, "'reserve'"),
+        ("regulator", {"settings": {"source": "prometeus"}}, "/settings/source"),
+        ("regulator", {"settings": {"dryRun": "yes"}}, "/settings/dryRun"),
+        ("prioritizer", {"settings": {"drainTaints": "a,b"}}, "/settings/drainTaints"),
+        ("base", {"priorityClass": {"create": False}}, "'priorityClass'"),
+        ("crds", {"keeep": True}, "'keeep'"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_typo_is_refused_by_name(helm, name, values, named):
+    assert named in Chart(helm, name).refused(values)
+
+
+# --- services ---
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_defaults(helm, name):
+    objects = Chart(helm, name).objects()
+    deployment = objects["Deployment"]
+
+    assert container(deployment)["image"] == f"scavenger/{name}:0.1.0"
+    assert environment(deployment) == {}
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == f"scavenger-{name}"
+    assert objects["ServiceAccount"]["metadata"]["name"] == f"scavenger-{name}"
+    assert "ServiceMonitor" not in objects
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_trace_of_another_namespace(helm, name):
+    objects = Chart(helm, name).objects(namespace="elsewhere")
+
+    assert "scavenger-system" not in json.dumps(objects)
+    for subject in objects["ClusterRoleBinding"]["subjects"]:
+        assert subject["namespace"] == "elsewhere"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_value_lands_where_it_belongs(helm, name):
+    objects = Chart(helm, name).objects(EVERYTHING)
+    pod = objects["Deployment"]["spec"]["template"]
+    main = container(objects["Deployment"])
+
+    assert objects["Deployment"]["spec"]["replicas"] == 3
+    assert main["image"] == f"mirror.example/scavenger/{name}:1.2.3"
+    assert main["imagePullPolicy"] == "Always"
+    assert main["resources"] == EVERYTHING["resources"]
+    assert main["volumeMounts"] == EVERYTHING["extraVolumeMounts"]
+    assert environment(objects["Deployment"]) == {
+        "SCAVENGER_LOG_LEVEL": "debug",
+        "SCAVENGER_LEASE_DURATION": "1m",
+        "SCAVENGER_SHUTDOWN_TIMEOUT": "50",
+        "HTTPS_PROXY": "proxy.example:3128",
+    }
+    assert "priorityClassName" not in pod["spec"]
+    same = ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+    for key in (*same, "terminationGracePeriodSeconds"):
+        assert pod["spec"][key] == EVERYTHING[key]
+    assert pod["spec"]["volumes"] == EVERYTHING["extraVolumes"]
+    assert pod["metadata"]["annotations"] == EVERYTHING["podAnnotations"]
+    assert pod["metadata"]["labels"]["sidecar"] == "no"
+    assert objects["PodDisruptionBudget"]["spec"]["maxUnavailable"] == "50%"
+    assert objects["ServiceAccount"]["metadata"]["annotations"] == {"cloud.example/role": "reader"}
+    assert objects["Service"]["spec"]["ports"][0]["port"] == 9090
+    assert objects["ServiceMonitor"]["metadata"]["labels"]["release"] == "prometheus"
+    assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["interval"] == "15s"
+    assert {o["metadata"]["labels"]["team"] for o in objects.values()} == {"batch"}
+    hook = objects["Job"]["spec"]["template"]["spec"]
+    for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
+        assert hook[key] == EVERYTHING[key]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_digest_instead_of_tag(helm, name):
+    digest = f"sha256:{'0' * 64}"
+    objects = Chart(helm, name).objects({"image": {"digest": digest, "tag": "ignored"}})
+
+    assert container(objects["Deployment"])["image"] == f"scavenger/{name}@{digest}"
+
+
+@pytest.mark.parametrize(("name", "settings"), SERVICES.items())
+def test_every_setting_reaches_the_service(helm, monkeypatch, name, settings):
+    schema = json.loads((ROOT / "charts" / f"scavenger-{name}" / "values.schema.json").read_text())
+    known = schema["properties"]["settings"]["properties"]
+    defaults = {key: field["default"] for key, field in known.items() if field["default"] is not None}
+    for variable, value in environment(Chart(helm, name).objects({"settings": defaults})["Deployment"]).items():
+        monkeypatch.setenv(variable, value)
+    plain = {field for field in settings.model_fields if field not in GIVEN_BY_THE_CHART}
+
+    read = settings()
+    assert {field for field in read.model_fields_set if field not in GIVEN_BY_THE_CHART} == {
+        field for field in plain if settings.model_fields[field].default is not None
+    }
+    assert all(getattr(read, field) == settings.model_fields[field].default for field in plain)
+
+
+def test_large_numbers_and_lists_as_the_service_reads_them(helm):
+    deployment = Chart(helm, "prioritizer").objects({"settings": {"maxWrites": 2000000, "drainTaints": ["a", "b"]}})
+
+    assert environment(deployment["Deployment"]) == {"SCAVENGER_MAX_WRITES": "2000000", "SCAVENGER_DRAIN_TAINTS": "a,b"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_without_rbac_and_hook_nothing_else_is_lost(helm, name):
+    objects = Chart(helm, name).objects({"rbac": {"create": False}, "uninstall": {"enabled": False}})
+
+    kinds = {o["kind"] for o in objects.values()}
+    assert {"Deployment", "Service", "PodDisruptionBudget"} <= kinds
+    assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Job"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_uninstall_runs_before_anything_is_deleted(helm, name):
+    job = Chart(helm, name).objects()["Job"]
+
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    pod = job["spec"]["template"]
+    assert pod["metadata"]["labels"]["app.kubernetes.io/name"] != f"scavenger-{name}"
+    assert pod["spec"]["serviceAccountName"] == f"scavenger-{name}"
+    assert ([c.get("args") for c in pod["spec"]["containers"]] == [["uninstall"]]) == (name == "admitter")
+
+
+# --- definitions, classes, roles ---
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_definitions_are_those_of_the_contract(helm, keep):
+    values = {"keep": keep, "labels": {"team": "batch"}, "annotations": {"a": "b"}}
+    objects = Chart(helm, "crds").objects(values).values()
+
+    assert len(objects) == 2
+    for definition in objects:
+        metadata = definition["metadata"]
+        plural, _, group = metadata["name"].partition(".")
+        wanted = yaml.safe_load((ROOT / "manifests" / "crds" / f"{plural}_{group}.yaml").read_text())
+        assert definition["spec"] == wanted["spec"]
+        assert metadata["labels"] == wanted["metadata"]["labels"] | {"team": "batch"}
+        assert metadata["annotations"] == {"a": "b"} | ({"helm.sh/resource-policy": "keep"} if keep else {})
+
+
+def test_a_default_class_of_the_cluster_is_left_alone(helm):
+    values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, "userRoles": {"create": False}}
+    objects = Chart(helm, "base").objects(values).values()
+
+    assert {o["kind"] for o in objects} == {"PriorityClass"}
+    assert not any(o["globalDefault"] for o in objects)
+
+
+def test_roles_that_are_not_aggregated(helm):
+    objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, "priorityClasses": {"create": False}})
+
+    assert len(objects) == 3
+    assert "aggregate-to" not in json.dumps(objects)
+
+
+# --- what runs before a service is removed ---
+
+
+class Api:
+    """Answers as the API server would, for as much as leave.py asks."""
+
+    def __init__(self, answers: dict[str, list[Any]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def __call__(self, method: str, path: str, body: Any = None) -> Any:
+        self.asked.append(f"{method} {path}" + (f" {json.dumps(body)}" if body else ""))
+        left = self.answers.get(f"{method} {path}", [{}])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture
+def leave() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "charts" / "shared" / "files" / "leave.py"))
+
+
+def test_leave_waits_for_the_last_pod(leave):
+    def pods(*phases: str) -> dict[str, Any]:
+        return {"items": [{"metadata": {"name": f"p{n}"}, "status": {"phase": p}} for n, p in enumerate(phases)]}
+
+    path = "GET /api/v1/namespaces/ns/pods?labelSelector=app.kubernetes.io/name=scavenger-admitter"
+    api = Api({path: [pods("Running", "Running"), pods("Running", "Failed"), pods("Succeeded")]})
+    waits: list[float] = []
+    leave["stop"]("ns", "scavenger-admitter", request=api, sleep=waits.append)
+
+    assert api.asked[0].startswith("PATCH /apis/apps/v1/namespaces/ns/deployments/scavenger-admitter/scale")
+    assert api.asked[0].endswith('{"spec": {"replicas": 0}}')
+    assert len(waits) == 2
+
+
+def test_leave_deletes_by_name_in_all_namespaces(leave):
+    found = {"items": [{"metadata": {"namespace": "a"}}, {"metadata": {"namespace": "b"}}]}
+    api = Api({"GET /apis/policy/v1/poddisruptionbudgets?fieldSelector=metadata.name=x": [found]})
+    leave["delete"]("/apis/policy/v1/poddisruptionbudgets", "x", request=api)
+
+    assert api.asked[1:] == [
+        f"DELETE /apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/x" for namespace in "ab"
+    ]
+
+
+def test_leave_deletes_what_is_there_in_one_namespace(leave):
+    gone = "DELETE /api/v1/namespaces/ns/configmaps/b"
+    api = Api({gone: [None]})
+    leave["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
+
+    assert api.asked == ["DELETE /api/v1/namespaces/ns/configmaps/a", gone]
