@@ -26,6 +26,8 @@ from scavenger_admitter.pods import deleting
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 30.0
+"""An informer has listed anew by then, if it can at all. What it lacks still is something that it cannot read."""
 
 log = get_logger(__name__)
 
@@ -61,8 +63,9 @@ async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | 
 
 
 async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock) -> None:
-    """Return once the informer shows everything at least as new as the API server had it when asked."""
-    while True:
+    """Return once the informer shows everything at least as new as the API server had it when asked, or will not."""
+    until = clock.monotonic() + PATIENCE_SECONDS
+    while clock.monotonic() < until:
         try:
             behind = sum(_behind(informer, meta) for meta in await metadata_of(client, informer.resource))
         except ApiError as error:
@@ -72,6 +75,7 @@ async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock) ->
                 return
             log.info("waiting for an informer to catch up", informer=informer.name, objects=behind)
         await clock.sleep(AGAIN_SECONDS)
+    log.warning("going on with an informer that is not up to date", informer=informer.name)
 
 
 def _behind(informer: Informer[Any], meta: ObjectMeta) -> bool:
