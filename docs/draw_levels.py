@@ -67,7 +67,7 @@ def _line(a: Point, b: Point, colour: str) -> str:
 
 
 def _percentages(levels: WaterLevels, of: Callable[[float, WaterLevels], float]) -> list[Point]:
-    return [(tenth / 10, of(tenth / 10, levels)) for tenth in range(1001)]
+    return [(half / 2, of(half / 2, levels)) for half in range(201)]
 
 
 def percentages() -> Panel:
@@ -87,7 +87,7 @@ def percentages() -> Panel:
 def levels() -> Panel:
     """The water levels over the deviation of the ordinary load."""
     panel = Panel(1, 50, f"Water levels (reserve {RESERVE:g})", "stdev of the ordinary load, %", "load, %")
-    by_stdev = [(tenth / 10, water_levels(50, tenth / 10, RESERVE)) for tenth in range(501)]
+    by_stdev = [(half / 2, water_levels(50, half / 2, RESERVE)) for half in range(101)]
     panel.curve([(x, level.upper) for x, level in by_stdev], RED)
     panel.curve([(x, level.lower) for x, level in by_stdev], BLUE)
     panel.curve([(x, level.admission) for x, level in by_stdev], GREEN, dashed=True)
