@@ -48,7 +48,8 @@ def world(cluster: Cluster) -> Iterator[World]:
     place = World(cluster, namespace)
     yield place
     place.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
-    cluster.kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=90s")
+    place.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=60s")
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10
 @pytest.fixture
 def impatient_admitter(cluster: Cluster) -> Iterator[None]:
     """The admitter with a start timeout of seconds."""
-    cluster.service_start("admitter", environment={**SETTINGS, "SCAVENGER_START_TIMEOUT": "8s"}, wait="readyz")
+    cluster.service_start("admitter", environment={**SETTINGS, "SCAVENGER_START_TIMEOUT": "12s"}, wait="readyz")
     yield
     cluster.service_start("admitter", environment=SETTINGS, wait="readyz")
 
@@ -53,7 +53,8 @@ def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, obj
 
 @pytest.mark.real
 def test_image_that_cannot_be_pulled_is_taken_back(world: World, impatient_admitter: None) -> None:
-    world.apply(scavenger_job("unpullable", *FOREVER, image="registry.invalid/nothing:1", imagePullPolicy="Always"))
+    world.apply(scavenger_job("unpullable", *FOREVER, image="127.0.0.1:9/nothing:1", imagePullPolicy="Always"))
+    world.wait("says so at once", lambda: "could not be pulled" in world.status("unpullable").get("message", ""))
     world.wait("taken back", lambda: "did not come off" in world.status("unpullable").get("message", ""), timeout=60)
     status = world.status("unpullable")
     assert "Pull" in status["message"]

@@ -367,6 +367,8 @@ def _keep_starting(draft: _Draft, run: endings.Run, limits: starts.StartLimits) 
     seen, settings = draft.seen, draft.seen.settings
     if draft.phase is not Phase.STARTING:
         draft.enter(Phase.STARTING, "Started", "starting")
+    if starts.unpullable(run):
+        draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
     if (wait := starts.next_check(run, seen.now, limits)) is not None:
         draft.wakeups.append(wait)
     silent = starts.unexplained(run, seen.now, settings.diagnose_after)

@@ -105,6 +105,12 @@ def next_check(run: Run, now: datetime, limits: StartLimits) -> float | None:
     return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
 
 
+def unpullable(run: Run) -> bool:
+    """Whether a pod's image was tried for and not had; the kubelet goes on trying (kubelet/images/types.go)."""
+    reasons = {waiting.reason for pod in run.pods for waiting in _waiting(pod)}
+    return bool(reasons & {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
+
+
 def unexplained(run: Run, now: datetime, after: timedelta) -> tuple[str, ...] | None:
     """The pods whose Events should be looked at: none has said why it does not start. Empty: the Job's own
     Events.
