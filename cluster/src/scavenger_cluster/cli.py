@@ -182,8 +182,7 @@ def _kubeconfig(arguments: Arguments) -> None:
 def _kubectl(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
     _ = cluster.state
-    tool = ensure_tools(["kubectl"], cluster.report)["kubectl"]
-    os.execv(tool, ["kubectl", f"--kubeconfig={cluster.kubeconfig}", *arguments.words])
+    os.execv(cluster.kubectl_command[0], [*cluster.kubectl_command, *arguments.words])
 
 
 def _build(arguments: Arguments) -> None:

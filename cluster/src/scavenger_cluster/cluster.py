@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import logging
 import ssl
 import urllib.error
@@ -127,12 +128,11 @@ class Cluster:
             tools = ensure_tools(_tools_for(state), self.report)
             self._prepare(state)
             self._start_servers(state, tools)
-            real = [RealNode(state, self.layout, self.processes, number) for number in range(1, state.real + 1)]
+            real = self._real_nodes(state)
             if real:
                 network.ensure_network(self.name, state.subnets)
                 pause = images.pause_archive(tools["pause"])
                 for node in real:
-                    self.report(f"starting {node.name}")
                     node.start(tools, pause)
             self._wait_ready(API_SERVER, state)
             self._start_rest(state, tools)
@@ -248,8 +248,13 @@ class Cluster:
 
     def kubectl(self, *words: str, input: str | None = None, timeout: float = 120) -> str:
         """Run kubectl as administrator and return its output; CommandError with what it said if it fails."""
+        return run([*self.kubectl_command, *words], stdin=input, timeout=timeout)
+
+    @functools.cached_property
+    def kubectl_command(self) -> list[str]:
+        """The command that runs kubectl as administrator, its cache kept with the cluster."""
         tool = ensure_tools(["kubectl"], self.report)["kubectl"]
-        return run([tool, f"--kubeconfig={self.kubeconfig}", *words], stdin=input, timeout=timeout)
+        return [str(tool), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.layout.kubectl_cache}"]
 
     def apply(self, manifests: str) -> str:
         """Apply manifests given as YAML text."""
@@ -259,8 +264,8 @@ class Cluster:
         """Import an image archive (OCI or Docker) into every real node; returns the names pods can use."""
         path = Path(archive).absolute()
         names = images.archive_names(path)
-        for number in range(1, self.state.real + 1):
-            RealNode(self.state, self.layout, self.processes, number).import_image(names[0], path)
+        for node in self._real_nodes(self.state):
+            node.import_image(names[0], path)
         return names
 
     def build_image(
@@ -388,7 +393,7 @@ class Cluster:
         folders = self.layout.root / "nodes"
         for folder in sorted(folders.iterdir()) if folders.is_dir() else []:
             if folder.name not in wanted:
-                RealNode(state, self.layout, self.processes, int(folder.name.removeprefix("node"))).remove()
+                self._node(state, int(folder.name.removeprefix("node"))).remove()
                 teardown.remove_folder(folder)
         surplus = [
             node["metadata"]["name"]
@@ -411,11 +416,12 @@ class Cluster:
 
     def _wait_for_nodes(self, state: ClusterState) -> None:
         wanted = {*state.nodes.real_names, *state.nodes.fake_names}
+        real = self._real_nodes(state)
         client = self.client
 
         def all_ready() -> bool:
-            for node in state.nodes.real_names:
-                self._check_node(node)
+            for node in real:
+                node.check()
             return wanted <= _ready_nodes(client)
 
         try:
@@ -424,11 +430,6 @@ class Cluster:
             late = sorted(wanted - _ready_nodes(client))
             log = self.processes.log(f"{late[0]}/kubelet" if late and late[0].startswith("node") else KWOK)
             raise ComponentFailedError(", ".join(late[:5]), "did not become Ready", log) from error
-
-    def _check_node(self, node: str) -> None:
-        for part in (f"{node}/containerd", f"{node}/kubelet", f"{node}/kube-proxy"):
-            if self.processes.running(part) is None:
-                raise ComponentFailedError(part, "ended", self.processes.log(part))
 
     def _start_metrics(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
         self._ensure_running(METRICS_SERVER, state, tools)
@@ -451,10 +452,16 @@ class Cluster:
             raise ClusterError(f"no component {name}; there are: {', '.join(COMPONENTS)}")
         return component
 
+    def _node(self, state: ClusterState, number: int) -> RealNode:
+        return RealNode(state, self.layout, self.processes, self.report, number)
+
+    def _real_nodes(self, state: ClusterState) -> list[RealNode]:
+        return [self._node(state, number) for number in range(1, state.real + 1)]
+
     def _real_node(self, name: str) -> RealNode | None:
         state = self.state
         if name in state.nodes.real_names:
-            return RealNode(state, self.layout, self.processes, int(name.removeprefix("node")))
+            return self._node(state, int(name.removeprefix("node")))
         if name not in state.nodes.fake_names:
             raise ClusterError(f"no node {name} in cluster {self.name}")
         return None

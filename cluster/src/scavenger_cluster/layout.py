@@ -65,6 +65,11 @@ class Layout:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
+    @property
+    def kubectl_cache(self) -> Path:
+        """What kubectl remembers of this API server; another cluster may get the same port later."""
+        return self.root / "kubectl-cache"
+
     def node(self, name: str) -> Path:
         """Return the folder of a real node."""
         return self.root / "nodes" / name

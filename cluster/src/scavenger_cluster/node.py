@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scavenger_cluster import cgroups, kubeconfig, network
@@ -33,8 +33,16 @@ PARTS = ("containerd", "kubelet", "kube-proxy")
 class RealNode:
     """One real node of a cluster, by its number (from 1)."""
 
-    def __init__(self, state: ClusterState, layout: Layout, processes: ProcessTable, number: int) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        layout: Layout,
+        processes: ProcessTable,
+        report: Callable[[str], None],
+        number: int,
+    ) -> None:
         """Describe the node; nothing is started."""
+        self.report = report
         self.state = state
         self.layout = layout
         self.processes = processes
@@ -96,9 +104,10 @@ class RealNode:
         """List the names of the images containerd has."""
         return set(self._ctr("images", "list", "--quiet").split())
 
-    def log_of_failed_part(self) -> str | None:
-        """Return the first part of the node that is not running."""
-        return next((part for part in PARTS if self.processes.running(self._part(part)) is None), None)
+    def check(self) -> None:
+        """Raise ComponentFailedError if a part of the node has ended."""
+        for part in PARTS:
+            self._dead(self._part(part))
 
     def _part(self, name: str) -> str:
         return f"{self.name}/{name}"
@@ -137,6 +146,7 @@ class RealNode:
         name = self._part("holder")
         if self.processes.running(name) is not None:
             return
+        self.report(f"starting {self.name}")
         self.stop()
         cgroups.create(cgroups.node_group(self.state.name, self.name))
         ready = self.folder / "ready"
@@ -152,7 +162,7 @@ class RealNode:
 
     def _dead(self, name: str) -> bool:
         if self.processes.running(name) is None:
-            raise ComponentFailedError(name, "ended right after its start", self.processes.log(name))
+            raise ComponentFailedError(name, "ended", self.processes.log(name))
         return False
 
     def _holder(self) -> Identity:
@@ -182,7 +192,8 @@ class RealNode:
 
     def _ensure_running(self, program: Program) -> None:
         if not self.processes.runs_as(program):
-            self.processes.stop(program.name)
+            self.report(f"starting {program.name}")
+            self.processes.stop(program.name, grace=3)
             self.processes.start(program)
 
     def _containerd(self) -> Program:

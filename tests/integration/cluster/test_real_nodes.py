@@ -43,6 +43,10 @@ SERVE = """
 import http.server
 http.server.HTTPServer(("", 8000), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
+SERVE_ONE = """
+import http.server
+http.server.HTTPServer(("", 8000), http.server.SimpleHTTPRequestHandler).handle_request()
+"""
 FETCH = """
 import sys, urllib.request
 for url in sys.argv[1:]:
@@ -67,7 +71,7 @@ def reals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def image(reals: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     context = tmp_path_factory.mktemp("context")
-    programs = {"ask.py": ASK_API, "serve.py": SERVE, "fetch.py": FETCH}
+    programs = {"ask.py": ASK_API, "serve.py": SERVE, "serve_one.py": SERVE_ONE, "fetch.py": FETCH}
     for name, text in {"Containerfile": CONTAINERFILE, **programs}.items():
         (context / name).write_text(text)
     name = reals.build_image(IMAGE, context, install=False)
@@ -138,9 +142,8 @@ def test_pods_reach_each_other_across_nodes_and_through_services(reals: Cluster,
 
 def test_the_pods_of_an_indexed_job_know_each_other_by_name(reals: Cluster, image: str) -> None:
     """The first pod serves until the second one has fetched from it under the name a gang gives it."""
-    serve = "timeout 20 python3 /serve.py & sleep 1; wait"
-    fetch = "for i in $(seq 30); do python3 /fetch.py http://gang-0.gang:8000/ 2>/dev/null && exit 0; sleep 0.5; done; exit 1"
-    script = f'if [ "$JOB_COMPLETION_INDEX" = 0 ]; then {serve}; exit 0; else {fetch}; fi'
+    fetch = "for i in $(seq 60); do python3 /fetch.py http://gang-0.gang:8000/ && exit 0; sleep 0.5; done; exit 1"
+    script = f'if [ "$JOB_COMPLETION_INDEX" = 0 ]; then python3 /serve_one.py; else {fetch}; fi'
     template = json.loads(pod("unused", image, "sh", "-c", script))["spec"] | {"subdomain": "gang"}
     del template["nodeName"]
     spec = {
