@@ -40,7 +40,7 @@ CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{service}" fo
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
 GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
-MANIFESTS_OF_A_SERVICE: Final = ("rbac", "policy", "deployment", "pdb", "service")
+MANIFESTS_OF_A_SERVICE: Final = ("rbac", "deployment", "pdb", "service")
 TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Files = dict[Path, str]

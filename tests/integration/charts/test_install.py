@@ -1,0 +1,239 @@
+"""Every chart by the real helm onto a real cluster: install, use, upgrade, uninstall, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.requirements import obstacles
+from scavenger_testing.world import scavenger_job
+
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).resolve().parents[3]
+SYSTEM = "scavenger-system"
+SERVICES = ("admitter", "regulator", "prioritizer")
+CHARTS = ("crds", "base", *SERVICES)
+FINALIZER = "scavenger.dev/interruption-record"
+CLUSTER_SCOPED = (
+    "clusterroles,clusterrolebindings,priorityclasses,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One real node where there can be one, else an API server alone."""
+    found = Cluster("it-charts", report=lambda line: print(line, flush=True))  # noqa: T201
+    try:
+        found.up("none" if obstacles() else "real:1")
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture(autouse=True)
+def _real(request: pytest.FixtureRequest) -> None:
+    """Skip what needs containers where there are none, and say so."""
+    if request.node.get_closest_marker("real") and obstacles():
+        pytest.skip(f"no real nodes here: {'; '.join(obstacles())}")
+
+
+class Helm:
+    """helm on the cluster under test, into the namespace of the system."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self.cluster = cluster
+        self.program = ensure_tools(["helm"], cluster.report)["helm"]
+        self.environment = os.environ | {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
+
+    def __call__(self, *words: str) -> str:
+        done = subprocess.run(
+            [self.program, *words, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={SYSTEM}"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"helm {' '.join(words)}\n{done.stdout}{done.stderr}\n{self.describe()}"
+        return done.stdout
+
+    def install(self, chart: str, *words: str) -> str:
+        return self("upgrade", "--install", f"scavenger-{chart}", str(ROOT / "charts" / f"scavenger-{chart}"), *words)
+
+    def uninstall(self, chart: str, *words: str) -> str:
+        return self("uninstall", f"scavenger-{chart}", *words)
+
+    def describe(self) -> str:
+        """What there is, for the message of a failed test."""
+        pods = self.cluster.kubectl("get", "deployments,jobs,pods", "--all-namespaces", "-o", "wide")
+        events = self.cluster.kubectl("get", "events", "-n", SYSTEM, "--sort-by=.lastTimestamp")
+        return f"{pods}\n{events}"
+
+
+@pytest.fixture
+def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
+    """helm, on a cluster where nothing of ours is installed, before and after the test."""
+    cluster.kubectl("apply", "-f", str(ROOT / "manifests" / "base" / "namespace.yaml"))
+    yield Helm(cluster, tmp_path)
+    cluster.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs", "--timeout=60s")
+    cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=60s")
+
+
+def get(cluster: Cluster, *words: str) -> dict[str, Any]:
+    return dict(json.loads(cluster.kubectl("get", *words, "-o", "json")))
+
+
+def ours(cluster: Cluster, kinds: str, *words: str) -> list[str]:
+    """Names of the objects of these kinds that any chart or service of ours has made."""
+    found = get(cluster, kinds, *words)["items"]
+    return sorted(f"{o['kind']}/{o['metadata']['name']}" for o in found if "scavenger" in o["metadata"]["name"])
+
+
+def wait(what: str, condition: Callable[[], Any], describe: Callable[[], str], timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}\n{describe()}"
+        time.sleep(0.25)
+
+
+def definitions(cluster: Cluster) -> list[str]:
+    return cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/part-of=scavenger-jobs").split()
+
+
+# --- the API server's part ---
+
+
+def test_install_and_uninstall_leave_nothing_cluster_wide(cluster: Cluster, helm: Helm) -> None:
+    for chart in CHARTS:
+        helm.install(chart, *(["--set=replicas=0"] if chart in SERVICES else []))
+    assert len(definitions(cluster)) == 2
+    assert "ClusterRole/scavenger-regulator" in ours(cluster, CLUSTER_SCOPED)
+
+    for chart in reversed(CHARTS):
+        helm.uninstall(chart, "--no-hooks")  # there may be no node here for the hook to run on
+    assert not [name for name in ours(cluster, CLUSTER_SCOPED) if name != "PriorityClass/ordinary-workload"]
+    assert not ours(cluster, "deployments,services,serviceaccounts,roles,rolebindings,poddisruptionbudgets", "-A")
+    assert len(definitions(cluster)) == 2, "kept"
+
+    helm.install("crds", "--set=keep=false")  # adopts what was kept
+    helm.uninstall("crds")  # helm 4.3's --wait gives up on a CustomResourceDefinition that is still terminating
+    wait("no definition left", lambda: not definitions(cluster), helm.describe)
+
+
+def test_what_kustomize_installed_helm_takes_over(cluster: Cluster, helm: Helm) -> None:
+    cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "admitter"))
+    before = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
+
+    helm.install("admitter", "--take-ownership", "--set=replicas=0", "--force-conflicts")
+    after = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"] | {"replicas": 0}
+
+    helm.install("admitter", "--set=settings.workers=8", "--set=replicas=0")
+    changed = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
+    assert {"name": "SCAVENGER_WORKERS", "value": "8"} in changed["spec"]["template"]["spec"]["containers"][0]["env"]
+    helm.uninstall("admitter", "--no-hooks")
+
+
+# --- with a kubelet ---
+
+
+@pytest.fixture(scope="module")
+def images(cluster: Cluster) -> set[str]:
+    """The services whose image this checkout can build, built and loaded into the node."""
+    found = {name for name in SERVICES if (ROOT / "services" / name / "Containerfile").is_file()}
+    for name in sorted(found):
+        build = [str(ROOT / "services" / "build-image.sh"), name]
+        subprocess.run(build, check=True, env=os.environ | {"BUILDER": "none", "PYTHON_VERSION": "3.11"})
+        cluster.build_image(f"scavenger/{name}:0.1.0", ROOT / "dist" / "image" / name)
+    stack.build_images(cluster)
+    return found
+
+
+@pytest.mark.real
+def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str]) -> None:
+    install_everything(helm, images)
+    cluster.kubectl("create", "namespace", "research")
+    run_to_completion(cluster, helm)
+
+    generation = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)["metadata"]["generation"]
+    helm.install("admitter", "--set=settings.explainAfter=2s", "--set=replicas=1", "--wait")
+    changed = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
+    assert changed["metadata"]["generation"] == generation + 1
+    assert changed["status"]["readyReplicas"] == 1
+
+    start(cluster, helm, "long", "--seconds=3600", "--steps=100000")
+    uninstall_everything(cluster, helm)
+    held = [pod for pod in get(cluster, "pods", "-n", "research")["items"] if pod["metadata"].get("finalizers")]
+    assert not held, "a finalizer that nobody will take off"
+    assert not get(cluster, "jobs", "-n", "research")["items"]
+    assert len(get(cluster, "scavengerjobs", "-n", "research")["items"]) == 2, "kept, as their definition is"
+    cluster.kubectl("delete", "namespace", "research", "--timeout=60s")
+
+
+def install_everything(helm: Helm, images: set[str]) -> None:
+    helm.install("crds")
+    helm.install("base")
+    own = {"regulator": ["--set=settings.source=requests", "--set=settings.period=2s"]}
+    for name in SERVICES:
+        # A service without an image yet: all of it but the running pods; python3 for its hook is in the admitter's.
+        stand_in = [] if name in images else ["--set=replicas=0", "--set=image.repository=scavenger/admitter"]
+        helm.install(name, *own.get(name, []), *stand_in, "--wait", "--timeout=120s")
+
+
+def apply(cluster: Cluster, body: dict[str, Any]) -> None:
+    cluster.kubectl("apply", "-n", "research", "-f", "-", input=yaml.safe_dump(body))
+
+
+def start(cluster: Cluster, helm: Helm, name: str, *arguments: str) -> None:
+    """Start a scavenger job and wait until it runs."""
+    apply(cluster, scavenger_job(name, "run", "--dir=/tmp/c", *arguments, cpu="100m"))
+    wait_phase(cluster, helm, name, "Running")
+    pods = get(cluster, "pods", "-n", "research", "-l", f"scavenger.dev/job={name}")["items"]
+    assert [pod["metadata"]["finalizers"].count(FINALIZER) for pod in pods] == [1]
+
+
+def run_to_completion(cluster: Cluster, helm: Helm) -> None:
+    apply(cluster, scavenger_job("short", "run", "--dir=/tmp/c", "--seconds=1", "--steps=20", cpu="100m"))
+    wait_phase(cluster, helm, "short", "Completed")
+
+
+def wait_phase(cluster: Cluster, helm: Helm, name: str, phase: str) -> None:
+    def status() -> dict[str, Any]:
+        return dict(get(cluster, "scavengerjob", name, "-n", "research").get("status", {}))
+
+    wait(f"{name} {phase}", lambda: status().get("phase") == phase, lambda: f"{status()}\n{helm.describe()}", 120)
+
+
+def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "scavenger-non-preemptible"},
+        "spec": {"minAvailable": 1000000, "selector": {"matchLabels": {"scavenger.dev/preemption-class": "x"}}},
+    }
+    apply(cluster, budget)  # as the prioritizer would have made it
+    helm.uninstall("prioritizer", "--wait")
+    assert not ours(cluster, "poddisruptionbudgets", "-n", "research")
+
+    helm.uninstall("regulator", "--wait")
+    assert not ours(cluster, "configmaps", "-n", SYSTEM)
+
+    helm.uninstall("admitter", "--wait")
+    for chart in ("base", "crds"):
+        helm.uninstall(chart)
+    assert not ours(cluster, CLUSTER_SCOPED)
+    left = ours(cluster, "deployments,services,serviceaccounts,roles,rolebindings,jobs,poddisruptionbudgets", "-A")
+    assert not left, "what the hooks have made goes with them"
+    assert len(definitions(cluster)) == 2
