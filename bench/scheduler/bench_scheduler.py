@@ -1,0 +1,255 @@
+"""The plugin beside DefaultPreemption: scheduling throughput, how long a preemptor waits, and what is lost for it.
+
+Both schedulers work in turn on the same control plane and the same 1,000 fake nodes, A B B A, so that only their ratios
+mean something. DefaultPreemption gets what the project gives to an unmodified scheduler: a PodDisruptionBudget over the
+non-preemptible jobs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import random
+import ssl
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_cluster import Cluster
+from scavenger_cluster.waiting import wait_for
+
+from bench.scheduler import harness
+
+NODE_COUNT: Final = int(os.environ.get("BENCH_NODES", "1000"))
+THROUGHPUT_PODS: Final = int(os.environ.get("BENCH_PODS", "3000"))
+JOBS_PER_NODE: Final = 2
+PREEMPTORS: Final = 200
+PER_SECOND: Final = 20
+PREEMPTIBLE_PERCENT: Final = 33
+MAX_RISK: Final = 3600
+POOL: Final = "bench"
+BUDGET: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/bench"
+
+Figure = dict[str, Any]
+
+
+def run() -> list[Figure]:
+    """The figures; brings up a cluster of its own and takes it down."""
+    cluster = Cluster("bench-sched", report=lambda line: None)
+    try:
+        cluster.up("fake:1", fake_cpu="0")
+        harness.install_base(cluster)
+        nodes = [f"node-{i:04d}" for i in range(NODE_COUNT)]
+        cluster.client.create_all(harness.NODES, (harness.node(name, POOL, "4") for name in nodes))
+        wait_for("the nodes", lambda: _untainted(cluster), timeout=120)
+        return [*_throughput(cluster), *_preemption(cluster, nodes)]
+    finally:
+        cluster.down()
+
+
+def _untainted(cluster: Cluster) -> bool:
+    items = cluster.client.get(f"{harness.NODES}?labelSelector=pool%3D{POOL}")["items"]
+    return not any(item["spec"].get("taints") for item in items)
+
+
+def _schedulers(cluster: Cluster) -> dict[str, Callable[[], None]]:
+    return {
+        "stock": lambda: harness.start_stock(cluster),
+        "plugin": lambda: harness.start_plugin(cluster),
+    }
+
+
+def _in_turn(cluster: Cluster, measure: Callable[[Callable[[], None]], Any]) -> dict[str, list[Any]]:
+    """Measures each scheduler twice: A B B A, so that what drifts falls on both."""
+    starts = _schedulers(cluster)
+    measured: dict[str, list[Any]] = {name: [] for name in starts}
+    for name in ("stock", "plugin", "plugin", "stock"):
+        measured[name].append(measure(starts[name]))
+        print(f"  {name}: {str(measured[name][-1])[:100]}", file=sys.stderr, flush=True)
+    return measured
+
+
+def _stop_schedulers(cluster: Cluster) -> None:
+    harness.stop_plugin(cluster)
+    cluster.component_stop("kube-scheduler")
+
+
+# --- throughput ---
+
+
+def _throughput(cluster: Cluster) -> list[Figure]:
+    rates = _in_turn(cluster, lambda start: _pods_per_second(cluster, start))
+    mean = {name: statistics.fmean(values) for name, values in rates.items()}
+    return [
+        {"name": "scheduler.throughput.stock", "value": mean["stock"], "unit": "pods/s", "goal": None},
+        {"name": "scheduler.throughput.plugin", "value": mean["plugin"], "unit": "pods/s", "goal": None},
+        {
+            "name": "scheduler.throughput_ratio",
+            "value": mean["plugin"] / mean["stock"],
+            "unit": "ratio",
+            "goal": ">= 0.95",
+        },
+    ]
+
+
+def _pods_per_second(cluster: Cluster, start: Callable[[], None]) -> float:
+    """How fast a queue of waiting pods is bound, from the first to the last."""
+    _stop_schedulers(cluster)
+    pods = harness.Pods(POOL)
+    cluster.client.create_all(harness.PODS, (pods.ordinary(f"p-{i}", "1") for i in range(THROUGHPUT_PODS)))
+    start()
+    first = last = 0.0
+    done = 0
+    while done < THROUGHPUT_PODS:
+        figures = harness.figures(cluster, "scheduler_schedule_attempts_total")
+        done = int(sum(v for k, v in figures.items() if 'result="scheduled"' in k))
+        last = time.monotonic()
+        if done and not first:
+            first, already = last, done
+        time.sleep(0.02)
+    harness.clean(cluster, POOL, ())
+    return (THROUGHPUT_PODS - already) / (last - first)
+
+
+# --- preemption ---
+
+
+def _preemption(cluster: Cluster, nodes: list[str]) -> list[Figure]:
+    cluster.client.apply(
+        BUDGET,
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "bench", "namespace": "default"},
+            "spec": {
+                "minAvailable": 1_000_000,
+                "selector": {"matchLabels": {names.LABEL_PREEMPTION_CLASS: names.NON_PREEMPTIBLE}},
+            },
+        },
+    )
+    rounds = _in_turn(cluster, lambda start: _preempt(cluster, nodes, start))
+    figures: list[Figure] = []
+    p99, lost = {}, {}
+    for name, results in rounds.items():
+        waits = [wait for waited, _, _ in results for wait in waited]
+        p99[name], lost[name] = _percentile(waits, 99), sum(loss for _, loss, _ in results)
+        victims = sum(count for _, _, count in results)
+        beginning = f"scheduler.preempt.{name}"
+        figures += [
+            {"name": f"{beginning}.p50", "value": _percentile(waits, 50), "unit": "s", "goal": None},
+            {"name": f"{beginning}.p99", "value": p99[name], "unit": "s", "goal": None},
+            {
+                "name": f"{beginning}.lost",
+                "value": lost[name] / len(results),
+                "unit": "CPU-s",
+                "goal": None,
+            },
+            {
+                "name": f"{beginning}.victims_over_minimum",
+                "value": victims / (PREEMPTORS * len(results)),
+                "unit": "ratio",
+                "goal": "<= 1.0",
+            },
+        ]
+    return [
+        *figures,
+        {
+            "name": "scheduler.preempt.p99_ratio",
+            "value": p99["plugin"] / p99["stock"],
+            "unit": "ratio",
+            "goal": "<= 1.1",
+        },
+        {
+            "name": "scheduler.preempt.lost_ratio",
+            "value": lost["plugin"] / lost["stock"],
+            "unit": "ratio",
+            "goal": None,
+        },
+    ]
+
+
+def _preempt(cluster: Cluster, nodes: list[str], start: Callable[[], None]) -> tuple[list[float], float, int]:
+    """On a full cluster: seconds from creation to binding of each preemptor, CPU-seconds lost, victims."""
+    _stop_schedulers(cluster)
+    risks = _fill(cluster, nodes)
+    start()
+    webs = [harness.Pods(POOL).ordinary(f"web-{i:03d}", "2") for i in range(PREEMPTORS)]
+    with _bindings(cluster) as bound:
+        created = {}
+        began = time.monotonic()
+        for i, web in enumerate(webs):
+            time.sleep(max(0.0, began + i / PER_SECOND - time.monotonic()))
+            created[web["metadata"]["name"]] = time.monotonic()
+            cluster.client.request("POST", harness.PODS, web)
+        wait_for("all preemptors to be bound", lambda: created.keys() <= bound.keys(), timeout=120)
+    gone = risks.keys() - harness.living(cluster, POOL)
+    waits = [bound[name] - created[name] for name in created]
+    harness.clean(cluster, POOL, ())
+    return waits, sum(risks[name] for name in gone), len(gone)
+
+
+def _fill(cluster: Cluster, nodes: list[str]) -> dict[str, int]:
+    """Jobs on every node, the least at risk of them preemptible, as the prioritizer would have it."""
+    pods, figures = harness.Pods(POOL), random.Random(7)
+    jobs = {f"{node}-{i}": figures.randrange(1, MAX_RISK) for node in nodes for i in range(JOBS_PER_NODE)}
+    ranked = sorted(jobs, key=lambda name: jobs[name])
+    preemptible = set(ranked[: math.ceil(len(ranked) * PREEMPTIBLE_PERCENT / 100)])
+    bodies = [
+        pods.scavenger(name, name.rpartition("-")[0], risk, preemptible=name in preemptible, cpu="2")
+        for name, risk in jobs.items()
+    ]
+    figures.shuffle(bodies)  # the youngest is not the last node's
+    cluster.client.create_all(harness.PODS, bodies)
+    harness.wait_until_running(cluster, POOL, jobs, timeout=300)
+    return jobs
+
+
+@contextmanager
+def _bindings(cluster: Cluster) -> Iterator[dict[str, float]]:
+    """When each pod got its node, by this machine's clock, as a watch shows it."""
+    pki = cluster.layout.pki
+    context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
+    host, port = cluster.state.server.removeprefix("https://").split(":")
+    connection = http.client.HTTPSConnection(host, int(port), context=context)
+    version = cluster.client.get(f"{harness.PODS}?limit=1")["metadata"]["resourceVersion"]
+    ordinary = "fieldSelector=spec.schedulerName%3Ddefault-scheduler"
+    connection.request("GET", f"{harness.PODS}?watch=1&resourceVersion={version}&{ordinary}")
+    response = connection.getresponse()
+    bound: dict[str, float] = {}
+
+    def follow() -> None:
+        try:
+            for line in response:
+                now = time.monotonic()
+                pod = json.loads(line)["object"]
+                if pod.get("spec", {}).get("nodeName"):
+                    bound.setdefault(pod["metadata"]["name"], now)
+        except (OSError, ValueError, AttributeError, http.client.HTTPException):
+            return  # the connection was closed: all have been seen
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield bound
+    finally:
+        if connection.sock is not None:
+            connection.sock.shutdown(2)
+        thread.join(timeout=5)
+        connection.close()
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=2))

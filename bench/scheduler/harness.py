@@ -1,0 +1,277 @@
+"""A cluster of fake nodes with one scheduler or the other, and pods placed on them by hand.
+
+The API server, the schedulers and the pods' life are real; only the kubelets are kwok's. Scavenger pods are created
+with their node already chosen, so that a test decides who runs where; ordinary pods are what the scheduler works on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from scavenger_api import names
+from scavenger_cluster import Cluster, kwok
+from scavenger_cluster.control_plane import SCHEDULER, probe, scheduler_arguments
+from scavenger_cluster.layout import cache_dir
+from scavenger_cluster.locking import locked
+from scavenger_cluster.process import Program, mark
+from scavenger_cluster.services import service_account_token
+from scavenger_cluster.shell import find_program
+from scavenger_cluster.waiting import wait_for
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+MODULE: Final = REPOSITORY / "services" / "scheduler"
+MANIFESTS: Final = REPOSITORY / "manifests"
+PLUGIN: Final = "ScavengerPreemption"
+DEFAULT_NAMESPACE: Final = "/api/v1/namespaces/default"
+PODS: Final = f"{DEFAULT_NAMESPACE}/pods"
+NODES: Final = "/api/v1/nodes"
+MERGE_PATCH: Final = "application/merge-patch+json"
+PROCESS: Final = "plugin-scheduler"
+
+Body = dict[str, Any]
+
+
+# --- the program ---
+
+
+def build() -> Path:
+    """The scheduler with the plugin, from the cache if this very source was built before."""
+    go = find_program("go") or "/usr/local/go/bin/go"
+    digest = hashlib.sha256(subprocess.run([go, "version"], capture_output=True, check=True).stdout)
+    files = [MODULE / "go.mod", MODULE / "go.sum", MODULE / "build.sh", *MODULE.rglob("*.go")]
+    for file in sorted(f for f in files if not f.name.endswith("_test.go")):
+        digest.update(str(file.relative_to(MODULE)).encode() + file.read_bytes())
+    program = cache_dir() / "bin" / digest.hexdigest()[:16] / names.SCHEDULER
+    if not program.exists():
+        with locked(cache_dir() / "build.lock", lambda: None):
+            unfinished = program.parent.with_suffix(".new")
+            unfinished.mkdir(parents=True, exist_ok=True)
+            environment = {**os.environ, "PATH": f"{Path(go).parent}:{os.environ['PATH']}"}
+            subprocess.run([MODULE / "build.sh", unfinished / program.name], env=environment, check=True)
+            program.parent.mkdir(parents=True, exist_ok=True)
+            (unfinished / program.name).rename(program)
+            unfinished.rmdir()
+    return program
+
+
+def configuration(kubeconfig: Path, scheduler_name: str, args: Body | None) -> Body:
+    """A KubeSchedulerConfiguration with client limits that are not what a test measures."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [
+            {
+                "schedulerName": scheduler_name,
+                "plugins": {"multiPoint": {"enabled": [{"name": PLUGIN}], "disabled": [{"name": "DefaultPreemption"}]}},
+                "pluginConfig": [{"name": PLUGIN, "args": args or {}}],
+            }
+        ],
+    }
+
+
+def start_plugin(cluster: Cluster, args: Body | None = None) -> None:
+    """Puts the scheduler with the plugin in the place of the cluster's own."""
+    stop_plugin(cluster)
+    cluster.component_stop(SCHEDULER)
+    state, layout = cluster.state, cluster.layout
+    config = layout.config / f"{PROCESS}.yaml"
+    config.write_text(yaml.safe_dump(configuration(layout.component_kubeconfig(SCHEDULER), "default-scheduler", args)))
+    argv = (str(build()), *scheduler_arguments(state, layout), f"--config={config}", "--v=2")
+    _run(cluster, PROCESS, argv)
+    _wait_for(probe(SCHEDULER, state, layout).url, cluster)
+
+
+def stop_plugin(cluster: Cluster) -> None:
+    """Ends the scheduler with the plugin, if it runs."""
+    cluster.processes.stop(PROCESS)
+
+
+def start_stock(cluster: Cluster) -> None:
+    """Puts the unmodified scheduler back."""
+    stop_plugin(cluster)
+    cluster.component_start(SCHEDULER)
+
+
+def start_second(cluster: Cluster, port: int) -> None:
+    """Runs the plugin beside the cluster's own scheduler, as the manifests do: their configuration, their rights."""
+    layout = cluster.layout
+    kubeconfig = layout.config / f"{PROCESS}-second.kubeconfig"
+    token = service_account_token(cluster.client, names.SCHEDULER)
+    admin = yaml.safe_load(cluster.kubeconfig.read_text())
+    admin["users"][0]["user"] = {"token": token}
+    kubeconfig.write_text(yaml.safe_dump(admin))
+    kubeconfig.chmod(0o600)
+    config = layout.config / f"{PROCESS}-second.yaml"
+    shipped = yaml.safe_load((MANIFESTS / "scheduler" / "config.yaml").read_text())
+    shipped["clientConnection"] = {"kubeconfig": str(kubeconfig)}
+    config.write_text(yaml.safe_dump(shipped))
+    argv = (str(build()), f"--config={config}", "--bind-address=127.0.0.1", f"--secure-port={port}")
+    _run(cluster, f"{PROCESS}-second", argv)
+    _wait_for(f"https://127.0.0.1:{port}/readyz", cluster)
+
+
+def _run(cluster: Cluster, name: str, argv: tuple[str, ...]) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cluster.layout.root), **mark(cluster.name, name)}
+    cluster.processes.start(Program(name, argv, environment))
+
+
+def _wait_for(url: str, cluster: Cluster) -> None:
+    context = ssl._create_unverified_context()
+
+    def ready() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=context) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    wait_for(f"{url} (see {cluster.layout.logs})", ready, timeout=60)
+
+
+def log(cluster: Cluster, second: bool = False) -> str:
+    """What the scheduler with the plugin has logged."""
+    return cluster.processes.log(PROCESS + ("-second" if second else "")).read_text()
+
+
+def figures(cluster: Cluster, beginning: str) -> dict[str, float]:
+    """The metrics of the running scheduler whose names, with labels, begin so."""
+    pki = cluster.layout.pki
+    context = ssl._create_unverified_context()
+    context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
+    connection = http.client.HTTPSConnection("127.0.0.1", cluster.state.ports[SCHEDULER], timeout=10, context=context)
+    connection.request("GET", "/metrics")
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    if response.status != 200:
+        raise RuntimeError(f"/metrics: {response.status} {text[:200]}")
+    found = {}
+    for line in text.splitlines():
+        if line.startswith(beginning):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    return found
+
+
+# --- nodes and pods ---
+
+
+def node(name: str, pool: str, cpu: str = "2") -> Body:
+    """A fake node of a pool; pods of other tests keep off it by their selectors."""
+    body = kwok.fake_node(name, cpu=cpu, memory="64Gi", pods=110, taint=False, now="2026-01-01T00:00:00Z")
+    body["metadata"]["labels"]["pool"] = pool
+    return body
+
+
+@dataclasses.dataclass
+class Pods:
+    """Pods of one pool of nodes."""
+
+    pool: str
+    grace: int = 0
+
+    def ordinary(self, name: str, cpu: str = "1", **annotations: str) -> Body:
+        """A pending pod that any node of the pool will do for."""
+        body = self._pod(name, names.PRIORITY_CLASS_ORDINARY, cpu)
+        body["metadata"]["annotations"] = dict(annotations)
+        body["spec"]["nodeSelector"] = {"pool": self.pool}
+        return body
+
+    def interactive(self, name: str, cpu: str = "1") -> Body:
+        """One that somebody sits and waits for."""
+        return self.ordinary(name, cpu, **{names.ANNOTATION_LATENCY: names.LATENCY_INTERACTIVE})
+
+    def scavenger(
+        self, name: str, on: str, risk: object, *, job: str = "", preemptible: bool = True, cpu: str = "1"
+    ) -> Body:
+        """A pod of a scavenger job, running on a node with so many CPU-seconds at risk."""
+        body = self._pod(name, names.PRIORITY_CLASS_PREEMPTIBLE, cpu)
+        body["metadata"]["labels"] |= {
+            names.LABEL_JOB: job or name,
+            names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE if preemptible else names.NON_PREEMPTIBLE,
+        }
+        body["metadata"]["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(risk)}
+        body["spec"]["nodeName"] = on
+        return body
+
+    def _pod(self, name: str, priority_class: str, cpu: str) -> Body:
+        requests = {"cpu": cpu, "memory": "64Mi"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"pool": self.pool}},
+            "spec": {
+                "priorityClassName": priority_class,
+                "terminationGracePeriodSeconds": self.grace,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "none",
+                        "resources": {"requests": requests, "limits": requests},
+                    }
+                ],
+            },
+        }
+
+
+def listed(cluster: Cluster, pool: str) -> dict[str, Body]:
+    """The pods of a pool by name."""
+    items = cluster.client.get(f"{PODS}?labelSelector=pool%3D{pool}")["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def living(cluster: Cluster, pool: str) -> set[str]:
+    """The names of the pods of a pool that nobody has begun to remove."""
+    return {name for name, pod in listed(cluster, pool).items() if "deletionTimestamp" not in pod["metadata"]}
+
+
+def is_running(pod: Body) -> bool:
+    """Whether a pod runs and nobody has begun to remove it."""
+    return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def wait_until_running(cluster: Cluster, pool: str, wanted: Iterable[str], timeout: float = 60) -> None:
+    """Waits until all these pods run."""
+    remaining = set(wanted)
+
+    def done() -> bool:
+        found = listed(cluster, pool)
+        remaining.difference_update({name for name in remaining if name in found and is_running(found[name])})
+        return not remaining
+
+    try:
+        wait_for(f"{len(remaining)} pods to run", done, timeout=timeout, interval=0.05)
+    except Exception as error:
+        raise TimeoutError(f"not running after {timeout:g} s: {json.dumps(sorted(remaining)[:10])}") from error
+
+
+def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
+    """Removes the pods and nodes of a pool, finalizers and all."""
+    for name, pod in listed(cluster, pool).items():
+        if pod["metadata"].get("finalizers"):
+            body = {"metadata": {"finalizers": None}}
+            cluster.client.request("PATCH", f"{PODS}/{name}", body, MERGE_PATCH)
+    cluster.client.delete_all(f"{PODS}/{name}?gracePeriodSeconds=0" for name in listed(cluster, pool))
+    cluster.client.delete_all(f"{NODES}/{name}" for name in nodes)
+    wait_for("the pods to be gone", lambda: not listed(cluster, pool), timeout=60)
+
+
+def install_base(cluster: Cluster) -> None:
+    """Namespace, PriorityClasses, and the scheduler's rights."""
+    cluster.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "base"))
+    cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "scheduler" / "rbac.yaml"))
+    cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "scheduler" / "default" / "rbac.yaml"))

@@ -1,0 +1,91 @@
+"""One control plane with the plugin as its scheduler; every test has nodes of its own."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scavenger_cluster import Cluster
+from scavenger_cluster.waiting import wait_for
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from bench.scheduler import harness
+
+WAIT_SECONDS = 6
+"""nonPreemptibleWait in these tests."""
+
+CONDITION = "application/strategic-merge-patch+json"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The embedded control plane with fake pods, its scheduler replaced."""
+    embedded = Cluster("sched")
+    try:
+        embedded.up("fake:1", fake_cpu="0")
+        harness.install_base(embedded)
+        harness.start_plugin(embedded, {"nonPreemptibleWait": f"{WAIT_SECONDS}s"})
+        yield embedded
+    finally:
+        embedded.down()
+
+
+class Pool:
+    """Some nodes, and the pods on them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.name = f"pool-{uuid.uuid4().hex[:8]}"
+        self.pods = harness.Pods(self.name)
+        self.nodes: list[str] = []
+
+    def with_nodes(self, count: int, cpu: str = "2") -> list[str]:
+        """More nodes; they are Ready from the start."""
+        fresh = [f"{self.name}-{len(self.nodes) + number:03d}" for number in range(count)]
+        self.client.create_all(harness.NODES, (harness.node(name, self.name, cpu) for name in fresh))
+        self.nodes += fresh
+        ready = {"node.kubernetes.io/not-ready"}
+
+        def schedulable() -> bool:
+            items = self.client.get(f"{harness.NODES}?labelSelector=pool%3D{self.name}")["items"]
+            return not any(t["key"] in ready for item in items for t in item["spec"].get("taints", []))
+
+        wait_for("the nodes to be free of their first taint", schedulable, timeout=30)
+        return fresh
+
+    def run(self, *bodies: dict[str, Any]) -> None:
+        """Creates pods whose node is chosen, and waits until they run."""
+        self.client.create_all(harness.PODS, bodies)
+        self.wait_running(*(body["metadata"]["name"] for body in bodies))
+
+    def submit(self, *bodies: dict[str, Any]) -> None:
+        """Creates pods for the scheduler."""
+        self.client.create_all(harness.PODS, bodies)
+
+    def wait_running(self, *names: str, timeout: float = 60) -> None:
+        harness.wait_until_running(self.cluster, self.name, names, timeout)
+
+    def living(self) -> set[str]:
+        return harness.living(self.cluster, self.name)
+
+    def pod(self, name: str) -> dict[str, Any] | None:
+        return self.client.find(f"{harness.PODS}/{name}")
+
+    def patch(self, name: str, body: dict[str, Any]) -> None:
+        self.client.request("PATCH", f"{harness.PODS}/{name}", body, harness.MERGE_PATCH)
+
+    def until(self, what: str, condition: Callable[[], Any], timeout: float = 20) -> Any:
+        return wait_for(what, condition, timeout=timeout, interval=0.05)
+
+
+@pytest.fixture
+def pool(cluster: Cluster) -> Iterator[Pool]:
+    made = Pool(cluster)
+    yield made
+    harness.clean(cluster, made.name, made.nodes)
