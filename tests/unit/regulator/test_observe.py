@@ -9,7 +9,7 @@ from scavenger_regulator.observe import JobView, gangs, node_facts, pod_facts, p
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
-from scavenger_regulator.sources.prometheus import Queries, combine, parse_vector
+from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
 from scavenger_runtime import kinds
 from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
@@ -100,7 +100,11 @@ def test_a_gang_is_the_pods_of_the_present_run_that_take_room() -> None:
 
 
 def test_what_is_read_of_a_job() -> None:
-    status = {"runningTimestamps": ["2026-01-02T10:00:00Z", T0], "lastCheckpointTimestamp": T0, "interruptedCount": 2}
+    status: dict[str, Any] = {
+        "runningTimestamps": ["2026-01-02T10:00:00Z", T0],
+        "lastCheckpointTimestamp": T0,
+        "interruptedCount": 2,
+    }
     (gang,) = gangs([job_of(**status)], [member("a")])
     assert (gang.started, gang.checkpoint, gang.interruptions, gang.interval) == (NOW, NOW, 2, 1800)
     (gang,) = gangs([job_of(phase="Starting", **status)], [member("a")])
@@ -178,13 +182,19 @@ def test_prometheus_answers() -> None:
 def test_prometheus_by_node_and_for_the_cluster() -> None:
     queries = Queries(node={}, pod={})
     seconds = NOW.timestamp()
-    use = {"cpu": [({"node": "n"}, 2.0), ({"node": "silent"}, 1.0)], "memory": [({"node": "n"}, 5.0)]}
-    pods = {"cpu": [({"namespace": "lab", "pod": "p"}, 0.5)], "memory": [({"namespace": "lab", "pod": "p"}, 9.0)]}
+    use: dict[str, Vector] = {
+        "cpu": [({"node": "n"}, 2.0), ({"node": "silent"}, 1.0)],
+        "memory": [({"node": "n"}, 5.0)],
+    }
+    pods: dict[str, Vector] = {
+        "cpu": [({"namespace": "lab", "pod": "p"}, 0.5)],
+        "memory": [({"namespace": "lab", "pod": "p"}, 9.0)],
+    }
     found = combine(use, pods, [({"node": "n"}, seconds)], queries)
     assert set(found.nodes) == {"n"}, "what has no time has no figure"
-    assert (found.nodes["n"]["cpu"].at, found.nodes["n"]["cpu"].window) == (NOW, 120)
+    assert (found.nodes["n"]["cpu"].at, found.nodes["n"]["cpu"].window) == (NOW, 60)
     assert found.pods["lab/p"]["memory"].value == 9
-    whole = {"cpu": [({}, 30.0)], "memory": [({}, 40.0)]}
+    whole: dict[str, Vector] = {"cpu": [({}, 30.0)], "memory": [({}, 40.0)]}
     found = combine(whole, {}, [({"node": "n"}, seconds), ({"node": "m"}, seconds - 100)], queries)
     assert found.nodes == {}
     assert (NOW - found.total["cpu"].at).total_seconds() == 100

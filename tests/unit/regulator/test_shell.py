@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from pydantic import ValidationError
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.times import format_time
-from scavenger_regulator.actions import STATE_CONFIGMAP
 from scavenger_regulator.observe import SCAVENGERJOBS
 from scavenger_regulator.plan import Decision
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.shell import Regulator
-from scavenger_regulator.snapshot import CLUSTER
+from scavenger_regulator.snapshot import CLUSTER, Measurement
+from scavenger_regulator.writes import STATE_CONFIGMAP
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
@@ -90,7 +91,7 @@ class Cluster:
     async def caught_up(self) -> None:
         for informer in self.regulator.informers:
             await informer.wait_synced()
-            await eventually(lambda informer=informer: self._same(informer))
+            await eventually(partial(self._same, informer))
 
     def _same(self, informer: Any) -> bool:
         labelled = informer.resource is PODS and self.settings.source != "requests"
@@ -294,6 +295,17 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         decision = await c.period()
         assert len(c.pods()) == 3
         assert decision.published.mean("cpu") is not None
+
+
+async def test_a_history_measured_in_another_way_is_not_taken_up() -> None:
+    async with cluster() as c:
+        for _ in range(3):
+            c.measure(5)
+            await c.period()
+        c.settings = RegulatorSettings(source="requests")
+        c.regulator = Regulator(c.api.client(), c.settings, c.clock, c.events)
+        await c.regulator.restore()
+        assert c.regulator.snapshot(Measurement()).history == {}
 
 
 async def test_published_levels_are_taken_up_where_the_state_is_lost() -> None:

@@ -19,6 +19,7 @@ from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Memory
 
 KEY_MEMORY = "memory"
 KEY_HISTORY = "history"
+KEY_SOURCE = "source"
 MAX_BYTES = 900_000
 """A ConfigMap holds 1 MiB."""
 

@@ -42,7 +42,7 @@ class RegulatorSettings(ServiceSettings):
     prometheus_pod_cpu: str = option(POD_CPU, "PromQL: cores used by pod")
     prometheus_pod_memory: str = option(POD_MEMORY, "PromQL: bytes used by pod")
     prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for all")
-    prometheus_window: Seconds = option(120.0, "over which the CPU queries average", unit="seconds", ge=0)
+    prometheus_window: Seconds = option(60.0, "over which the CPU queries average", unit="seconds", ge=0)
     prometheus_node_label: str = option("node", "label with the node's name")
     prometheus_history_cpu: str = option(
         "", "PromQL: ordinary CPU load in percent, to take mean and deviation from; without, own history"

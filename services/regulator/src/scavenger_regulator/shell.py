@@ -27,7 +27,28 @@ from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator import metrics
-from scavenger_regulator.actions import (
+from scavenger_regulator.eviction import Outcome
+from scavenger_regulator.history import Figures, History, dump_histories, load_histories
+from scavenger_regulator.memory import (
+    KEY_HISTORY,
+    KEY_MEMORY,
+    KEY_SOURCE,
+    MAX_BYTES,
+    dump_memories,
+    from_published,
+    load_memories,
+)
+from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts
+from scavenger_regulator.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
+from scavenger_regulator.sources import Source, SourceError
+from scavenger_regulator.sources.metrics_api import MetricsApiSource
+from scavenger_regulator.sources.prometheus import PrometheusSource
+from scavenger_regulator.sources.requests import RequestsSource
+from scavenger_regulator.throttle import Resize, plan_resizes
+from scavenger_regulator.writes import (
+    AT_ONCE,
     STATE_CONFIGMAP,
     EvictionOutcome,
     ResizeOutcome,
@@ -38,24 +59,6 @@ from scavenger_regulator.actions import (
     read_configmap,
     resize,
 )
-from scavenger_regulator.history import Figures, History, dump_histories, load_histories
-from scavenger_regulator.memory import (
-    KEY_HISTORY,
-    KEY_MEMORY,
-    MAX_BYTES,
-    dump_memories,
-    from_published,
-    load_memories,
-)
-from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts
-from scavenger_regulator.plan import Decision, Judgement, Victim, acted, regulate, worth_publishing
-from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
-from scavenger_regulator.sources import Source, SourceError
-from scavenger_regulator.sources.metrics_api import MetricsApiSource
-from scavenger_regulator.sources.prometheus import PrometheusSource
-from scavenger_regulator.sources.requests import RequestsSource
-from scavenger_regulator.throttle import Resize, plan_resizes
 
 SAVE_EVERY: Final = timedelta(minutes=10)
 """So much of the history is lost at most when the process is killed."""
@@ -63,6 +66,12 @@ SAVE_EVERY: Final = timedelta(minutes=10)
 ASK_HISTORY_EVERY: Final = timedelta(minutes=10)
 NODE_BUCKETS: Final = 12
 """Parts of the window for the history of one node: there may be a thousand of them in one ConfigMap."""
+
+WORRYING: Final = frozenset(SAYS[outcome] for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES))
+"""Messages of a regulator that cannot bring the load down."""
+
+STRICTLY_IN_ORDER: Final = 16
+"""Up to so many victims are evicted one after the other; more of them some at a time, begun in order."""
 
 REMEMBER_DEPARTURES: Final = timedelta(minutes=15)
 
@@ -281,14 +290,16 @@ class Regulator:
         if self._configmap is None or (old is not None and (old.state, old.message) == (new.state, new.message)):
             return
         text = f"{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
-        worrying = new.state is LevelsState.BLIND or bool(new.message and new.state is LevelsState.EVICTING)
+        worrying = new.state is LevelsState.BLIND or new.message in WORRYING
         self._events.record(CONFIGMAPS, self._configmap, "Warning" if worrying else "Normal", new.state.value, text)
 
     # --- acting -------------------------------------------------------------------------------------------
 
     async def _act(self, victims: Sequence[Victim]) -> None:
         """Evict, and remember what really went."""
-        outcomes = await in_order([partial(self._evict, victim) for victim in victims])
+        one_by_one = len(victims) <= STRICTLY_IN_ORDER
+        work = [partial(self._evict, victim) for victim in victims]
+        outcomes = await in_order(work, 1 if one_by_one else AT_ONCE)
         now = self._clock.now()
         done = [v for v, outcome in zip(victims, outcomes, strict=True) if outcome is EvictionOutcome.EVICTED]
         for scope in {victim.scope for victim in done}:
@@ -361,7 +372,9 @@ class Regulator:
         data = state.data if state else {}
         cooldown = self._settings.cooldown
         self._memories = load_memories(data.get(KEY_MEMORY), now, cooldown) or from_published(levels, now, cooldown)
-        self._histories = self._load_histories(data.get(KEY_HISTORY), now)
+        # What was measured in another way has another mean and another deviation.
+        same_source = data.get(KEY_SOURCE) == self.source.name
+        self._histories = self._load_histories(data.get(KEY_HISTORY) if same_source else None, now)
         self._published = levels
         self._started = now
         self._departures.clear()
@@ -386,7 +399,7 @@ class Regulator:
     async def _save(self, now: datetime) -> None:
         memory = dump_memories(self._memories)
         history = dump_histories(self._histories, max(0, MAX_BYTES - len(memory)))
-        data = {KEY_MEMORY: memory, KEY_HISTORY: history}
+        data = {KEY_MEMORY: memory, KEY_HISTORY: history, KEY_SOURCE: self.source.name}
         try:
             await apply_configmap(self._client, self._settings.namespace, STATE_CONFIGMAP, data)
         except ApiError as error:

@@ -23,9 +23,11 @@ from scavenger_regulator.history import Figures
 from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
 from scavenger_regulator.sources import SourceError
 
-NODE_CPU: Final = 'sum by (node) (rate(container_cpu_usage_seconds_total{id="/"}[2m]))'
+# irate, not rate: over a range that a young pod or node does not fill, rate() divides by the whole range all the same,
+# so it would count with a fraction of what it uses, and a victim too many would go.
+NODE_CPU: Final = 'sum by (node) (irate(container_cpu_usage_seconds_total{id="/"}[2m]))'
 NODE_MEMORY: Final = 'sum by (node) (container_memory_working_set_bytes{id="/"})'
-POD_CPU: Final = 'sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m]))'
+POD_CPU: Final = 'sum by (namespace, pod) (irate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m]))'
 POD_MEMORY: Final = 'sum by (namespace, pod) (container_memory_working_set_bytes{pod!="",container!=""})'
 TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="/"}))'
 
@@ -46,7 +48,7 @@ class Queries:
     node_label: str = "node"
     namespace_label: str = "namespace"
     pod_label: str = "pod"
-    window: float = 120.0
+    window: float = 60.0
     history_window: float = 86_400.0
     history_step: float = 300.0
 

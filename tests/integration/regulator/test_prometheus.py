@@ -1,0 +1,156 @@
+"""The Prometheus source against a real Prometheus that scrapes a real target (Debian's package, where it is there)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.snapshot import Measurement
+from scavenger_regulator.sources import SourceError
+from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
+
+PROMETHEUS = shutil.which("prometheus")
+pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus here: apt-get install prometheus")
+
+GIB = 2**30
+ROOT = 'id="/",node="n1"'
+POD = 'id="/kubepods/p",namespace="lab",pod="job-0",container="main",node="n1"'
+
+
+@dataclass
+class Node:
+    """What cAdvisor of a node would show: 2 cores used on the node, half a core by the pod."""
+
+    began: float = field(default_factory=time.time)
+    up: bool = True
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        if not self.up:
+            return web.Response(status=503)
+        seconds = time.time() - self.began
+        lines = [
+            f"container_cpu_usage_seconds_total{{{ROOT}}} {2 * seconds}",
+            f"container_cpu_usage_seconds_total{{{POD}}} {0.5 * seconds}",
+            f"container_memory_working_set_bytes{{{ROOT}}} {8 * GIB}",
+            f"container_memory_working_set_bytes{{{POD}}} {GIB}",
+        ]
+        return web.Response(text="\n".join(lines) + "\n")
+
+
+@dataclass
+class Setup:
+    node: Node
+    url: str
+
+
+@pytest.fixture
+async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
+    node = Node()
+    app = web.Application()
+    app.router.add_get("/metrics", node.metrics)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    target = f"127.0.0.1:{runner.addresses[0][1]}"
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "global: {scrape_interval: 500ms}\n"
+        f"scrape_configs: [{{job_name: cadvisor, static_configs: [{{targets: ['{target}']}}]}}]\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert PROMETHEUS
+    words = [
+        PROMETHEUS,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*words, stdout=quiet, stderr=quiet)
+    try:
+        await ready(f"http://127.0.0.1:{port}")
+        yield Setup(node, f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 10)
+        await runner.cleanup()
+
+
+async def ready(url: str) -> None:
+    async with ClientSession() as session:
+        for _ in range(100):
+            try:
+                async with session.get(f"{url}/-/ready") as answer:
+                    if answer.status == 200:
+                        return
+            except OSError:
+                pass
+            await asyncio.sleep(0.2)
+    raise TimeoutError("prometheus does not become ready")
+
+
+async def measured(source: PrometheusSource) -> Measurement:
+    """The first measurement with everything in it; rates need two scrapes."""
+    for _ in range(60):
+        found = await source.measure()
+        if "cpu" in found.nodes.get("n1", {}) and "cpu" in found.pods.get("lab/job-0", {}):
+            return found
+        await asyncio.sleep(0.5)
+    raise TimeoutError("nothing measured")
+
+
+async def test_use_of_nodes_and_pods_by_the_default_queries_with_their_true_age(setup: Setup) -> None:
+    queries = RegulatorSettings(source="prometheus", prometheus_url=setup.url).queries()
+    source = PrometheusSource(setup.url, queries, timeout=10)
+    try:
+        found = await measured(source)
+        assert found.nodes["n1"]["cpu"].value == pytest.approx(2, rel=0.2)
+        assert found.nodes["n1"]["memory"].value == 8 * GIB
+        assert found.pods["lab/job-0"]["cpu"].value == pytest.approx(0.5, rel=0.2)
+        assert found.pods["lab/job-0"]["memory"].value == GIB
+        assert abs(time.time() - found.nodes["n1"]["memory"].at.timestamp()) < 5
+
+        # The target falls silent. Prometheus goes on to answer for a while; the age gives it away, or nothing is said.
+        setup.node.up = False
+        silent = time.time()
+        await asyncio.sleep(4)
+        later = await source.measure()
+        for figures in later.nodes.values():
+            assert all(figure.at.timestamp() <= silent + 1 for figure in figures.values())
+    finally:
+        await source.close()
+
+
+async def test_history_and_errors(setup: Setup) -> None:
+    history = {"cpu": "sum(container_memory_working_set_bytes) / 2^30 * 0 + 42", "memory": "vector(7)"}
+    queries = RegulatorSettings(source="prometheus", prometheus_url=setup.url).queries()
+    source = PrometheusSource(
+        setup.url, replace(queries, history=history, history_window=60, history_step=1), timeout=10
+    )
+    bad = PrometheusSource(setup.url, Queries({"cpu": "sum(", "memory": "1"}, queries.pod), timeout=10)
+    nowhere = PrometheusSource("http://127.0.0.1:1", queries, timeout=10)
+    try:
+        await measured(source)
+        await asyncio.sleep(2)
+        found = await source.history()
+        assert found is not None
+        assert (found["cpu"].mean, found["cpu"].stdev) == (42, 0)
+        assert found["cpu"].samples >= 2
+        assert found["memory"].mean == 7
+        with pytest.raises(SourceError, match="parse error"):
+            await bad.measure()
+        with pytest.raises(SourceError, match="cannot be reached"):
+            await nowhere.measure()
+    finally:
+        for one in (source, bad, nowhere):
+            await one.close()
