@@ -31,6 +31,13 @@ MAX_NODES: Final = 3_000
 """Nodes that one branch and bound may visit."""
 
 
+FEW: Final = 100
+"""Up to so many items, every greedy answer is thought over; of more items only the best THOUGHT_OVER of them, as there
+the margin is a small part of the whole."""
+
+THOUGHT_OVER: Final = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Cover:
     """chosen: indices in ascending order. closed: whether all gaps are."""
@@ -58,6 +65,15 @@ def cheapest_cover(costs: Sequence[float], frees: Sequence[Sequence[float]], gap
     return Cover(tuple(sorted(problem.solve())), all(total >= 1.0 - EPSILON for total in totals))
 
 
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A greedy answer, and the order and weights it came from."""
+
+    chosen: list[int]
+    order: list[int]
+    weights: tuple[float, ...]
+
+
 class _Problem:
     """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable."""
 
@@ -77,19 +93,25 @@ class _Problem:
 
     def solve(self) -> list[int]:
         best = self.prune(self.greedy(sorted(self.items, key=self.costs.__getitem__)))
+        tries = sorted(self._tries(), key=lambda one: self.cost(one.chosen))
+        for one in tries if len(self.items) <= FEW else tries[:THOUGHT_OVER]:
+            for found in (one.chosen, self.prune(self.think_over(one))):
+                best = min(best, found, key=self.cost)
+        return best
+
+    def _tries(self) -> Iterable[_Try]:
+        """Greedy answers, with the weights brought to where both rows close at the same item."""
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS if len(self.needs) == 2 else 1):
             weight = (low + high) / 2
             weights = (weight, 1.0 - weight) if len(self.needs) == 2 else tuple(1.0 for _ in self.needs)
             order = self._by_density(weights)
             taken = self.greedy(order)
-            for found in (pruned := self.prune(taken), self.prune(self.think_over(pruned, order, weights))):
-                best = min(best, found, key=self.cost)
+            yield _Try(self.prune(taken), order, weights)
             if self._closes_first_row_last(taken):
                 low = weight
             else:
                 high = weight
-        return best
 
     def _closes_first_row_last(self, taken: list[int]) -> bool:
         """Whether the last item was taken for the sake of the first row: it then deserves more weight."""
@@ -145,9 +167,9 @@ class _Problem:
                 kept.append(item)
         return kept
 
-    def think_over(self, chosen: list[int], order: list[int], weights: tuple[float, ...]) -> list[int]:
+    def think_over(self, one: _Try) -> list[int]:
         """The answer with its margin solved anew: the worst items taken against the best ones left."""
-        taken = set(chosen)
+        taken, order = set(one.chosen), one.order
         inside = [i for i in order if i in taken]
         outside: list[int] = []
         for item in order:
@@ -161,7 +183,7 @@ class _Problem:
         if all(r <= 0 for r in residual):
             return fixed
         incumbent = inside[-CORE_TAKEN:]
-        return fixed + _BranchAndBound(self, core, residual, weights, incumbent).solve()
+        return fixed + _BranchAndBound(self, core, residual, one.weights, incumbent).solve()
 
 
 class _BranchAndBound:
