@@ -57,7 +57,8 @@ class Helm:
         self.program = ensure_tools(["helm"], cluster.report)["helm"]
         self.environment = os.environ | {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
 
-    def __call__(self, *words: str) -> str:
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        started = time.monotonic()
         done = subprocess.run(
             [self.program, *words, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={SYSTEM}"],
             env=self.environment,
@@ -65,6 +66,17 @@ class Helm:
             text=True,
             check=False,
         )
+        self.cluster.report(f"helm {words[0]} {words[-1]} … {time.monotonic() - started:.1f} s")
+        return done
+
+    def refused(self, *words: str) -> str:
+        """What helm said; asserts that it failed."""
+        done = self.run(*words)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def __call__(self, *words: str) -> str:
+        done = self.run(*words)
         assert done.returncode == 0, f"helm {' '.join(words)}\n{done.stdout}{done.stderr}\n{self.describe()}"
         return done.stdout
 
@@ -83,11 +95,10 @@ class Helm:
 
 @pytest.fixture
 def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
-    """helm, on a cluster where nothing of ours is installed, before and after the test."""
+    """helm, on a cluster where nothing of ours is installed."""
     cluster.kubectl("apply", "-f", str(ROOT / "manifests" / "base" / "namespace.yaml"))
     yield Helm(cluster, tmp_path)
     cluster.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs", "--timeout=60s")
-    cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=60s")
 
 
 def get(cluster: Cluster, *words: str) -> dict[str, Any]:
@@ -146,6 +157,21 @@ def test_what_kustomize_installed_helm_takes_over(cluster: Cluster, helm: Helm) 
     helm.uninstall("admitter", "--no-hooks")
 
 
+def test_uninstall_that_cannot_clean_up_deletes_nothing_and_can_be_repeated(cluster: Cluster, helm: Helm) -> None:
+    absent = ("--set=replicas=0", "--set=image.tag=absent", "--set=uninstall.timeoutSeconds=2")
+    helm.install("admitter", *absent)
+
+    assert "scavenger-admitter-uninstall" in helm.refused("uninstall", "scavenger-admitter")
+    assert ours(cluster, "deployments,serviceaccounts", "-n", SYSTEM) == [
+        "Deployment/scavenger-admitter",
+        "ServiceAccount/scavenger-admitter",
+    ]
+    helm.uninstall("admitter", "--no-hooks")
+    left = ours(cluster, "deployments,serviceaccounts,roles,rolebindings,jobs", "-n", SYSTEM)
+    assert left == ["Job/scavenger-admitter-uninstall"], "the failed Job, to be looked at"
+    cluster.kubectl("delete", "-n", SYSTEM, "job", "scavenger-admitter-uninstall")
+
+
 # --- with a kubelet ---
 
 
@@ -185,7 +211,7 @@ def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str])
 def install_everything(helm: Helm, images: set[str]) -> None:
     helm.install("crds")
     helm.install("base")
-    own = {"regulator": ["--set=settings.source=requests", "--set=settings.period=2s"]}
+    own = {"regulator": ["--set=settings.source=requests", "--set=settings.period=2s", "--set=replicas=1"]}
     for name in SERVICES:
         # A service without an image yet: all of it but the running pods; python3 for its hook is in the admitter's.
         stand_in = [] if name in images else ["--set=replicas=0", "--set=image.repository=scavenger/admitter"]
