@@ -12,9 +12,6 @@ from scavenger_admitter.observe import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
-    Diagnose,
-    Diagnosis,
-    EventNote,
     ReleasePod,
     observe,
 )
@@ -41,7 +38,7 @@ def test_a_new_job_gets_its_place_in_line() -> None:
     assert outcome.candidate
     assert outcome.actions == ()
     assert outcome.status.job_name is None
-    assert outcome.events == (EventNote("Normal", "Queued", "in line in queue default"),)
+    assert outcome.events == ()  # thousands may be submitted at once, and the phase says it
     assert states(outcome.status) == {
         "Admitted": "False:Queued",
         "Running": "False:Waiting",
@@ -526,19 +523,6 @@ def test_actions_of_a_crash_between_write_and_actions_come_again() -> None:
         DeleteJob(b.BATCH, "its run is over"),
         ReleasePod("job-1", pods[1].metadata.uid),
     }
-
-
-def test_a_diagnosis_is_asked_for_when_nobody_says_why() -> None:
-    job = b.job(STARTING)
-    quiet = b.pod(started=None, waiting=("ContainerCreating", ""))
-    early = b.decide(b.seen(job, 3, b.batch(), quiet))
-    assert early.actions == ()
-    assert early.requeue_after == 3
-    assert b.decide(b.seen(job, 5, b.batch(), quiet)).actions == (Diagnose(("job-0",)),)
-    assert b.decide(b.seen(job, 5, b.batch())).actions == (Diagnose(()),)
-    known = Diagnosis(b.at(5))
-    assert b.decide(b.seen(job, 10, b.batch(), quiet, diagnosis=known)).actions == ()
-    assert b.decide(b.seen(job, 21, b.batch(), quiet, diagnosis=known)).actions == (Diagnose(("job-0",)),)
 
 
 def test_orphaned_pods_of_a_deleted_job_are_deleted() -> None:

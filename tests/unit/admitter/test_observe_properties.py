@@ -21,7 +21,6 @@ from scavenger_admitter.observe import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
-    Diagnose,
     Outcome,
     ReleasePod,
     observe,
@@ -213,7 +212,7 @@ class World:
                 if isinstance(action, ReleasePod) and member.uid == action.uid:
                     member.held = False
             assert not isinstance(action, DeleteScavengerJob)
-            assert isinstance(action, DeleteJob | DeletePod | ReleasePod | Diagnose)
+            assert isinstance(action, DeleteJob | DeletePod | ReleasePod)
         self.control()
 
     def admit(self) -> None:

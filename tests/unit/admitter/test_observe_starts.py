@@ -60,11 +60,11 @@ def refused(reason: str, message: str = "no room") -> kinds.Pod:
 
 
 def mount(message: str) -> Diagnosis:
-    return Diagnosis(b.at(25), mounts=(f'MountVolume.SetUp failed for volume "v" : {message}',))
+    return Diagnosis(mounts=(f'MountVolume.SetUp failed for volume "v" : {message}',))
 
 
 def creation(message: str) -> Diagnosis:
-    return Diagnosis(b.at(25), creation=f"Error creating: {message}")
+    return Diagnosis(creation=f"Error creating: {message}")
 
 
 CREATING = stuck("ContainerCreating")
@@ -465,14 +465,22 @@ def event(reason: str, message: str, last: float | None, uid: str = "u1", **more
     )
 
 
-def test_diagnose_reads_only_what_is_about_these_objects() -> None:
+def test_diagnose_reads_the_newest_refusal_and_all_mounts() -> None:
     events = [
         event("FailedCreate", "new", 20),
         event("FailedCreate", "old", 10),
-        event("FailedCreate", "of the run before", 30, uid="u0"),
         event("FailedMount", "second", None, event_time=b.stamp(15)),
         event("FailedAttachVolume", "first", 5),
         event("Scheduled", "fine", 1),
     ]
-    assert diagnose(events, {"u1"}, b.at(40)) == Diagnosis(b.at(40), mounts=("first", "second"), creation="new")
-    assert diagnose([], {"u1"}, b.at(40)) == Diagnosis(b.at(40))
+    assert diagnose(events) == Diagnosis(mounts=("first", "second"), creation="new")
+    assert diagnose([]) == Diagnosis()
+
+
+def test_a_refusal_to_create_pods_counts_once_the_job_controller_has_tried_again() -> None:
+    job, told = b.job(phase=Phase.STARTING), creation("exceeded quota: none")
+    early = b.decide(b.seen(job, 1, b.batch(), diagnosis=told))
+    assert early.status.phase is Phase.STARTING
+    assert early.requeue_after is not None
+    assert early.requeue_after <= 3
+    assert b.decide(b.seen(job, 4, b.batch(), diagnosis=told)).status.phase is Phase.WAITING

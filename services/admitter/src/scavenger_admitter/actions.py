@@ -32,20 +32,13 @@ class ReleasePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnose:
-    """Look at the Events of the Job and of these pods; the answer is the next observation's `diagnosis`."""
-
-    pods: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteScavengerJob:
     """Delete the ScavengerJob itself: its ttlSecondsAfterFinished is over."""
 
     uid: str
 
 
-Action: TypeAlias = DeleteJob | DeletePod | ReleasePod | Diagnose | DeleteScavengerJob
+Action: TypeAlias = DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
 
 
 @dataclass(frozen=True, slots=True)

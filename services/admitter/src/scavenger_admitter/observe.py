@@ -27,7 +27,6 @@ from scavenger_admitter.actions import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
-    Diagnose,
     EventNote,
     ReleasePod,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "DeleteJob",
     "DeletePod",
     "DeleteScavengerJob",
-    "Diagnose",
     "Diagnosis",
     "EventNote",
     "Facts",
@@ -68,10 +66,8 @@ class ObserveSettings:
     """Created to running; image pulls included."""
     unschedulable_after: timedelta = timedelta(seconds=10)
     """The room a job was admitted for is gone when its pods are not placed within this."""
-    diagnose_after: timedelta = timedelta(seconds=3)
-    """A run that says nothing for this long has its Events looked at,"""
-    diagnose_every: timedelta = timedelta(seconds=15)
-    """and again after this."""
+    creation_grace: timedelta = timedelta(seconds=3)
+    """The Job controller's own attempts to create pods; only then is its FailedCreate an answer."""
     remnant_patience: timedelta = timedelta(seconds=15)
     """How long after its grace period a pod of an earlier run may still be there before `message` speaks of
     it."""
@@ -240,7 +236,6 @@ def _enter(draft: _Draft) -> None:
         draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.now))
     if status.phase is None:
         draft.enter(Phase.WAITING, QUEUED, "in line for admission")
-        draft.note(QUEUED, f"in line in queue {draft.seen.job.spec.queue}")
 
 
 def _restore(draft: _Draft, batch: kinds.Job | None) -> None:
@@ -350,7 +345,7 @@ def _began(draft: _Draft, run: endings.Run) -> bool:
 
 def _start(draft: _Draft, run: endings.Run) -> None:
     seen, settings = draft.seen, draft.seen.settings
-    limits = starts.StartLimits(settings.start_timeout, settings.unschedulable_after)
+    limits = starts.StartLimits(settings.start_timeout, settings.unschedulable_after, settings.creation_grace)
     problem = starts.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
     found = endings.ending(run, seen.nodes, seen.now, settings.final_delete_slack)
     if isinstance(found, endings.Failed | endings.Completed) and not (problem and problem.final):
@@ -364,21 +359,13 @@ def _start(draft: _Draft, run: endings.Run) -> None:
 
 
 def _keep_starting(draft: _Draft, run: endings.Run, limits: starts.StartLimits) -> None:
-    seen, settings = draft.seen, draft.seen.settings
+    seen = draft.seen
     if draft.phase is not Phase.STARTING:
         draft.enter(Phase.STARTING, "Started", "starting")
     if starts.unpullable(run):
         draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
-    if (wait := starts.next_check(run, seen.now, limits)) is not None:
+    if (wait := starts.next_check(run, seen.diagnosis, seen.now, limits)) is not None:
         draft.wakeups.append(wait)
-    silent = starts.unexplained(run, seen.now, settings.diagnose_after)
-    if silent is None:
-        draft.wakeups.append(settings.diagnose_after.total_seconds())
-        return
-    fresh = seen.diagnosis is not None and seen.now - seen.diagnosis.at < settings.diagnose_every
-    draft.wakeups.append(settings.diagnose_every.total_seconds())
-    if not fresh:
-        draft.actions.append(Diagnose(silent))
 
 
 def _record_start(draft: _Draft, run: endings.Run) -> None:

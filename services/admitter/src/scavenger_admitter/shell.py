@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-import msgspec
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
-from scavenger_runtime import LOW_PRIORITY, BackgroundTasks, Informer, ReconcileLoop, Result, ServiceContext
+from scavenger_runtime import LOW_PRIORITY, Informer, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change, by_node
 from scavenger_runtime.errors import Conflict, NotFound
 from scavenger_runtime.kinds import ConfigMap, Event, Job, Node, Pod
@@ -35,7 +34,6 @@ from scavenger_admitter.actions import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
-    Diagnose,
     ReleasePod,
 )
 from scavenger_admitter.admission import Admission, Refusal, run_of
@@ -62,16 +60,12 @@ SCAVENGERQUEUES: Final = Resource(
 UNSEEN_START_SECONDS: Final = 10.0
 """A Job we created and the informer has not shown for this long is looked for again."""
 
-DIAGNOSED_PODS: Final = 3
-"""Pods of a gang whose Events are read; they wait for the same thing."""
+LEAST_WAIT_SECONDS: Final = 0.01
+"""Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
 
 RECLAIMED_NEEDS: Final = "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"
 
 log = get_logger(__name__)
-
-
-class _Events(msgspec.Struct):
-    items: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +91,6 @@ class Admitter:
         )
         self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
         self._loop: ReconcileLoop | None = None
-        self._background: BackgroundTasks[str] = BackgroundTasks(on_done=self._enqueue)
         self._explanations = Explanations(self._clock, settings.explain_after)
         self._admission = Admission(
             client=self._client,
@@ -116,7 +109,6 @@ class Admitter:
         self._refusals: dict[str, tuple[str, Refusal]] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, int] = {}
-        self._diagnoses: dict[str, Diagnosis] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
         self._first_pass: set[str] = set()
         self._first_pass_done = asyncio.Event()
@@ -127,6 +119,15 @@ class Admitter:
         self._batch = add(Informer(client, JOBS, clock=clock))
         self._pods = add(Informer(client, PODS, clock=clock, indices={"job": _job_key, "node": by_node}))
         self._nodes = add(Informer(client, NODES, clock=clock))
+        # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
+        # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
+        self._failures_told = [
+            add(Informer(client, EVENTS, clock=clock, name=name, field_selector=told, indices={"uid": _about}))
+            for name, told in (
+                ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
+                ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
+            )
+        ]
         self._levels = add(
             Informer(
                 client,
@@ -143,6 +144,8 @@ class Admitter:
         self._pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)
         self._levels.add_handler(self._on_levels)
+        for told in self._failures_told:
+            told.add_handler(self._on_failure_told)
 
     async def lead(self) -> None:
         """Do the work, until cancelled. The informers are synced."""
@@ -158,13 +161,10 @@ class Admitter:
             self._first_pass_done.set()
         for key in sorted(self._first_pass):
             loop.add(key, priority=LOW_PRIORITY)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(loop.run())
-                group.create_task(self._admit())
-                group.create_task(self._explain())
-        finally:
-            await self._background.close()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loop.run())
+            group.create_task(self._admit())
+            group.create_task(self._explain())
 
     async def _admit(self) -> None:
         # Admitting from a line that is only half known would let a newcomer pass those before it.
@@ -251,6 +251,13 @@ class Admitter:
     def _on_levels(self, _: Change[ConfigMap]) -> None:
         self._admission.wake()
 
+    def _on_failure_told(self, change: Change[Event]) -> None:
+        about = change.obj.involved_object
+        pod = self._pods.get(f"{about.namespace}/{about.name}") if about.kind == "Pod" else None
+        for key in _job_key(pod) if pod is not None else (f"{about.namespace}/{about.name}",):
+            if self._jobs.get(key) is not None:
+                self._enqueue(key)
+
     def _levels_view(self) -> LevelsView:
         published = self._levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
         return LevelsView.of(published.data if published else None, self._clock.now())
@@ -278,10 +285,11 @@ class Admitter:
         """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
         queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
         if key in self._starting:
-            yield max(0.0, self._starting[key].at + UNSEEN_START_SECONDS - self._clock.monotonic())
+            left = self._starting[key].at + UNSEEN_START_SECONDS - self._clock.monotonic()
+            yield max(LEAST_WAIT_SECONDS, left)
         left = (self._not_before.get(key, 0) - micros(self._clock.now())) / 1e6
         if left > 0:
-            yield left
+            yield max(LEAST_WAIT_SECONDS, left)
 
     def _passed(self, key: str) -> None:
         self._first_pass.discard(key)
@@ -289,23 +297,25 @@ class Admitter:
             self._first_pass_done.set()
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
-        pods = self._pods.by_index("job", key)
-        found = self._background.result(key)
-        if found is not None:
-            self._diagnoses[key] = found
+        batch, pods = self._batch.get(key), self._pods.by_index("job", key)
         run, refusal = self._refusals.get(key, ("", None))
         return Observation(
             job=job,
-            batch=self._batch.get(key),
+            batch=batch,
             pods=pods,
             nodes={pod.spec.node_name: self._nodes.get(pod.spec.node_name) for pod in pods if pod.spec.node_name},
             now=self._clock.now(),
-            diagnosis=self._diagnoses.get(key),
+            diagnosis=self._diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
             hold=self._hold(key, job),
             refused=refusal if run == run_of(job) else None,
             assumed_started=self._is_starting(key, run_of(job)),
             settings=self._observe_settings,
         )
+
+    def _diagnosis(self, batch: Job | None, pods: Iterable[Pod]) -> Diagnosis:
+        uids = [batch.metadata.uid] if batch is not None else []
+        uids += [pod.metadata.uid for pod in pods]
+        return diagnose(event for told in self._failures_told for uid in uids for event in told.by_index("uid", uid))
 
     def _hold(self, key: str, job: ScavengerJob) -> str | None:
         if job.spec.capacity is Capacity.RECLAIMED:
@@ -381,8 +391,6 @@ class Admitter:
         if outcome.start_failed:
             self._start_failed(key, job)
         status, batch = job.status, self._batch.get(key)
-        if status.phase is not Phase.STARTING:
-            self._diagnoses.pop(key, None)
         if outcome.facts.waited_seconds is not None:
             self._failures.pop(key, None)
         if status.phase is Phase.STARTING and batch is not None:
@@ -430,14 +438,12 @@ class Admitter:
         self._state.delete_candidate(key)
         self._state.forget(key)
         self._explanations.forget(key)
-        self._background.discard(key)
         for known in (
             self._starting,
             self._runs,
             self._refusals,
             self._failures,
             self._not_before,
-            self._diagnoses,
         ):
             known.pop(key, None)
 
@@ -479,27 +485,6 @@ class Admitter:
             case DeleteScavengerJob(uid=uid):
                 log.info("deleting the ScavengerJob: its time after the end is over", job=key)
                 return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
-            case Diagnose(pods=pods):
-                return self._ask(key, pods)
-
-    async def _ask(self, key: str, pods: tuple[str, ...]) -> None:
-        batch = self._batch.get(key)
-        uids = {batch.metadata.uid} if batch is not None else set()
-        namespace = key.partition("/")[0]
-        for name in pods[:DIAGNOSED_PODS]:
-            pod = self._pods.get(f"{namespace}/{name}")
-            if pod is not None:
-                uids.add(pod.metadata.uid)
-        self._background.submit(key, lambda: self._diagnose(namespace, uids))
-
-    async def _diagnose(self, namespace: str, uids: set[str]) -> Diagnosis:
-        """What the Events of these objects say."""
-        found: list[Event] = []
-        for uid in sorted(uids):
-            params = {"fieldSelector": f"involvedObject.uid={uid}"}
-            body = await self._client.request("GET", EVENTS.path(namespace), params=params)
-            found += msgspec.json.decode(body, type=_Events).items
-        return diagnose(found, uids, self._clock.now())
 
 
 async def release(client: Any, namespace: str, pod: str, uid: str) -> None:
@@ -513,6 +498,10 @@ def _job_key(pod: Pod) -> tuple[str, ...]:
     """`namespace/name` of the ScavengerJob a pod belongs to; nothing for an ordinary pod."""
     name = pod.metadata.labels.get(names.LABEL_JOB)
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def _about(event: Event) -> tuple[str, ...]:
+    return (event.involved_object.uid,)
 
 
 def _shape(job: ScavengerJob) -> Shape:

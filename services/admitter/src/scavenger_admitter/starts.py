@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -58,9 +58,8 @@ class Refused(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the Events of a run's Job and pods say (see `diagnose`), and when they were looked at."""
+    """What the Events of a run's Job and pods say (see `diagnose`)."""
 
-    at: datetime
     mounts: tuple[str, ...] = ()
     """Messages of FailedMount and FailedAttachVolume, newest last."""
     creation: str | None = None
@@ -73,15 +72,17 @@ class StartLimits:
 
     start_timeout: timedelta
     unschedulable_after: timedelta
+    creation_grace: timedelta
+    """The Job controller tries again when it could not create a pod; no conclusion is drawn before this."""
 
 
-def diagnose(events: Iterable[kinds.Event], uids: Collection[str], at: datetime) -> Diagnosis:
-    """What those Events say about the objects with these uids (Events outlive objects, and names recur)."""
-    mine = [event for event in events if event.involved_object.uid in uids]
+def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
+    """What the Events of a run say, found by the uids of its Job and pods (Events outlive objects, and names recur)."""
+    mine = list(events)
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
     creation = [e.message for e in mine if e.reason == "FailedCreate"]
-    return Diagnosis(at=at, mounts=mounts, creation=creation[-1] if creation else None)
+    return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None)
 
 
 def problem(
@@ -91,16 +92,18 @@ def problem(
     first."""
     candidates = [
         *_pod_problems(run.pods, spec, now, limits),
-        *_event_problems(run, spec, diagnosis),
+        *_event_problems(run, spec, diagnosis, now, limits),
         *_timeout(run, diagnosis, now, limits),
     ]
     return min(candidates, key=lambda p: not p.final, default=None)
 
 
-def next_check(run: Run, now: datetime, limits: StartLimits) -> float | None:
+def next_check(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> float | None:
     """Seconds until time alone makes a problem of this start."""
     created = _created(run)
     times = [created + limits.start_timeout] if created is not None else []
+    if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
+        times.append(created + limits.creation_grace)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
     return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
 
@@ -109,29 +112,6 @@ def unpullable(run: Run) -> bool:
     """Whether a pod's image was tried for and not had; the kubelet goes on trying (kubelet/images/types.go)."""
     reasons = {waiting.reason for pod in run.pods for waiting in _waiting(pod)}
     return bool(reasons & {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
-
-
-def unexplained(run: Run, now: datetime, after: timedelta) -> tuple[str, ...] | None:
-    """The pods whose Events should be looked at: none has said why it does not start. Empty: the Job's own
-    Events.
-
-    None: there is nothing to look at.
-    """
-    created = _created(run)
-    if run.batch is None or created is None or now - created < after:
-        return None
-    if len(run.pods) < run.parallelism:
-        return ()
-    silent = [pod.metadata.name for pod in run.pods if pod.spec.node_name and _silent(pod)]
-    return tuple(sorted(silent)) or None
-
-
-def _silent(pod: kinds.Pod) -> bool:
-    return (
-        started_at(pod) is None
-        and not pod.ended
-        and all(waiting.reason in ("", "ContainerCreating", "PodInitializing") for waiting in _waiting(pod))
-    )
 
 
 def _created(run: Run) -> datetime | None:
@@ -192,14 +172,18 @@ def _refused(pod: kinds.Pod) -> Iterator[Problem]:
         yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, "Refused")
 
 
-def _event_problems(run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None) -> Iterator[Problem]:
+def _event_problems(
+    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+) -> Iterator[Problem]:
     if diagnosis is None:
         return
     if any(started_at(pod) is None for pod in run.pods):
         for message in diagnosis.mounts:
             if found := missing(message, spec):
                 yield found
-    if diagnosis.creation is not None and len(run.pods) < run.parallelism:
+    created = _created(run)
+    tried = created is not None and now - created >= limits.creation_grace
+    if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
         yield creation_problem(diagnosis.creation, spec)
 
 
