@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+import structlog
 from aiohttp import web
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import SCAVENGERJOBS, Admitter
@@ -23,7 +24,12 @@ NS = "lab"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_WATCHES = "/apis/batch/v1/jobs?watch"
 
+CALM_TURNS = 30
+HANGING_TURNS = 10
+BUSY_TURNS = 5000
+
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class Lab:
         self.pods_of: Callable[[Object], bool] = lambda job: True
         self.kubelet = True
         self.stopping = 137
+        self.under_way = 0
         self._made: set[str] = set()
         self._admitters: list[Instance] = []
 
@@ -71,6 +78,10 @@ class Lab:
         instance = Instance(self, settings)
         self._admitters.append(instance)
         return instance
+
+    def client(self) -> ApiClient:
+        """A client whose requests `quiet` waits for."""
+        return _Client(self)
 
     def user(self) -> ApiClient:
         """A client of somebody else's."""
@@ -215,14 +226,21 @@ class Lab:
 
     # --- time ---------------------------------------------------------------------------------------
 
-    async def until(self, condition: Callable[[], Any], *, limit: float = 60.0, step: float = 0.1) -> float:
+    async def until(self, condition: Callable[[], Any], *, limit: float = 60.0, step: float | None = None) -> float:
         """Let virtual time pass until the condition holds; returns how much did. Raises TimeoutError."""
         began = self.clock.monotonic()
         while not condition():
             if self.clock.monotonic() - began > limit:
                 raise TimeoutError(f"not within {limit} s: {self.phases()}")
-            await self.turn(step)
+            passed = self.clock.monotonic() - began
+            await self.turn(step if step is not None else 0.1 if passed < 3 else 0.5)
         return self.clock.monotonic() - began
+
+    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of somebody else's work, with everybody taking turns."""
+        task = asyncio.ensure_future(work)
+        await self.until(task.done)
+        return task.result()
 
     async def turn(self, seconds: float = 0.1) -> None:
         """Everybody else's turn, and some time for the admitter's requests."""
@@ -231,16 +249,35 @@ class Lab:
         await self.quiet()
 
     async def quiet(self) -> None:
-        """Real time for sockets, until nothing has been asked for a while."""
-        before = -1
-        while before != len(self.api.requests):
+        """Return when every request has been answered and nothing follows, however busy the machine is; requests that
+        hang are left to themselves."""
+        calm = patience = 0
+        while calm < CALM_TURNS and patience < (HANGING_TURNS if self._hanging() else BUSY_TURNS):
             before = len(self.api.requests)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.001 if self.under_way else 0)
+            patience += self.under_way > 0
+            calm = 0 if self.under_way or before != len(self.api.requests) else calm + 1
+
+    def _hanging(self) -> bool:
+        return any(fault.action == "hang" and fault.times for fault in self.api._faults)
 
     async def pass_time(self, seconds: float, step: float = 1.0) -> None:
         until = self.clock.monotonic() + seconds
         while self.clock.monotonic() < until:
             await self.turn(step)
+
+
+class _Client(ApiClient):
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(lab.api.url, request_timeout=2.0)
+        self._lab = lab
+
+    async def request(self, *words: Any, **options: Any) -> bytes:
+        self._lab.under_way += 1
+        try:
+            return await super().request(*words, **options)
+        finally:
+            self._lab.under_way -= 1
 
 
 class Instance:
@@ -249,7 +286,7 @@ class Instance:
     def __init__(self, lab: Lab, settings: Mapping[str, Any]) -> None:
         defaults: dict[str, Any] = {"leader_elect": False, "health_port": 0, "explain_after": 1.0}
         self.settings = AdmitterSettings(**{**defaults, **settings})
-        client = lab.api.client(request_timeout=2.0)
+        client = lab.client()
         probes = ProbeServer("127.0.0.1", 0)
         self.context = ServiceContext(names.ADMITTER, self.settings, client, probes, lab.clock)
         self.admitter = Admitter(self.context)
@@ -281,13 +318,15 @@ async def lab(**settings: Any) -> AsyncIterator[Lab]:
 
 @asynccontextmanager
 async def empty_lab() -> AsyncIterator[Lab]:
+    """A lab with nothing in it."""
     clock = VirtualClock()
-    async with FakeApi(clock) as api:
-        made = Lab(api, clock)
-        try:
-            yield made
-        finally:
-            await made.close()
+    with structlog.testing.capture_logs():
+        async with FakeApi(clock) as api:
+            made = Lab(api, clock)
+            try:
+                yield made
+            finally:
+                await made.close()
 
 
 def _pod(job: Object, number: int, now: str) -> Object:

@@ -1,0 +1,131 @@
+"""What is left when the admitter has been removed for good: no finalizer of ours."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scavenger_admitter import __main__ as program
+from scavenger_admitter import uninstall
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_runtime import Forbidden, NotFound
+from scavenger_runtime.resources import JOBS, PODS
+from scavenger_testing import VirtualClock, job_dict, pod_dict
+
+from .lab import NS, Lab, empty_lab
+
+
+class Hasty(VirtualClock):
+    """Nobody waits."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def installed(c: Lab) -> None:
+    """Two jobs running, one of them a gang; one waiting; then the admitter is gone."""
+    c.node(cpu="10")
+    admitter = c.admitter()
+    c.submit("a")
+    c.submit("gang", parallelism=3)
+    c.submit("waits", cpu="8")
+    await c.until(lambda: c.phases() == {"a": "Running", "gang": "Running", "waits": "Waiting"})
+    await admitter.kill()
+    assert len(c.held()) == 4
+
+
+async def test_all_pods_are_released_and_the_jobs_are_deleted() -> None:
+    async with empty_lab() as c:
+        await installed(c)
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
+        assert c.held() == []
+        assert c.api.list(PODS) == []
+        assert c.api.list(JOBS) == []
+        assert len(c.api.list(SCAVENGERJOBS)) == 3, "data of the users: it goes with the CRD"
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 0
+
+
+async def test_pods_that_stop_slowly_are_released_all_the_same() -> None:
+    async with empty_lab() as c:
+        c.api.store.graceful_pods = True
+        await installed(c)
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
+        assert c.held() == []
+        assert all("deletionTimestamp" in pod["metadata"] for pod in c.api.list(PODS))
+
+
+async def test_foreign_jobs_and_finalizers_stay() -> None:
+    async with empty_lab() as c:
+        await installed(c)
+        c.pods_of = lambda job: False
+        c.api.put(JOBS, job_dict("theirs", namespace=NS, labels={names.LABEL_JOB: "theirs"}))
+        both = ["example.org/keep", names.FINALIZER]
+        labels = {names.LABEL_JOB: "a"}
+        c.api.put(PODS, pod_dict("guest", namespace=NS, labels=labels, finalizers=both))
+        c.api.put(PODS, pod_dict("stranger", namespace=NS, finalizers=["example.org/keep"]))
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        assert [job["metadata"]["name"] for job in c.api.list(JOBS)] == ["theirs"]
+        kept = {pod["metadata"]["name"]: pod["metadata"]["finalizers"] for pod in c.api.list(PODS)}
+        assert kept == {"guest": ["example.org/keep"], "stranger": ["example.org/keep"]}
+
+
+async def test_more_than_a_page_of_pods() -> None:
+    async with empty_lab() as c:
+        labels = {names.LABEL_JOB: "a"}
+        for number in range(510):
+            pod = pod_dict(f"p{number}", namespace=NS, labels=labels, finalizers=[names.FINALIZER])
+            c.api.put(PODS, pod)
+        assert await uninstall.clean(c.user(), Hasty()) == 510
+        assert c.held() == []
+
+
+async def test_with_an_admitter_still_at_work_it_gives_up_and_says_so() -> None:
+    async with empty_lab() as c:
+        numbers = iter(range(1000))
+
+        def again() -> None:
+            pod = pod_dict(f"p{next(numbers)}", namespace=NS, labels={names.LABEL_JOB: "a"})
+            pod["metadata"]["finalizers"] = [names.FINALIZER]
+            c.api.put(PODS, pod)
+
+        class Busy(VirtualClock):
+            async def sleep(self, seconds: float) -> None:
+                again()
+
+        again()
+        with pytest.raises(RuntimeError, match="scale the admitter to 0 first"):
+            await uninstall.clean(c.user(), Busy())
+
+
+async def test_conflicts_and_pods_that_go_meanwhile_are_no_failure() -> None:
+    async with empty_lab() as c:
+        await installed(c)
+        c.api.fail(409, reason="Conflict", methods={"DELETE"})
+        c.api.fail(404, reason="NotFound", methods={"PATCH"}, path="/pods/")
+        assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) >= 4
+        assert c.held() == []
+        assert c.api.list(JOBS) == []
+
+
+async def test_a_refusal_is_told() -> None:
+    async with empty_lab() as c:
+        await installed(c)
+        c.api.fail(403, reason="Forbidden", methods={"DELETE"})
+        with pytest.raises(Forbidden):
+            await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        with pytest.raises(NotFound):
+            await c.user().get(JOBS, NS, "no-such-job")
+
+
+def test_the_word_uninstall_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[AdmitterSettings] = []
+
+    def recorded(settings: AdmitterSettings) -> int:
+        asked.append(settings)
+        return 7
+
+    monkeypatch.setattr(program, "uninstall", recorded)
+    assert program.main(["uninstall", "--kubeconfig=/nowhere"]) == 7
+    assert asked[0].kubeconfig == "/nowhere"
