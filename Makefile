@@ -63,10 +63,14 @@ verify: sync ## Formatting, types, layers, generated files, manifests
 	$(RUN) mypy $(TYPED)
 	$(RUN) lint-imports --no-cache
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
+	$(RUN) python tools/generate_charts.py --check
+	$(RUN) python docs/draw_levels.py --check
 
 .PHONY: generate
 generate: sync ## Write the generated files anew
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
+	$(RUN) python tools/generate_charts.py --write
+	$(RUN) python docs/draw_levels.py
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)
 

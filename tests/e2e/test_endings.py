@@ -193,7 +193,8 @@ def test_deleted_job_leaves_nothing(world: World) -> None:
     world.wait_phase("gone", "Running")
     world.kubectl("delete", "scavengerjob", "gone", "--wait=true", "--timeout=30s")
     world.wait(
-        "everything gone", lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services")
+        "everything gone",
+        lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services"),
     )
 
 

@@ -147,7 +147,9 @@ def test_deleted_while_starting_leaves_nothing(world: World, cluster: Cluster) -
         world.apply(scavenger_job("brief", *FOREVER, parallelism=3))
         world.wait("its pods", lambda: len(world.pods("brief")) == 3)
         world.kubectl("delete", "scavengerjob", "brief", "--wait=true", "--timeout=30s")
-        world.wait("gone", lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services"))
+        world.wait(
+            "gone", lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services")
+        )
     finally:
         cluster.component_start("kube-scheduler")
 

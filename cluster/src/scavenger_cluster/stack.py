@@ -46,9 +46,7 @@ def install(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
 
 
-def start(
-    cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None
-) -> None:
+def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:
     """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
     for name in names if names is not None else existing_services():
         cluster.service_start(name, environment={**_defaults(cluster, name), **(settings or {})}, wait="readyz")

@@ -132,9 +132,7 @@ def test_parsing_never_raises_and_what_it_accepts_is_sane(change: dict[str, str]
 def test_stale_after_three_periods_either_way(age: float, stale: bool) -> None:
     now = NOW + timedelta(seconds=age)
     assert LEVELS.stale(now) is stale
-    assert LevelsView.of(LEVELS.to_data(), now).visibility is (
-        Visibility.STALE if stale else Visibility.FRESH
-    )
+    assert LevelsView.of(LEVELS.to_data(), now).visibility is (Visibility.STALE if stale else Visibility.FRESH)
 
 
 def test_views() -> None:
