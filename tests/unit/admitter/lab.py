@@ -210,7 +210,7 @@ class Lab:
                 "apiVersion": "v1",
                 "kind": "Event",
                 "metadata": {"name": f"{meta['name']}.{reason}", "namespace": NS},
-                "involvedObject": {"uid": meta["uid"], "name": meta["name"], "namespace": NS},
+                "involvedObject": {"kind": about["kind"], "uid": meta["uid"], "name": meta["name"], "namespace": NS},
                 "type": "Warning",
                 "reason": reason,
                 "message": message,
