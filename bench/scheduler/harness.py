@@ -244,7 +244,9 @@ def is_running(pod: Body) -> bool:
     return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
 
 
-def wait_until_running(cluster: Cluster, pool: str, wanted: Iterable[str], timeout: float = 60) -> None:
+def wait_until_running(
+    cluster: Cluster, pool: str, wanted: Iterable[str], timeout: float = 60, interval: float = 0.05
+) -> None:
     """Waits until all these pods run."""
     remaining = set(wanted)
 
@@ -254,20 +256,27 @@ def wait_until_running(cluster: Cluster, pool: str, wanted: Iterable[str], timeo
         return not remaining
 
     try:
-        wait_for(f"{len(remaining)} pods to run", done, timeout=timeout, interval=0.05)
+        wait_for(f"{len(remaining)} pods to run", done, timeout=timeout, interval=interval)
     except Exception as error:
         raise TimeoutError(f"not running after {timeout:g} s: {json.dumps(sorted(remaining)[:10])}") from error
 
 
 def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
     """Removes the pods and nodes of a pool, finalizers and all."""
+    selected = f"{PODS}?labelSelector=pool%3D{pool}"
+    pods = listed(cluster, pool)
+    cluster.client.delete_all(f"{PODS}/{name}?gracePeriodSeconds=0" for name in pods)
     for name, pod in listed(cluster, pool).items():
         if pod["metadata"].get("finalizers"):
             body = {"metadata": {"finalizers": None}}
             cluster.client.request("PATCH", f"{PODS}/{name}", body, MERGE_PATCH)
-    cluster.client.delete_all(f"{PODS}/{name}?gracePeriodSeconds=0" for name in listed(cluster, pool))
     cluster.client.delete_all(f"{NODES}/{name}" for name in nodes)
-    wait_for("the pods to be gone", lambda: not listed(cluster, pool), timeout=60)
+    wait_for(
+        "the pods to be gone",
+        lambda: not cluster.client.get(f"{selected}&limit=1")["items"],
+        timeout=120,
+        interval=0.5,
+    )
 
 
 def install_base(cluster: Cluster) -> None:
