@@ -19,6 +19,8 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import aiohttp
 
@@ -106,7 +108,10 @@ class ApiClient:
         self._credentials = credentials or Credentials()
         self._connect_timeout = connect_timeout
         self._places = asyncio.Semaphore(max_concurrency)
-        self._options: dict[str, Any] = {"server_hostname": server_hostname, "proxy": proxy}
+        self._options: dict[str, Any] = {
+            "server_hostname": server_hostname,
+            "proxy": proxy or _proxy_from_environment(self.server),
+        }
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # bounded by `_places`; watches are not to take the connections of requests
@@ -117,7 +122,8 @@ class ApiClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
             auto_decompress=True,
-            trust_env=True,
+            # aiohttp would read the environment, and ~/.netrc, in a thread of its own for every single request.
+            trust_env=False,
         )
 
     @classmethod
@@ -414,6 +420,15 @@ class ApiClient:
         if authorization is not None:
             headers["Authorization"] = authorization
         return headers
+
+
+def _proxy_from_environment(server: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say about a server."""
+    url = urlsplit(server)
+    if url.hostname is None or proxy_bypass_environment(url.hostname):
+        return None
+    found: str | None = getproxies_environment().get(url.scheme)
+    return found
 
 
 def _query(params: Params | None) -> dict[str, str]:

@@ -1,0 +1,23 @@
+"""`make demo`, as a new user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[2] / "demo-apps" / "demo.py"
+
+
+@pytest.mark.timeout(600)
+def test_the_story_is_seen_to_happen() -> None:
+    told = subprocess.run(
+        [sys.executable, str(DEMO), "--name", "demo-test"], capture_output=True, text=True, timeout=580, check=False
+    )
+    assert told.returncode == 0, told.stdout[-6000:] + told.stderr[-3000:]
+    for words in ("Interrupted (count 1)", "the ordinary pod is Running", "Running again", "Completed"):
+        assert told.stdout.count(words) == 2, f"{words!r}: {told.stdout[-6000:]}"
+    if "fake node" not in told.stdout:
+        assert told.stdout.count("every step counted exactly once") == 2

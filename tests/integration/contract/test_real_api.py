@@ -1,0 +1,25 @@
+"""The contract tests that the fake API server passes, against a real one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[2] / "contract"
+
+
+@pytest.mark.timeout(300)
+def test_the_real_api_server_keeps_the_contract(kubeconfig: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", str(TESTS), "-q", "-p", "no:cacheprovider", "-rs"],
+        env={**os.environ, "SCAVENGER_TEST_KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert "names no cluster" not in done.stdout
