@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -425,9 +425,9 @@ class ApiClient:
 def _proxy_from_environment(server: str) -> str | None:
     """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say about a server."""
     url = urlsplit(server)
-    if url.hostname is None or proxy_bypass_environment(url.hostname):
+    if url.hostname is None or proxy_bypass(url.hostname):
         return None
-    found: str | None = getproxies_environment().get(url.scheme)
+    found: str | None = getproxies().get(url.scheme)
     return found
 
 
