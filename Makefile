@@ -50,21 +50,22 @@ test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
-	$(PYTEST) tests/integration -q --timeout 600 -rs
+	$(PYTEST) tests/integration -q --timeout 600 -rs -n 2 --dist loadgroup
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
-	$(PYTEST) tests/e2e -q --timeout 900 -rs
+	$(PYTEST) tests/e2e -q --timeout 900 -rs -n 2 --dist loadgroup
 
 .PHONY: verify
 verify: sync ## Formatting, types, layers, generated files, manifests
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
-	$(RUN) mypy $(TYPED)
+	$(RUN) mypy $(TYPED) demo-apps/counter/counter.py
 	$(RUN) lint-imports --no-cache
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python docs/draw_levels.py --check
+	services/scheduler/verify.sh
 
 .PHONY: generate
 generate: sync ## Write the generated files anew
