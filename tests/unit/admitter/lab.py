@@ -26,7 +26,7 @@ JOB_WATCHES = "/apis/batch/v1/jobs?watch"
 
 CALM_TURNS = 30
 HANGING_TURNS = 10
-BUSY_TURNS = 5000
+BUSY_TURNS = 1000
 
 Object = dict[str, Any]
 T = TypeVar("T")

@@ -1,0 +1,322 @@
+"""The admitter as a process, under its own service account, on a real control plane with ten fake nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.api import MERGE_PATCH
+from scavenger_cluster.kwok import RUN_SECONDS
+from scavenger_runtime import ApiClient, Informer
+from scavenger_runtime.cache import Change
+from scavenger_runtime.errors import ApiError
+from scavenger_runtime.kinds import Job, Pod
+from scavenger_runtime.resources import JOBS, PODS
+
+NODES = 10
+CPUS = 16
+"""Of each node; the admission level without a regulator leaves just under 112 of the 160."""
+
+SETTINGS = {
+    "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
+    "SCAVENGER_START_BACKOFF": "2",
+    "SCAVENGER_EXPLAIN_AFTER": "1",
+    # An API server that is away for half a minute is not to cost the lease.
+    "SCAVENGER_LEASE_DURATION": "60",
+    "SCAVENGER_RENEW_DEADLINE": "50",
+    "SCAVENGER_RETRY_PERIOD": "1",
+    "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart
+}
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Created:
+    """A batch/v1 Job that there has been."""
+
+    uid: str
+    run: str
+    at: str
+
+
+class Recorder:
+    """Remembers every Job and pod of scavenger jobs that there has ever been, and has pods end where it is told to.
+
+    run_seconds: by namespace, for how long each pod runs. ScavengerJobs cannot annotate their pods, so that what kwok
+    is to do is written on the pods themselves.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.jobs: dict[str, dict[str, Created]] = defaultdict(dict)
+        self.pods: dict[str, set[str]] = defaultdict(set)
+        self.phases: dict[str, list[str]] = defaultdict(list)
+        self.run_seconds: dict[str, str] = {}
+        self._kubeconfig = str(kubeconfig)
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(60), "the recorder has seen nothing"
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._main.cancel)
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._follow())
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.run_until_complete(asyncio.sleep(0.3))  # TLS connections take leave of each other
+            self._loop.close()
+
+    async def _follow(self) -> None:
+        async with await ApiClient.connect(kubeconfig=self._kubeconfig, user_agent="recorder") as client:
+            self._client = client
+            self._patches: set[asyncio.Task[None]] = set()
+            informers: list[Informer[Any]] = [
+                Informer(client, SCAVENGERJOBS),
+                Informer(client, JOBS, label_selector=names.LABEL_JOB),
+                Informer(client, PODS, label_selector=names.LABEL_JOB),
+            ]
+            informers[0].add_handler(self._on_owner)
+            informers[1].add_handler(self._on_job)
+            informers[2].add_handler(self._on_pod)
+            async with asyncio.TaskGroup() as group:
+                for informer in informers:
+                    group.create_task(informer.run())
+                for informer in informers:
+                    await informer.wait_synced()
+                self._ready.set()
+
+    def _on_owner(self, change: Change[Any]) -> None:
+        phase = change.new.status.phase if change.new is not None else None
+        if phase and self.phases[change.key][-1:] != [phase]:
+            self.phases[change.key].append(str(phase))
+
+    def _on_job(self, change: Change[Job]) -> None:
+        meta = change.obj.metadata
+        run = meta.annotations.get(names.ANNOTATION_RUN, "")
+        self.jobs[change.key].setdefault(meta.uid, Created(meta.uid, run, meta.creation_timestamp or ""))
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        meta = change.obj.metadata
+        key = f"{meta.namespace}/{meta.labels[names.LABEL_JOB]}"
+        if meta.uid in self.pods[key]:
+            return
+        self.pods[key].add(meta.uid)
+        seconds = self.run_seconds.get(meta.namespace)
+        if seconds is not None:
+            task = self._loop.create_task(self._end_after(meta.namespace, meta.name, seconds))
+            self._patches.add(task)
+            task.add_done_callback(self._patches.discard)
+
+    async def _end_after(self, namespace: str, pod: str, seconds: str) -> None:
+        patch = {"metadata": {"annotations": {RUN_SECONDS: seconds}}}
+        try:
+            await self._client.merge_patch(PODS, namespace, pod, patch)
+        except ApiError as error:
+            print(f"{namespace}/{pod} not annotated: {error}", flush=True)  # noqa: T201
+
+
+class Place:
+    """A namespace, and what a test does and sees in it."""
+
+    def __init__(self, cluster: Cluster, recorder: Recorder, namespace: str) -> None:
+        self.cluster = cluster
+        self.recorder = recorder
+        self.namespace = namespace
+
+    # --- doing --------------------------------------------------------------------------------------
+
+    def submit(self, *names_: str, cpu: str = "1", node: str | None = None, **spec: Any) -> None:
+        bodies = (_scavenger_job(name, cpu, node, spec) for name in names_)
+        self.cluster.client.create_all(self.path("scavengerjobs"), bodies)
+
+    def create_pod(self, name: str, cpu: str, node: str) -> None:
+        """An ordinary pod."""
+        resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+        container = {"name": "main", "image": "none", "resources": resources}
+        spec = {"terminationGracePeriodSeconds": 1, "containers": [container], "nodeSelector": _selector(node)}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.cluster.client.request("POST", self.path("pods"), body)
+
+    def edit_status(self, name: str, status: Any) -> None:
+        """What `kubectl edit --subresource=status` can do."""
+        path = f"{self.path('scavengerjobs')}/{name}/status"
+        if status is None:
+            body = {**self.get("scavengerjobs", name), "status": {}}
+            self.cluster.client.request("PUT", path, body)
+        else:
+            self.cluster.client.request("PATCH", path, {"status": status}, MERGE_PATCH)
+
+    def delete(self, kind: str, name: str) -> None:
+        self.cluster.client.delete(f"{self.path(kind)}/{name}")
+
+    # --- seeing -------------------------------------------------------------------------------------
+
+    def path(self, kind: str) -> str:
+        group = {"scavengerjobs": "/apis/scavenger.dev/v1alpha1", "jobs": "/apis/batch/v1"}.get(kind, "/api/v1")
+        return f"{group}/namespaces/{self.namespace}/{kind}"
+
+    def all(self, kind: str) -> list[Object]:
+        found: list[Object] = self.cluster.client.get(self.path(kind))["items"]
+        return found
+
+    def get(self, kind: str, name: str) -> Object:
+        return dict(self.cluster.client.get(f"{self.path(kind)}/{name}"))
+
+    def status(self, name: str) -> Object:
+        return dict(self.get("scavengerjobs", name).get("status") or {})
+
+    def phase(self, name: str) -> str:
+        return str(self.status(name).get("phase", ""))
+
+    def phases(self) -> dict[str, str]:
+        found = self.all("scavengerjobs")
+        return {job["metadata"]["name"]: str((job.get("status") or {}).get("phase", "")) for job in found}
+
+    def pods(self, name: str) -> list[Object]:
+        return [pod for pod in self.all("pods") if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
+
+    def held(self) -> list[str]:
+        """Pods with our finalizer."""
+        found = self.all("pods")
+        return [p["metadata"]["name"] for p in found if names.FINALIZER in p["metadata"].get("finalizers", ())]
+
+    def created(self, name: str) -> list[Created]:
+        """Every Job of that name there has been."""
+        return list(self.recorder.jobs[f"{self.namespace}/{name}"].values())
+
+    def pods_ever(self, name: str) -> int:
+        return len(self.recorder.pods[f"{self.namespace}/{name}"])
+
+    # --- waiting ------------------------------------------------------------------------------------
+
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 60) -> float:
+        """Poll until the condition holds; returns the seconds that took."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > timeout:
+                raise AssertionError(f"not within {timeout:g} s: {what}\n{self.describe()}")
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+    def wait_phase(self, name: str, phase: str, timeout: float = 60) -> Object:
+        self.wait(f"{name} {phase}", lambda: self.phase(name) == phase, timeout)
+        return self.status(name)
+
+    def wait_interrupted(self, name: str, timeout: float = 60) -> None:
+        self.wait(f"{name} counted", lambda: self.status(name).get("interruptedCount") == 1, timeout)
+
+    def describe(self) -> str:
+        seen = self.cluster.kubectl("-n", self.namespace, "get", "scavengerjobs,jobs,pods", "-o", "wide")
+        return f"{seen[-6000:]}\n{self.cluster.service_logs('admitter')[-6000:]}"
+
+    def clear(self) -> None:
+        """Leave nothing for the next test."""
+        self.cluster.client.delete_all(f"{self.path('scavengerjobs')}/{name}" for name in self.phases())
+        ordinary = [p for p in self.all("pods") if names.LABEL_JOB not in p["metadata"].get("labels", {})]
+        self.cluster.client.delete_all(f"{self.path('pods')}/{pod['metadata']['name']}" for pod in ordinary)
+        self.wait("everything gone", lambda: not self.all("pods"), timeout=90)
+        self.cluster.client.delete(f"/api/v1/namespaces/{self.namespace}")
+
+
+def _selector(node: str) -> dict[str, str]:
+    return {"kubernetes.io/hostname": node}
+
+
+def _scavenger_job(name: str, cpu: str, node: str | None, spec: Object) -> Object:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ScavengerJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "none",
+            "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}},
+            "terminationGracePeriodSeconds": 1,
+            **({"nodeSelector": _selector(node)} if node else {}),
+            **spec,
+        },
+    }
+
+
+def bring_up(cluster: Cluster) -> None:
+    """Start what does not run, and create the nodes that are missing."""
+    cluster.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="64Gi", fake_pods=200)
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Cluster]:
+    """Ten fake nodes, with the definitions and roles of this repository; services are started by the tests."""
+    found = Cluster("it-admitter", report=lambda line: None)
+    try:
+        bring_up(found)
+        stack.install(found)
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.fixture(scope="package")
+def recorder(cluster: Cluster) -> Iterator[Recorder]:
+    made = Recorder(cluster.kubeconfig)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def other_place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
+    """One more namespace."""
+    with namespace(cluster, recorder) as made:
+        yield made
+
+
+@pytest.fixture
+def place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
+    """A fresh namespace, with one admitter at work; emptied afterwards."""
+    start_admitter(cluster)
+    with namespace(cluster, recorder) as made:
+        yield made
+
+
+@contextmanager
+def namespace(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
+    name = f"it-{uuid.uuid4().hex[:8]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    cluster.client.request("POST", "/api/v1/namespaces", body)
+    made = Place(cluster, recorder, name)
+    yield made
+    made.clear()
+
+
+def start_admitter(cluster: Cluster, **environment: str) -> int:
+    """Start the admitter, unless it runs just so; returns its process id."""
+    return cluster.service_start("admitter", environment={**SETTINGS, **environment}, wait="readyz").pid
+
+
+def peak_memory_and_cpu(pid: int) -> tuple[float, float]:
+    """Peak resident memory in MB, and CPU seconds so far, of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return peak / 1024, (int(fields[11]) + int(fields[12])) / 100

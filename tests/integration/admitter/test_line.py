@@ -1,0 +1,169 @@
+"""Who starts, in which order, on a real control plane: many jobs, scarce room, places in line that last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+from scavenger_cluster import Cluster
+
+from .conftest import Place, bring_up, peak_memory_and_cpu, start_admitter
+
+pytestmark = pytest.mark.timeout(300)
+
+NODE = "fake-001"
+
+
+def seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def latecomers(place: Place, prefix: str, tolerance: float) -> list[str]:
+    """Jobs that were started more than `tolerance` seconds after one that was behind them in line.
+
+    The place in line is the one they were started from: the run that their Job is of.
+    """
+    found = [(created.run, seconds(created.at), name) for name in place.phases() for created in place.created(name)]
+    line = sorted(one for one in found if one[2].startswith(prefix))
+    late, earliest_behind = [], float("inf")
+    for _, at, name in reversed(line):
+        if at > earliest_behind + tolerance:
+            late.append(name)
+        earliest_behind = min(earliest_behind, at)
+    return late
+
+
+@pytest.fixture
+def without_a_node(cluster: Cluster, other_place: Place) -> Iterator[None]:
+    """Two gangs lose a node object while the test goes on; afterwards they have been interrupted once.
+
+    The pod garbage collector takes a minute to be sure that a node is gone, too long to stand by.
+    """
+    place = other_place
+    place.submit("a", "b", cpu="8", parallelism=2)
+    for name in ("a", "b"):
+        place.wait_phase(name, "Running")
+    node = place.pods("a")[0]["spec"]["nodeName"]
+    on = {name: {pod["spec"]["nodeName"] for pod in place.pods(name)} for name in ("a", "b")}
+    cluster.client.delete(f"/api/v1/nodes/{node}")
+    try:
+        yield
+        for name in ("a", "b"):
+            if node in on[name]:
+                place.wait_interrupted(name, timeout=120)
+            place.wait_phase(name, "Running")
+        place.wait("no pod is left there", lambda: node not in str(place.all("pods")))
+        hit = {name: int(node in nodes) for name, nodes in on.items()}
+        assert {name: place.status(name)["interruptedCount"] for name in hit} == hit
+        assert {name: len(place.created(name)) - 1 for name in hit} == hit
+    finally:
+        bring_up(cluster)
+
+
+@pytest.mark.usefixtures("without_a_node")
+def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """None of them is interrupted, none is overtaken, and nothing is left on their pods."""
+    pid = start_admitter(cluster)
+    before = peak_memory_and_cpu(pid)[1]
+    place.recorder.run_seconds[place.namespace] = "1"
+    jobs = [f"j{number:04}" for number in range(1000)]
+    began = time.monotonic()
+    place.submit(*jobs, cpu="250m")
+    submitted = time.monotonic() - began
+    place.wait("all completed", lambda: set(place.phases().values()) == {"Completed"}, timeout=200)
+    took = time.monotonic() - began
+    place.wait("no finalizer left", lambda: not place.held(), timeout=20)
+    peak, cpu = peak_memory_and_cpu(pid)
+    with capsys.disabled():
+        print(f"\n1,000 jobs: submitted in {submitted:.1f} s, completed in {took:.1f} s; ", end="")  # noqa: T201
+        print(f"admitter {peak:.0f} MB peak, {cpu - before:.1f} s CPU")  # noqa: T201
+    statuses = {job["metadata"]["name"]: job["status"] for job in place.all("scavengerjobs")}
+    assert {status["interruptedCount"] for status in statuses.values()} == {0}
+    assert {len(status["runningTimestamps"]) for status in statuses.values()} == {1}
+    assert all(len(place.created(name)) == 1 for name in jobs)
+    assert all(place.pods_ever(name) == 1 for name in jobs)
+    assert latecomers(place, "j", tolerance=2.0) == []
+
+
+def test_the_line_when_room_is_scarce_and_places_that_survive_a_restart(cluster: Cluster, place: Place) -> None:
+    """Two jobs fill a node, four wait for it; the admitter is restarted; an interrupted one goes before them all."""
+    place.submit("r1", cpu="8", node=NODE)
+    place.submit("r2", cpu="8", node=NODE)
+    for name in ("r1", "r2"):
+        place.wait_phase(name, "Running")
+    waiting = ["w1", "w2", "w3", "w4"]
+    for name in waiting:
+        place.submit(name, cpu="8", node=NODE)
+        place.wait_phase(name, "Waiting")
+    places = {name: place.status(name)["queuedTimestamp"] for name in waiting}
+    assert list(places.values()) == sorted(places.values())
+    cluster.service_stop("admitter")
+    start_admitter(cluster)
+    place.wait("told why", lambda: place.status("w4")["message"].startswith("needs 8 cpu"))
+    assert {name: place.status(name)["queuedTimestamp"] for name in waiting} == places
+    assert [place.phase(name) for name in ("r1", "r2")] == ["Running", "Running"]
+    cluster.kubectl("cordon", NODE)
+    try:
+        place.delete("pods", place.pods("r2")[0]["metadata"]["name"])
+        status = place.wait_phase("r2", "Interrupted")
+        assert status["interruptedCount"] == 1
+        assert status["queuedTimestamp"] > places["w4"], "at the end of the line, but for its count"
+        place.wait("its pod is gone", lambda: not [p for p in place.pods("r2") if p["status"]["phase"] == "Running"])
+    finally:
+        cluster.kubectl("uncordon", NODE)
+    place.wait_phase("r2", "Running")
+    assert [place.phase(name) for name in waiting] == ["Waiting"] * 4
+    place.recorder.run_seconds[place.namespace] = "1"
+    for name in ("r1", "r2"):
+        place.delete("scavengerjobs", name)
+    place.wait("all done", lambda: all(place.phase(name) == "Completed" for name in waiting), timeout=90)
+    assert latecomers(place, "w", tolerance=0.0) == []
+    assert [len(place.created(name)) for name in waiting] == [1, 1, 1, 1]
+
+
+def test_a_request_larger_than_any_node_waits_and_says_what_helps(place: Place) -> None:
+    place.submit("giant", cpu="17")
+    place.wait_phase("giant", "Waiting")
+    place.submit("behind")
+    place.wait_phase("behind", "Running")
+    place.wait("told", lambda: place.status("giant")["message"] != "in line for admission")
+    status = place.status("giant")
+    assert status["phase"] == "Waiting"
+    assert "17 cpu" in status["message"]
+    assert "largest" in status["message"]
+    admitted = next(c for c in status["conditions"] if c["type"] == "Admitted")
+    assert admitted["status"] == "False"
+    print(status["message"])  # noqa: T201
+    assert place.created("giant") == []
+
+
+def test_the_room_of_a_pending_ordinary_pod_is_not_given_to_a_job(place: Place) -> None:
+    place.submit("victim", cpu="16", node=NODE, terminationGracePeriodSeconds=4)
+    place.wait_phase("victim", "Running")
+    place.submit("small", cpu="4", node=NODE)
+    place.wait_phase("small", "Waiting")
+    place.create_pod("ordinary", cpu="14", node=NODE)
+    nominated = False
+
+    def ordinary_runs() -> bool:
+        nonlocal nominated
+        status = place.get("pods", "ordinary")["status"]
+        nominated = nominated or bool(status.get("nominatedNodeName"))
+        return bool(status.get("phase") == "Running")
+
+    took = place.wait("the ordinary pod runs", ordinary_runs, timeout=60)
+    assert took < 30
+    assert nominated, "it had to wait for its room"
+    status = place.wait_phase("victim", "Interrupted")
+    assert status["interruptedCount"] == 1
+    assert next(c["reason"] for c in status["conditions"] if c["type"] == "Interrupted") == "Preempted"
+    time.sleep(2)
+    assert [place.phase(name) for name in ("victim", "small")] == ["Interrupted", "Waiting"]
+    assert place.created("small") == []
+    assert len(place.created("victim")) == 1
+    place.delete("pods", "ordinary")
+    place.wait_phase("victim", "Running")
+    assert place.phase("small") == "Waiting"
+    assert len(place.created("victim")) == 2
