@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_admitter.observe import Cause, DeleteJob, ReleasePod
-from scavenger_api.job import Phase
+from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
+from scavenger_api.job import ConditionType, Phase
 from scavenger_runtime import kinds
 
 from . import builders as b
@@ -389,3 +391,20 @@ def test_the_last_twenty_interruptions_are_kept() -> None:
     status = b.decide(b.seen(job, NOW, b.batch(), b.pod(deleted=100))).status
     assert status.interrupted_count == 34
     assert status.interrupted_timestamps == (*before[1:], b.at(100))
+
+
+@pytest.mark.parametrize(
+    ("note", "cause"),
+    [
+        ("AboveUpperLevel", Cause.ABOVE_UPPER_LEVEL),
+        ("YieldAtCheckpoint", Cause.YIELD_AT_CHECKPOINT),
+        ("SomethingElse", Cause.EVICTED),
+    ],
+)
+def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause) -> None:
+    gone = b.pod(deleted=100, conditions=[b.disrupted("EvictionByEvictionAPI", 100)])
+    annotations = {**gone.metadata.annotations, ANNOTATION_EVICTION_REASON: f"{note} {b.stamp(99)}"}
+    noted = msgspec.structs.replace(gone, metadata=msgspec.structs.replace(gone.metadata, annotations=annotations))
+    outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), 101, b.batch(), noted))
+    assert outcome.facts.interruption is cause
+    assert outcome.status.condition(ConditionType.INTERRUPTED).reason == cause.value

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.evictions import EvictionReason, eviction_reason
 from scavenger_api.times import EPOCH, parse_time
 from scavenger_runtime import kinds
 
@@ -37,6 +38,8 @@ class Cause(StrEnum):
 
     PREEMPTED = "Preempted"
     EVICTED = "Evicted"
+    ABOVE_UPPER_LEVEL = "AboveUpperLevel"
+    YIELD_AT_CHECKPOINT = "YieldAtCheckpoint"
     KUBELET_EVICTED = "KubeletEvicted"
     NODE_DRAINED = "NodeDrained"
     NODE_LOST = "NodeLost"
@@ -53,6 +56,8 @@ class Cause(StrEnum):
 _PHRASES: Final = {
     Cause.PREEMPTED: "was preempted",
     Cause.EVICTED: "was evicted",
+    Cause.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
+    Cause.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
     Cause.KUBELET_EVICTED: "was evicted by its node",
     Cause.NODE_DRAINED: "was removed because of a taint on its node",
     Cause.NODE_LOST: "was lost with its node",
@@ -69,6 +74,10 @@ _BY_DISRUPTION: Final = {
     "EvictionByEvictionAPI": Cause.EVICTED,
     "DeletionByTaintManager": Cause.NODE_DRAINED,
     "DeletionByPodGC": Cause.NODE_LOST,
+}
+_BY_NOTE: Final = {
+    EvictionReason.ABOVE_UPPER: Cause.ABOVE_UPPER_LEVEL,
+    EvictionReason.YIELD: Cause.YIELD_AT_CHECKPOINT,
 }
 _BY_KUBELET: Final = "TerminationByKubelet"
 # status.reason of a pod the kubelet ended: eviction/helpers.go, nodeshutdown/nodeshutdown_manager.go,
@@ -219,11 +228,19 @@ def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
         cause = _BY_POD_REASON.get(pod.status.reason, Cause.KUBELET_EVICTED)
         earliest = _before_end(pod, end) if end else stamp
     elif _asked_in_time(pod, stamp, end, timedelta(0)):
-        cause, earliest = _BY_DISRUPTION.get(found.reason, Cause.DELETED), stamp
+        cause, earliest = _by_disruption(pod, found, stamp), stamp
     else:
         return None  # a taint manager or an eviction marks pods that have already ended, too
     at = min(stamp, end) if end else stamp
     return Removal(at, min(earliest, at), cause, pod.metadata.name, True, found.message)
+
+
+def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> Cause:
+    """The cause by the condition, or more exactly by what the regulator noted on the pod before it evicted it."""
+    noted = eviction_reason(pod.metadata.annotations, found.reason, at)
+    if noted is not None:
+        return _BY_NOTE[noted]
+    return _BY_DISRUPTION.get(found.reason, Cause.DELETED)
 
 
 def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
