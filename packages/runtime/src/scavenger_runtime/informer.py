@@ -127,7 +127,7 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
-        self._backoff = backoff or Backoff(0.5, 30.0, rng=self._rng)
+        self._backoff = backoff or Backoff(0.5, 10.0, rng=self._rng)
         self._stale_after = stale_after
         self._read_timeout = read_timeout
         self._page_size = page_size
