@@ -89,7 +89,7 @@ def start_plugin(cluster: Cluster, args: Body | None = None) -> None:
     state, layout = cluster.state, cluster.layout
     config = layout.config / f"{PROCESS}.yaml"
     config.write_text(yaml.safe_dump(configuration(layout.component_kubeconfig(SCHEDULER), "default-scheduler", args)))
-    argv = (str(build()), *scheduler_arguments(state, layout), f"--config={config}", "--v=2")
+    argv = (str(build()), *scheduler_arguments(state, layout), f"--config={config}")
     _run(cluster, PROCESS, argv)
     _wait_for(probe(SCHEDULER, state, layout).url, cluster)
 
@@ -264,8 +264,11 @@ def wait_until_running(
 def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
     """Removes the pods and nodes of a pool, finalizers and all."""
     selected = f"{PODS}?labelSelector=pool%3D{pool}"
-    pods = listed(cluster, pool)
-    cluster.client.delete_all(f"{PODS}/{name}?gracePeriodSeconds=0" for name in pods)
+    paths = [f"{PODS}/{name}?gracePeriodSeconds=0" for name in listed(cluster, pool)]
+    try:
+        cluster.client.delete_all(paths)
+    except http.client.RemoteDisconnected:  # the server closed an idle connection
+        cluster.client.delete_all(paths)
     for name, pod in listed(cluster, pool).items():
         if pod["metadata"].get("finalizers"):
             body = {"metadata": {"finalizers": None}}

@@ -23,8 +23,14 @@ type attempt struct {
 	// sample is how many candidates are tried before only a better one is of interest.
 	sample int
 
+	// priority is the preemptor's, priorities those of the classes.
+	priority   int32
+	priorities map[class]int32
+
 	jobsMutex sync.RWMutex
 	jobs      map[jobKey]*job
+	// outlooks are what a survey of the nodes saw, before any was tried.
+	outlooks map[string]*outlook
 
 	mu     sync.Mutex
 	losses map[string]*loss
@@ -53,6 +59,7 @@ func (pl *Plugin) attemptFrom(ctx context.Context, preemptor *v1.Pod) *attempt {
 func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sample int) *attempt {
 	at := &attempt{
 		pl: pl, preemptor: preemptor, now: now, entitled: entitled, sample: sample,
+		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
 		jobs: map[jobKey]*job{}, losses: map[string]*loss{},
 	}
 	if info, err := framework.NewPodInfo(preemptor); err == nil {
@@ -61,36 +68,23 @@ func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sam
 	return at
 }
 
-// job returns what the job of a pod would lose. It is added up once an attempt, from an index by job.
-func (at *attempt) job(pod *v1.Pod) *job {
-	key := keyOf(pod)
+// job returns what the job of a pod would lose: as the table has it, or added up once an attempt where it depends on the
+// time.
+func (at *attempt) job(key jobKey, pod *v1.Pod) *job {
+	if known := at.pl.jobs.get(key); known != nil {
+		return known
+	}
 	at.jobsMutex.RLock()
 	found, ok := at.jobs[key]
 	at.jobsMutex.RUnlock()
 	if ok {
 		return found
 	}
-	made := newJob(at.pods(key, pod), at.now, at.pl.priorities, at.pl.decided.has)
+	made := at.pl.jobs.addUp(key, pod, at.now, at.pl.decided.has)
 	at.jobsMutex.Lock()
 	defer at.jobsMutex.Unlock()
-	if found, ok := at.jobs[key]; ok {
-		return found
-	}
 	at.jobs[key] = made
 	return made
-}
-
-// pods returns the pods of a job; `pod` is one of them, which the informer may have lost already.
-func (at *attempt) pods(key jobKey, pod *v1.Pod) []*v1.Pod {
-	objects, err := at.pl.jobs.ByIndex(jobIndex, key.String())
-	if err != nil || len(objects) == 0 {
-		return []*v1.Pod{pod}
-	}
-	pods := make([]*v1.Pod, 0, len(objects))
-	for _, object := range objects {
-		pods = append(pods, object.(*v1.Pod))
-	}
-	return pods
 }
 
 // loss is what a set of victims costs.
@@ -104,8 +98,13 @@ type loss struct {
 	seconds        float64
 	secondsByClass map[class]float64
 	jobs           int
-	// pods are the victims that nobody is removing yet.
-	pods []*v1.Pod
+	// victims are all that have to go, pods those of them that nobody is removing yet.
+	victims, pods []*v1.Pod
+}
+
+// sum is the part of a loss that a bound is known of.
+func (l *loss) sum() sum {
+	return sum{l.nonPreemptible, l.seconds}
 }
 
 // ordinaryLoss is what DefaultPreemption looks at, over the ordinary victims alone.
@@ -118,7 +117,7 @@ type ordinaryLoss struct {
 
 // weigh adds up what victims cost; violations are those of ordinary pods, as SelectVictimsOnNode reports them.
 func (at *attempt) weigh(victims []*v1.Pod, violations int64) *loss {
-	l := &loss{ordinary: noOrdinaryLoss(), secondsByClass: map[class]float64{}}
+	l := &loss{ordinary: noOrdinaryLoss(), victims: victims, secondsByClass: map[class]float64{}}
 	l.ordinary.violations = violations
 	broken := map[jobKey]bool{}
 	for _, pod := range victims {
@@ -130,14 +129,15 @@ func (at *attempt) weigh(victims []*v1.Pod, violations int64) *loss {
 			continue
 		}
 		l.scavengers++
-		job := at.job(pod)
+		key := keyOf(pod)
+		job := at.job(key, pod)
 		if job.lost {
 			continue
 		}
 		if job.class == nonPreemptible {
 			l.nonPreemptible++
 		}
-		if key := keyOf(pod); !broken[key] {
+		if !broken[key] {
 			broken[key] = true
 			l.jobs++
 			l.seconds += job.seconds
@@ -168,12 +168,9 @@ func (at *attempt) found() (*loss, bool) {
 	return at.best, at.compliant > 0 && len(at.losses) >= at.sample
 }
 
-// lossOn returns what the victims on a node cost.
+// lossOn returns what the victims on a node cost; nil when none were found there.
 func (at *attempt) lossOn(node string) *loss {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if l, ok := at.losses[node]; ok {
-		return l
-	}
-	return &loss{ordinary: noOrdinaryLoss()}
+	return at.losses[node]
 }

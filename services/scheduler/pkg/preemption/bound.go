@@ -2,16 +2,117 @@ package preemption
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Trying a node in earnest runs every filter once per job on it; over the whole of a large cluster that would keep the
-// preemptor waiting. But what a node must cost at the least is quickly known from its resources, and a node that must
-// cost more than the best one found need not be tried. What is left are the few that are better than all before them.
+// Trying a node in earnest copies it and runs every filter once per job on it; over the whole of a large cluster that
+// would keep the preemptor waiting. But what a node must cost at the least is quickly known from its resources. So the
+// nodes are put in that order, the first one that will do says what has to be beaten, and only those that might beat it
+// are tried: the result is that of trying all of them.
+
+// maxFirstTries is how many nodes are tried one after the other before the rest is left to the parallel dry run: those
+// that look cheapest may be turned down by a filter that is not about resources.
+const maxFirstTries = 16
+
+// promising hands the dry run the nodes that are worth trying.
+type promising struct {
+	fwk.NodeToStatusReader
+	at    *attempt
+	ctx   context.Context
+	state fwk.CycleState
+}
+
+func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
+	nodes, err := p.NodeToStatusReader.NodesForStatusCode(lister, code)
+	if err != nil || code != fwk.Unschedulable || len(nodes) < 2 {
+		return nodes, err
+	}
+	outlooks := p.at.survey(p.ctx, nodes)
+	slices.SortStableFunc(outlooks, func(a, b *outlook) int {
+		return cmp.Or(falseFirst(!a.possible, !b.possible), a.least.compare(b.least))
+	})
+	found := p.firstSuitable(outlooks)
+	kept, equals := nodes[:0:0], 0
+	for _, o := range outlooks {
+		if found != nil {
+			difference := 1
+			if o.possible {
+				difference = o.least.compare(found.sum())
+			}
+			if difference == 0 {
+				equals++
+			}
+			if difference > 0 || equals > p.at.sample {
+				break
+			}
+		}
+		kept = append(kept, o.node)
+	}
+	return kept, nil
+}
+
+// firstSuitable tries nodes until one will do without the loss of an ordinary pod, and returns its loss; nil: none did.
+func (p promising) firstSuitable(outlooks []*outlook) *loss {
+	pl := p.at.pl
+	budgets, err := pl.Evaluator.PdbLister.List(labels.Everything())
+	if err != nil {
+		return nil // the dry run meets it too, and says so
+	}
+	for _, o := range outlooks[:min(maxFirstTries, len(outlooks))] {
+		if !o.possible {
+			return nil
+		}
+		pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
+		if found := p.at.lossOn(o.node.Node().Name); found != nil && found.ordinary.count == 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// outlook is what can be said of a node without trying it.
+type outlook struct {
+	node   fwk.NodeInfo
+	shares []*share
+	needed amounts
+	// least is what the loss of scavenger jobs that makes room comes to at the least; possible: they can make room.
+	least    sum
+	possible bool
+}
+
+// survey looks at nodes in parallel and remembers what it saw.
+func (at *attempt) survey(ctx context.Context, nodes []fwk.NodeInfo) []*outlook {
+	outlooks := make([]*outlook, len(nodes))
+	at.pl.handle.Parallelizer().Until(ctx, len(nodes), func(i int) { outlooks[i] = at.lookAt(nodes[i]) }, Name)
+	if slices.Contains(outlooks, nil) {
+		return nil // cancelled
+	}
+	at.outlooks = make(map[string]*outlook, len(nodes))
+	for _, o := range outlooks {
+		at.outlooks[o.node.Node().Name] = o
+	}
+	return outlooks
+}
+
+func (at *attempt) lookAt(node fwk.NodeInfo) *outlook {
+	o := &outlook{node: node, shares: at.sharesOn(node), needed: at.shortage(node)}
+	o.least, o.possible = atLeast(o.needed, o.shares)
+	return o
+}
+
+// outlookOf returns what the survey saw of a node, or looks now.
+func (at *attempt) outlookOf(node fwk.NodeInfo) *outlook {
+	if o, ok := at.outlooks[node.Node().Name]; ok {
+		return o
+	}
+	return at.lookAt(node)
+}
 
 // amounts are quantities per resource: millicores, bytes, pods, or whatever unit an extended resource has.
 type amounts map[v1.ResourceName]int64
@@ -39,26 +140,33 @@ func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	return lacking
 }
 
-// amountsOf is what pods leave behind.
-func amountsOf(pods []fwk.PodInfo) amounts {
-	freed := amounts{}
-	for _, pod := range pods {
-		resources := pod.CalculateResource().Resource
-		freed[v1.ResourcePods]++
-		freed[v1.ResourceCPU] += resources.GetMilliCPU()
-		freed[v1.ResourceMemory] += resources.GetMemory()
-		freed[v1.ResourceEphemeralStorage] += resources.GetEphemeralStorage()
-		for name, amount := range resources.GetScalarResources() {
-			freed[name] += amount
-		}
+// amountOf is what a pod leaves behind of one resource.
+func amountOf(pod fwk.PodInfo, name v1.ResourceName) int64 {
+	resources := pod.CalculateResource().Resource
+	switch name {
+	case v1.ResourcePods:
+		return 1
+	case v1.ResourceCPU:
+		return resources.GetMilliCPU()
+	case v1.ResourceMemory:
+		return resources.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return resources.GetEphemeralStorage()
 	}
-	return freed
+	return resources.GetScalarResources()[name]
 }
 
-// coveredBy tells whether freed amounts end a shortage.
-func (a amounts) coveredBy(freed amounts) bool {
+func amountOfAll(pods []fwk.PodInfo, name v1.ResourceName) (amount int64) {
+	for _, pod := range pods {
+		amount += amountOf(pod, name)
+	}
+	return amount
+}
+
+// coveredBy tells whether these pods' leaving ends a shortage.
+func (a amounts) coveredBy(pods []fwk.PodInfo) bool {
 	for name, amount := range a {
-		if freed[name] < amount {
+		if amountOfAll(pods, name) < amount {
 			return false
 		}
 	}
@@ -66,28 +174,23 @@ func (a amounts) coveredBy(freed amounts) bool {
 }
 
 // cannotBeBetter returns a status for a node that need not be tried, nil for one that has to be.
-func (at *attempt) cannotBeBetter(needed amounts, shares []*share) *fwk.Status {
+func (at *attempt) cannotBeBetter(o *outlook) *fwk.Status {
 	best, sampled := at.found()
 	if best == nil {
 		return nil
 	}
 	if best.ordinary.count > 0 {
 		// Ordinary pods go by DefaultPreemption's rules, and by its sample too; scavengers alone would be better.
-		if sampled && len(shares) == 0 {
+		if sampled && len(o.shares) == 0 {
 			return notBetter()
 		}
 		return nil
 	}
-	least, possible := atLeast(needed, shares)
-	if !possible {
+	if !o.possible {
 		return notBetter() // ordinary pods would have to go
 	}
-	found := sum{best.nonPreemptible, best.seconds}
-	margin := max(1e-6, found.seconds*1e-9) // for figures added up in another order
-	if sampled {
-		margin = -margin // of equals, enough were compared
-	}
-	if least.compare(sum{found.nonPreemptible, found.seconds + margin}) > 0 {
+	difference := o.least.compare(best.sum())
+	if difference > 0 || difference == 0 && sampled {
 		return notBetter()
 	}
 	return nil
@@ -102,19 +205,15 @@ func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 	if len(shares) == 0 {
 		return sum{}, false
 	}
-	freed := make([]amounts, len(shares))
-	for i, share := range shares {
-		freed[i] = amountsOf(share.pods)
-	}
 	type item struct {
 		seconds float64
 		amount  int64
 	}
 	for name, missing := range needed {
-		var items []item
+		items := make([]item, 0, len(shares))
 		var total, freely int64
-		for i, share := range shares {
-			amount := freed[i][name]
+		for _, share := range shares {
+			amount := amountOfAll(share.pods, name)
 			if amount <= 0 {
 				continue
 			}

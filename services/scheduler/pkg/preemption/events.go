@@ -22,6 +22,7 @@ func (pl *Plugin) reporting(preempt preemptPodFunc) preemptPodFunc {
 	) error {
 		if err := preempt(ctx, c, preemptor, victim, plugin); err != nil {
 			pl.decided.forget(victim)
+			pl.jobs.forget(keyOf(victim))
 			return err
 		}
 		victimsTotal.WithLabelValues(string(classOf(victim))).Inc()

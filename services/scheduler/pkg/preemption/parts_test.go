@@ -249,7 +249,7 @@ func exhaustive(shares []*share, needed amounts) (best sum, possible bool) {
 				chosen = append(chosen, share)
 			}
 		}
-		if !needed.coveredBy(amountsOf(podsOf(chosen))) {
+		if !needed.coveredBy(podsOf(chosen)) {
 			continue
 		}
 		if s := sumOf(chosen); !possible || s.compare(best) < 0 {

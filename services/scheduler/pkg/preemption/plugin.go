@@ -5,7 +5,8 @@
 //
 //   - plugin.go    the extension points
 //   - attempt.go   what is remembered during one attempt, and what a set of victims costs
-//   - scavenger.go which pods are scavenger pods, their class, and what a job would lose
+//   - scavenger.go which pods are scavenger pods, their class, and what is at risk in them
+//   - jobs.go      what a whole job would lose, kept up to date
 //   - victims.go   the victims on one node: scavenger pods before any ordinary pod, whole jobs, least CPU time at risk
 //   - bound.go     which nodes cannot be better than the best one found, without trying them
 //   - score.go     the order of the nodes
@@ -21,7 +22,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -40,7 +40,7 @@ type Plugin struct {
 
 	handle     fwk.Handle
 	clock      clock.WithDelayedExecution
-	jobs       cache.Indexer
+	jobs       *jobTable
 	priorities priorities
 	decided    *decisions
 	entitle    *entitlement
@@ -72,7 +72,8 @@ func newPlugin(
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
-	if err := indexByJob(pods.Informer()); err != nil {
+	jobs, err := newJobTable(pods.Informer())
+	if err != nil {
 		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
 	}
 	registerMetrics()
@@ -80,7 +81,7 @@ func newPlugin(
 		DefaultPreemption: embedded,
 		handle:            handle,
 		clock:             clock,
-		jobs:              pods.Informer().GetIndexer(),
+		jobs:              jobs,
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
 		decided:           newDecisions(clock),
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
@@ -120,7 +121,11 @@ func (pl *Plugin) PostFilter(
 	}
 	began := pl.clock.Now()
 	at := pl.newAttempt(pod, began)
-	result, status := pl.DefaultPreemption.PostFilter(withAttempt(ctx, at), state, pod, statuses)
+	attemptCtx := withAttempt(ctx, at)
+	if !pl.jobs.empty() {
+		statuses = promising{statuses, at, attemptCtx, state}
+	}
+	result, status := pl.DefaultPreemption.PostFilter(attemptCtx, state, pod, statuses)
 	attempts.WithLabelValues(pl.conclude(ctx, at, result, status)).Inc()
 	decisionSeconds.Observe(pl.clock.Since(began).Seconds())
 	return result, status
@@ -135,7 +140,13 @@ func (pl *Plugin) conclude(
 	case status.IsSuccess():
 		node := result.NominatedNodeName
 		loss := at.lossOn(node)
+		if loss == nil {
+			loss = at.weigh(nil, 0)
+		}
 		pl.decided.add(loss.pods)
+		for _, pod := range loss.pods {
+			pl.jobs.forget(keyOf(pod))
+		}
 		for class, seconds := range loss.secondsByClass {
 			lostSeconds.WithLabelValues(string(class)).Add(seconds)
 		}
@@ -160,14 +171,14 @@ func (pl *Plugin) conclude(
 	return resultNoCandidate
 }
 
-// GetOffsetAndNumCandidates makes the dry run visit every node once there are scavenger pods: the one with the least at
-// risk may be anywhere. bound.go keeps that cheap, and limits how many are tried in earnest as DefaultPreemption does.
+// GetOffsetAndNumCandidates makes the dry run visit every node that bound.go lets it see, once there are scavenger pods:
+// the one with the least at risk may be anywhere.
 func (pl *Plugin) GetOffsetAndNumCandidates(nodes int32) (int32, int32) {
 	offset, sample := pl.DefaultPreemption.GetOffsetAndNumCandidates(nodes)
-	if len(pl.jobs.ListIndexFuncValues(jobIndex)) == 0 {
+	if pl.jobs.empty() {
 		return offset, sample
 	}
-	return offset, nodes
+	return 0, nodes
 }
 
 // OrderedScoreFuncs compares candidates with scavenger victims; without any, nil leaves it to DefaultPreemption.

@@ -3,6 +3,7 @@ package preemption
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 
 // share is what one job has on one node.
 type share struct {
-	job     *job
-	key     jobKey
-	pods    []fwk.PodInfo
-	started time.Time
+	job *job
+	key jobKey
+	// priority is the job's effective one.
+	priority int32
+	pods     []fwk.PodInfo
+	started  time.Time
 	// staying is how many of the pods, the first ones, are not on their way out.
 	staying int
 }
@@ -36,12 +39,14 @@ func (pl *Plugin) SelectVictimsOnNode(
 	ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo, pdbs []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
 	at := pl.attemptFrom(ctx, preemptor)
-	shares := at.sharesOn(node)
-	needed := at.shortage(node)
-	if status := at.cannotBeBetter(needed, shares); status != nil {
+	if known := at.lossOn(node.Node().Name); known != nil {
+		return known.victims, int(known.ordinary.violations), nil
+	}
+	outlook := at.outlookOf(node)
+	if status := at.cannotBeBetter(outlook); status != nil {
 		return nil, 0, status
 	}
-	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, shares, needed, pdbs)
+	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, outlook, pdbs)
 	if status.IsSuccess() && len(victims) > 0 {
 		at.record(node.Node().Name, victims, violations)
 	}
@@ -49,8 +54,9 @@ func (pl *Plugin) SelectVictimsOnNode(
 }
 
 func (pl *Plugin) selectVictims(
-	ctx context.Context, at *attempt, room *room, shares []*share, needed amounts, pdbs []*policy.PodDisruptionBudget,
+	ctx context.Context, at *attempt, room *room, outlook *outlook, pdbs []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
+	shares := outlook.shares
 	if len(shares) == 0 {
 		return pl.DefaultPreemption.SelectVictimsOnNode(ctx, room.state, room.preemptor, room.node, pdbs)
 	}
@@ -80,7 +86,7 @@ func (pl *Plugin) selectVictims(
 	if err != nil {
 		return nil, 0, fwk.AsStatus(err)
 	}
-	if broken, err = room.exchange(shares, broken, needed); err != nil {
+	if broken, err = room.exchange(shares, broken, outlook.needed); err != nil {
 		return nil, 0, fwk.AsStatus(err)
 	}
 	for _, share := range broken {
@@ -96,19 +102,22 @@ func (pl *Plugin) selectVictims(
 // sharesOn returns the jobs with pods on a node that may go, with these pods.
 func (at *attempt) sharesOn(node fwk.NodeInfo) []*share {
 	var shares []*share
-	byJob := map[jobKey]*share{}
 	for _, info := range node.GetPods() {
 		pod := info.GetPod()
-		if !isScavenger(pod) || !at.eligible(pod) {
+		if !isScavenger(pod) || priorityOf(pod) >= at.priority {
 			continue
 		}
 		key := keyOf(pod)
-		s, ok := byJob[key]
-		if !ok {
-			s = &share{job: at.job(pod), key: key}
-			byJob[key] = s
-			shares = append(shares, s)
+		job := at.job(key, pod)
+		if !at.eligible(pod, job) {
+			continue
 		}
+		i := slices.IndexFunc(shares, func(s *share) bool { return s.key == key })
+		if i < 0 {
+			i = len(shares)
+			shares = append(shares, &share{job: job, key: key, priority: at.priorities[job.class]})
+		}
+		s := shares[i]
 		if pod.DeletionTimestamp != nil || at.pl.decided.has(pod.UID) {
 			s.pods = append(s.pods, info)
 		} else {
@@ -122,18 +131,14 @@ func (at *attempt) sharesOn(node fwk.NodeInfo) []*share {
 	return shares
 }
 
-// eligible tells whether a scavenger pod may go for the preemptor. One that is on its way out may, whatever its class has
-// become: the room it leaves is what a preemptor waits for. One that should be gone by now cannot give its room.
-func (at *attempt) eligible(pod *v1.Pod) bool {
-	priority := priorityOf(at.preemptor)
-	if priorityOf(pod) >= priority {
-		return false
-	}
+// eligible tells whether a scavenger pod of lower priority may go for the preemptor. One that is on its way out may,
+// whatever its class has become: the room it leaves is what a preemptor waits for. One that should be gone by now cannot
+// give its room.
+func (at *attempt) eligible(pod *v1.Pod, job *job) bool {
 	if pod.DeletionTimestamp != nil {
 		return leaving(pod, at.now)
 	}
-	job := at.job(pod)
-	if job.priority >= priority {
+	if at.priorities[job.class] >= at.priority {
 		return false
 	}
 	if job.class == nonPreemptible && !job.lost && !at.entitled {
@@ -154,7 +159,7 @@ func moreImportant(a, b *share) int {
 	return cmp.Or(
 		falseFirst(a.job.lost, b.job.lost),
 		falseFirst(a.staying == 0, b.staying == 0),
-		cmp.Compare(b.job.priority, a.job.priority),
+		cmp.Compare(b.priority, a.priority),
 		cmp.Compare(b.job.seconds, a.job.seconds),
 		a.started.Compare(b.started),
 		cmp.Compare(a.key.namespace, b.key.namespace),
@@ -248,7 +253,7 @@ func (r *room) exchange(shares, broken []*share, needed amounts) ([]*share, erro
 		if sumOf(alone).compare(loses) >= 0 {
 			break
 		}
-		if !needed.coveredBy(amountsOf(alone[0].pods)) {
+		if !needed.coveredBy(alone[0].pods) {
 			continue
 		}
 		if err := r.take(alone[0].pods...); err != nil {
@@ -305,7 +310,11 @@ func sumOf(shares []*share) (s sum) {
 	return s
 }
 
+// compare takes figures for equal that were only added up in another order.
 func (s sum) compare(other sum) int {
+	if math.Abs(s.seconds-other.seconds) <= 1e-6+1e-9*other.seconds {
+		return cmp.Compare(s.nonPreemptible, other.nonPreemptible)
+	}
 	return cmp.Or(cmp.Compare(s.nonPreemptible, other.nonPreemptible), cmp.Compare(s.seconds, other.seconds))
 }
 

@@ -170,7 +170,7 @@ type world struct {
 
 // scheduler runs one plugin in that world: ours or the one it replaces.
 type scheduler struct {
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	framework framework.Framework
 	client    *fake.Clientset
@@ -186,7 +186,7 @@ type scheduler struct {
 	woken  []string
 }
 
-func (w world) start(t *testing.T) *scheduler {
+func (w world) start(t testing.TB) *scheduler {
 	t.Helper()
 	s := w.prepare(t)
 	args := w.args
@@ -201,7 +201,7 @@ func (w world) start(t *testing.T) *scheduler {
 	return s
 }
 
-func (w world) startStock(t *testing.T) *scheduler {
+func (w world) startStock(t testing.TB) *scheduler {
 	t.Helper()
 	s := w.prepare(t)
 	args := w.args
@@ -216,7 +216,7 @@ func (w world) startStock(t *testing.T) *scheduler {
 	return s
 }
 
-func (w world) prepare(t *testing.T) *scheduler {
+func (w world) prepare(t testing.TB) *scheduler {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx := klog.NewContext(context.Background(), logger)
@@ -300,6 +300,18 @@ func (s *scheduler) sync() {
 	if !cache.WaitForCacheSync(s.ctx.Done(), pods.HasSynced, budgets.HasSynced) {
 		s.t.Fatal("informers did not fill")
 	}
+	if s.plugin == nil {
+		return
+	}
+	s.eventually("the jobs are known", func() bool {
+		var known int64
+		for _, object := range pods.GetStore().List() {
+			if isScavenger(object.(*v1.Pod)) {
+				known++
+			}
+		}
+		return s.plugin.jobs.number.Load() == known
+	})
 }
 
 // preempt runs PostFilter for a pod; the pod must be in the world.
@@ -354,6 +366,23 @@ func (s *scheduler) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	for _, pod := range pods {
 		s.woken = append(s.woken, pod.Name)
 	}
+}
+
+// dry lets decisions have no consequences.
+func (s *scheduler) dry() {
+	executor := s.executor()
+	executor.PreemptPod = func(
+		context.Context, preemption.Candidate, preemption.ExecutorPreemptor, *v1.Pod, string,
+	) error {
+		return nil
+	}
+}
+
+func (s *scheduler) executor() *preemption.Executor {
+	if s.plugin != nil {
+		return s.plugin.Executor
+	}
+	return s.stock.Executor
 }
 
 // update changes a pod in the API, as the informer will see it.

@@ -1,0 +1,227 @@
+package preemption
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// jobIndex is the name of an index of the pod informer: pods by job.
+const jobIndex = "scavenger.dev/job"
+
+// jobKey names a job. A scavenger pod without the label is a job of its own.
+type jobKey struct {
+	namespace, job string
+}
+
+func keyOf(pod *v1.Pod) jobKey {
+	if job := pod.Labels[labelJob]; job != "" {
+		return jobKey{pod.Namespace, job}
+	}
+	return jobKey{pod.Namespace, "/" + pod.Name}
+}
+
+// String is the key in the informer's index.
+func (k jobKey) String() string {
+	return k.namespace + "/" + k.job
+}
+
+// runOf identifies one run of a job: the batch Job it has for this run, or the pod itself where there is none.
+func runOf(pod *v1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return pod.UID
+}
+
+// job is what one scavenger job would lose.
+type job struct {
+	class class
+	// seconds is the CPU time at risk in CPU-seconds over all its pods, wherever they are.
+	seconds float64
+	// lost says that a pod of it is going already: the whole gang goes with it, and nothing is left to lose.
+	lost bool
+}
+
+// newJob adds up a job's pods. It is non-preemptible when one of its pods says so: the labels of a gang are written one
+// after the other, and one may be missing. lasting tells that the answer holds until one of the pods changes.
+func newJob(pods []*v1.Pod, now time.Time, decided func(types.UID) bool) (j *job, lasting bool) {
+	j, lasting = &job{class: preemptible}, true
+	for _, pod := range pods {
+		if decided(runOf(pod)) {
+			j.lost, lasting = true, false
+		}
+		if _, ok := annotatedRisk(pod); !ok {
+			lasting = false
+		}
+		j.lost = j.lost || pod.DeletionTimestamp != nil
+		j.seconds += secondsAtRisk(pod, now)
+		if classOf(pod) == nonPreemptible {
+			j.class = nonPreemptible
+		}
+	}
+	if j.lost {
+		j.seconds = 0
+	}
+	return j, lasting
+}
+
+// jobTable finds the pods of a job wherever they run, and remembers what they came to until one of them changes.
+type jobTable struct {
+	pods cache.Indexer
+
+	mu   sync.RWMutex
+	jobs map[jobKey]*job
+	// changes counts what was forgotten: what was added up meanwhile may be from before.
+	changes atomic.Int64
+	number  atomic.Int64
+}
+
+// newJobTable follows an informer; the profiles of a scheduler share one, so the index may be there.
+func newJobTable(informer cache.SharedIndexInformer) (*jobTable, error) {
+	if _, ok := informer.GetIndexer().GetIndexers()[jobIndex]; !ok {
+		if err := informer.AddIndexers(cache.Indexers{jobIndex: indexByJob}); err != nil {
+			return nil, err
+		}
+	}
+	t := &jobTable{pods: informer.GetIndexer(), jobs: map[jobKey]*job{}}
+	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			pod, ok := podOf(object)
+			return ok && isScavenger(pod)
+		},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { t.number.Add(1); t.changed(object) },
+			UpdateFunc: func(before, after any) {
+				t.changed(before)
+				t.changed(after)
+			},
+			DeleteFunc: func(object any) { t.number.Add(-1); t.changed(object) },
+		},
+	})
+	return t, err
+}
+
+func indexByJob(object any) ([]string, error) {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return nil, errors.New("not a pod")
+	}
+	if !isScavenger(pod) {
+		return nil, nil
+	}
+	return []string{keyOf(pod).String()}, nil
+}
+
+// podOf reads what an informer hands out, the last known state of a pod whose deletion was missed included.
+func podOf(object any) (*v1.Pod, bool) {
+	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	pod, ok := object.(*v1.Pod)
+	return pod, ok
+}
+
+// empty tells whether there are no scavenger pods at all.
+func (t *jobTable) empty() bool {
+	return t.number.Load() == 0
+}
+
+func (t *jobTable) changed(object any) {
+	if pod, ok := podOf(object); ok {
+		t.forget(keyOf(pod))
+	}
+}
+
+// forget has a job added up anew.
+func (t *jobTable) forget(key jobKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes.Add(1)
+	delete(t.jobs, key)
+}
+
+// get returns what a job came to; nil when it has to be added up.
+func (t *jobTable) get(key jobKey) *job {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.jobs[key]
+}
+
+// addUp adds up a job; `pod` is one of its pods, which the informer may have lost already.
+func (t *jobTable) addUp(key jobKey, pod *v1.Pod, now time.Time, decided func(types.UID) bool) *job {
+	before := t.changes.Load()
+	pods := []*v1.Pod{pod}
+	if objects, err := t.pods.ByIndex(jobIndex, key.String()); err == nil && len(objects) > 0 {
+		pods = pods[:0]
+		for _, object := range objects {
+			pods = append(pods, object.(*v1.Pod))
+		}
+	}
+	made, lasting := newJob(pods, now, decided)
+	if lasting {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.changes.Load() == before {
+			t.jobs[key] = made
+		}
+	}
+	return made
+}
+
+// --- decisions ---
+
+// decisionMemory is how long a victim counts as going before the API server has said so.
+const decisionMemory = 30 * time.Second
+
+// decisions remembers victims, and the runs they belong to, between the decision and the moment their end is seen: the
+// next preemptor comes earlier, and must neither take a second job where a broken gang's other pods would do, nor count
+// a loss twice.
+type decisions struct {
+	clock clock.PassiveClock
+	mu    sync.RWMutex
+	until map[types.UID]time.Time
+}
+
+func newDecisions(clock clock.PassiveClock) *decisions {
+	return &decisions{clock: clock, until: map[types.UID]time.Time{}}
+}
+
+func (d *decisions) add(pods []*v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	for uid, until := range d.until {
+		if now.After(until) {
+			delete(d.until, uid)
+		}
+	}
+	for _, pod := range pods {
+		d.until[pod.UID] = now.Add(decisionMemory)
+		if isScavenger(pod) {
+			d.until[runOf(pod)] = now.Add(decisionMemory)
+		}
+	}
+}
+
+// forget takes a decision back: the API server would not have it.
+func (d *decisions) forget(pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.until, pod.UID)
+	delete(d.until, runOf(pod))
+}
+
+func (d *decisions) has(uid types.UID) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	until, ok := d.until[uid]
+	return ok && !d.clock.Now().After(until)
+}
