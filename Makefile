@@ -50,11 +50,11 @@ test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
-	$(PYTEST) tests/integration -q --timeout 600 -rs -n 2 --dist loadgroup
+	$(PYTEST) tests/integration -q --timeout 600 -rs
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
-	$(PYTEST) tests/e2e -q --timeout 900 -rs -n 2 --dist loadgroup
+	$(PYTEST) tests/e2e -q --timeout 900 -rs
 
 .PHONY: verify
 verify: sync ## Formatting, types, layers, generated files, manifests
