@@ -181,8 +181,19 @@ func TestTriedAgainWhenClassesChange(t *testing.T) {
 	s.clock.Step(classChangeDelay)
 	s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
 
+	stale := pod{web.DeepCopy()}
 	s.update(web.interactive())
 	s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+	for _, job := range jobs { // those two are preemptible by now in the API, but not in this scheduler's snapshot
+		s.update(job.nonPreemptible())
+	}
+	s.eventually("the jobs are protected again", func() bool {
+		known := s.plugin.jobs.addUp(keyOf(jobs[0].Pod), jobs[0].Pod, noon, s.plugin.decided.has)
+		return known.class == nonPreemptible
+	})
+	if _, status := s.preempt(stale); !status.IsSuccess() {
+		t.Errorf("the queue's copy of the pod is believed, which is not interactive yet: %v", status)
+	}
 }
 
 // A pod that is bound or gone by then is left alone.

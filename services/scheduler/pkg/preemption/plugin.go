@@ -120,7 +120,7 @@ func (pl *Plugin) PostFilter(
 		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption: scavenger pods never preempt")
 	}
 	began := pl.clock.Now()
-	at := pl.newAttempt(pod, began)
+	at := pl.newAttempt(pl.latest(pod), began)
 	attemptCtx := withAttempt(ctx, at)
 	if !pl.jobs.empty() {
 		statuses = promising{statuses, at, attemptCtx, state}
@@ -129,6 +129,15 @@ func (pl *Plugin) PostFilter(
 	attempts.WithLabelValues(pl.conclude(ctx, at, result, status)).Inc()
 	decisionSeconds.Observe(pl.clock.Since(began).Seconds())
 	return result, status
+}
+
+// latest returns the pod as it is now: the queue may still hold it without the annotation that had it tried again.
+func (pl *Plugin) latest(pod *v1.Pod) *v1.Pod {
+	known, err := pl.waiting.lister.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || known.UID != pod.UID {
+		return pod
+	}
+	return known
 }
 
 // conclude remembers what was decided, counts it, and returns the name of the result.
