@@ -286,7 +286,8 @@ def recorder(cluster: Cluster) -> Iterator[Recorder]:
 
 @pytest.fixture
 def other_place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
-    """One more namespace."""
+    """One more namespace; whichever is asked for first has an admitter at work."""
+    start_admitter(cluster)
     with namespace(cluster, recorder) as made:
         yield made
 
