@@ -26,6 +26,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
+    "bench.scheduler.bench_scheduler": ("scheduler",),
 }
 """Module with a `run() -> list[Figure]`, and what the names of its figures begin with."""
 
