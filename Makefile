@@ -6,10 +6,10 @@ SHELL := bash
 UV := ./tools/uv
 RUN := $(UV) run --frozen --quiet
 PYTEST := $(RUN) pytest
-PYTHON_SOURCES := packages services cluster demo-apps bench tests tools
+PYTHON_SOURCES := packages services cli cluster demo-apps bench tests tools
 # mypy sees one package at a time: `src` layouts of a workspace share no root.
 TYPED := packages/api/src packages/runtime/src packages/testing/src \
-	services/admitter/src services/regulator/src services/prioritizer/src cluster/src
+	services/admitter/src services/regulator/src services/prioritizer/src cli/src cluster/src
 ONLY ?=
 CLUSTER ?= scavenger
 

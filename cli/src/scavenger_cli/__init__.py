@@ -1,0 +1,1 @@
+"""kubectl sj: submit, watch and understand scavenger jobs."""
