@@ -120,7 +120,10 @@ def test_a_status_edited_by_hand(place: Place) -> None:
     place.submit("declared", "wiped")
     for name in ("declared", "wiped"):
         place.wait_phase(name, "Running")
-    before = {name: (place.status(name), place.pods(name)[0]["metadata"]["uid"]) for name in ("declared", "wiped")}
+    before = {
+        name: (place.status(name), place.pods(name)[0]["metadata"]["uid"], place.created(name))
+        for name in ("declared", "wiped")
+    }
     place.edit_status("declared", {"phase": "Completed"})
     place.edit_status("wiped", None)
     place.submit("dreamt", cpu="17")  # larger than any node: it never gets a Job of its own accord
@@ -130,12 +133,12 @@ def test_a_status_edited_by_hand(place: Place) -> None:
         place.wait_phase(name, "Running")
     place.wait("it is not running", lambda: place.phase("dreamt") in ("Waiting", "Interrupted"))
     time.sleep(2)
-    for name, (status, pod) in before.items():
+    for name, (status, pod, created) in before.items():
         assert place.phase(name) == "Running"
         assert place.status(name)["interruptedCount"] == 0
         assert place.status(name)["queuedTimestamp"] == status["queuedTimestamp"]
         assert [one["metadata"]["uid"] for one in place.pods(name)] == [pod]
-        assert len(place.created(name)) == 1
+        assert place.created(name) == created
     assert place.created("dreamt") == []
 
 
@@ -167,5 +170,5 @@ def test_uninstall_leaves_no_finalizer(cluster: Cluster, place: Place) -> None:
     assert len(place.phases()) == len(jobs), "data of the users: they go with the CRD"
     start_admitter(cluster)
     for name in jobs:
+        place.wait_interrupted(name)  # it says Running until the admitter has looked at it
         place.wait_phase(name, "Running")
-    assert {place.status(name)["interruptedCount"] for name in jobs} == {1}

@@ -307,7 +307,7 @@ async def test_a_stale_job_of_an_earlier_run_goes_first() -> None:
         stale = {names.ANNOTATION_RUN: "2020-01-01T00:00:00.000000Z"}
         c.api.put(JOBS, job_dict("a", namespace=NS, owner=owner, annotations=stale))
         await c.until(lambda: c.api.count("POST", "/jobs") == 1)
-        assert c.phase("a") == "Waiting"
+        await c.until(lambda: c.phase("a") == "Waiting")
         c.api.heal()
         await runs(c, "a")
         assert c.jobs_ever("a") == 2

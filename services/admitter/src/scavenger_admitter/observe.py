@@ -119,6 +119,9 @@ class Outcome:
     """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as
     observed."""
     changed: bool
+    newcomer: bool = False
+    """The first status of a job, and all there is to say is that it waits: nobody misses it if the job is started at
+    once."""
     actions: tuple[Action, ...] = ()
     events: tuple[EventNote, ...] = ()
     candidate: bool = False
@@ -616,6 +619,7 @@ def _outcome(draft: _Draft) -> Outcome:
     return Outcome(
         status=draft.status,
         changed=draft.status != before,
+        newcomer=before.phase is None and draft.phase is Phase.WAITING and draft.reason == QUEUED and not draft.events,
         actions=tuple(dict.fromkeys(draft.actions)),
         events=tuple(draft.events),
         candidate=draft.candidate,

@@ -12,7 +12,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from scavenger_api import names
@@ -63,6 +63,10 @@ UNSEEN_START_SECONDS: Final = 10.0
 LEAST_WAIT_SECONDS: Final = 0.01
 """Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
 
+FIRST_STATUS_SECONDS: Final = 0.5
+"""So long the first status of a newcomer may wait for the next admission cycle: most are started by it, and what would
+have been two writes is one."""
+
 RECLAIMED_NEEDS: Final = "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"
 
 log = get_logger(__name__)
@@ -74,6 +78,19 @@ class _Created:
 
     run: str
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Newcomer:
+    """A job that has no status yet: its place in line, kept here until the first status says so.
+
+    A process that dies before then has promised nothing; where it had created the Job already, that Job has the place.
+    """
+
+    uid: str
+    place: datetime
+    until: float
+    """When its status is written at the latest, on the monotonic clock."""
 
 
 class Admitter:
@@ -104,6 +121,8 @@ class Admitter:
         )
         # What this process knows of a job beyond the API: lost with it, and nothing depends on that.
         self._written: dict[str, ScavengerJob] = {}
+        self._newcomers: dict[str, _Newcomer] = {}
+        self._last_place = datetime.min.replace(tzinfo=UTC)
         self._starting: dict[str, _Created] = {}
         self._runs: dict[str, str] = {}
         self._refusals: dict[str, tuple[str, Refusal]] = {}
@@ -159,7 +178,8 @@ class Admitter:
         self._first_pass = held.union(self._jobs.keys())
         if not self._first_pass:
             self._first_pass_done.set()
-        for key in sorted(self._first_pass):
+        for key in sorted(self._first_pass, key=self._age):
+            self._welcome(key)
             loop.add(key, priority=LOW_PRIORITY)
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
@@ -179,10 +199,48 @@ class Admitter:
             for key in self._explanations.due(self._admission.held, self.job):
                 self._enqueue(key, priority=LOW_PRIORITY)
 
+    # --- newcomers --------------------------------------------------------------------------------------------------
+
+    def _age(self, key: str) -> tuple[float, int, str]:
+        """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""
+        meta = job.metadata if (job := self._jobs.get(key)) is not None else None
+        if meta is None or meta.creation_timestamp is None:
+            return 0.0, 0, key
+        return meta.creation_timestamp.timestamp(), version(meta.resource_version), key
+
+    def _welcome(self, key: str) -> None:
+        """Give a job without a status its place in line; places are given in the order in which jobs are seen."""
+        job = self._published(key)
+        if job is None or job.status.phase is not None or key in self._newcomers:
+            return
+        self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
+        until = self._clock.monotonic() + FIRST_STATUS_SECONDS
+        self._newcomers[key] = _Newcomer(job.metadata.uid, self._last_place, until)
+
+    def _with_place(self, key: str, job: ScavengerJob) -> ScavengerJob:
+        newcomer = self._newcomers.get(key)
+        if newcomer is None or job.status.phase is not None or newcomer.uid != job.metadata.uid:
+            return job
+        place = job.status.queued_timestamp or newcomer.place
+        return job.model_copy(update={"status": job.status.model_copy(update={"queued_timestamp": place})})
+
+    def _may_wait(self, key: str, outcome: Outcome) -> float | None:
+        """For how many seconds a first status that says no more than `Waiting` may be left out; None: not at all."""
+        newcomer = self._newcomers.get(key)
+        if newcomer is None or not outcome.newcomer:
+            return None
+        left = newcomer.until - self._clock.monotonic()
+        return left if left > 0 else None
+
     # --- what informers show ----------------------------------------------------------------------------------------
 
     def job(self, key: str) -> ScavengerJob | None:
-        """The newest known version of a ScavengerJob: what the informer shows, or what we have just written."""
+        """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
+        job = self._published(key)
+        return self._with_place(key, job) if job is not None else None
+
+    def _published(self, key: str) -> ScavengerJob | None:
+        """What the informer shows, or what we have just written."""
         seen, written = self._jobs.get(key), self._written.get(key)
         if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
             return seen
@@ -201,6 +259,10 @@ class Admitter:
             del self._written[change.key]
         if change.new is None or (change.old and change.old.metadata.uid != change.new.metadata.uid):
             self._forget(change.key)
+        if self._loop is not None:
+            self._welcome(change.key)
+        if change.new is not None and change.new.status.phase is not None:
+            self._newcomers.pop(change.key, None)
         self._enqueue(change.key, priority=LOW_PRIORITY if change.initial else 0)
 
     def _count_phase(self, job: ScavengerJob, step: int) -> None:
@@ -272,11 +334,14 @@ class Admitter:
                 return None
             seen = self._observation(key, job)
             outcome = observe(await confirmed(self._client, seen) if doubtful(seen) else seen)
-            if outcome.changed:
+            left_out = self._may_wait(key, outcome)
+            if left_out is not None:
+                job = job.model_copy(update={"status": outcome.status})
+            elif outcome.changed:
                 job = await self._write(job, outcome)
             self._line_up(key, job, outcome)
             await self._carry_out(key, job, outcome.actions)
-            waits = [wait for wait in (outcome.requeue_after, *self._waits(key)) if wait is not None]
+            waits = [wait for wait in (left_out, outcome.requeue_after, *self._waits(key)) if wait is not None]
             return Result(requeue_after=min(waits, default=None))
         finally:
             self._passed(key)
@@ -358,6 +423,7 @@ class Admitter:
         )
         written = ScavengerJob.model_validate_json(body)
         self._written[job.key] = written
+        self._newcomers.pop(job.key, None)
         self._record(job, written, outcome)
         return written
 
@@ -439,6 +505,7 @@ class Admitter:
         self._state.forget(key)
         self._explanations.forget(key)
         for known in (
+            self._newcomers,
             self._starting,
             self._runs,
             self._refusals,
