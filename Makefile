@@ -9,7 +9,7 @@ PYTEST := $(RUN) pytest
 PYTHON_SOURCES := packages services cli cluster demo-apps bench tests tools
 # mypy sees one package at a time: `src` layouts of a workspace share no root.
 TYPED := packages/api/src packages/runtime/src packages/testing/src \
-	services/admitter/src services/regulator/src services/prioritizer/src cli/src cluster/src
+	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src
 ONLY ?=
 CLUSTER ?= scavenger
 
