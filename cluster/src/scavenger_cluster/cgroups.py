@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scavenger_cluster.waiting import wait_for
@@ -23,8 +23,24 @@ def hierarchies(root: Path = ROOT) -> list[Path]:
 
 
 def node_group(cluster: str, node: str) -> str:
-    """Return the cgroupRoot of a node, for the kubelet's configuration."""
+    """Return the group of a node. It is the root of the node's own cgroup namespace, so that what the node reports as
+    its use is the use of its own processes, however many nodes and other things there are on the machine."""
     return f"/{PARENT}/{cluster}/{node}"
+
+
+def daemons_group(cluster: str, node: str) -> str:
+    """Return the group of the node's containerd, kubelet and kube-proxy."""
+    return f"{node_group(cluster, node)}/system"
+
+
+# Moves itself into groups and goes on as the program; the arguments are cgroup.procs files, `--`, the program.
+_JOIN_SCRIPT = 'while [ "$1" != -- ]; do echo 0 > "$1"; shift; done; shift; exec "$@"'
+
+
+def joining(group: str, argv: Sequence[str], root: Path = ROOT) -> tuple[str, ...]:
+    """Return the arguments that run a program inside a group."""
+    files = [str(hierarchy / group.strip("/") / "cgroup.procs") for hierarchy in hierarchies(root)]
+    return ("sh", "-c", _JOIN_SCRIPT, "join", *files, "--", *argv)
 
 
 def create(group: str, root: Path = ROOT) -> None:

@@ -54,7 +54,7 @@ class RealNode:
     def start(self, tools: Mapping[str, Path], pause_image: Path) -> None:
         """Start whatever of the node is not running, and restart what runs with other arguments."""
         network.ensure_node_network(self.state.name, self.state.subnets, self.number, self.state.real)
-        cgroups.create(cgroups.node_group(self.state.name, self.name))
+        self._create_groups()
         self._write_configuration()
         self._ensure_holder()
         self._ensure_running(self._containerd())
@@ -109,6 +109,9 @@ class RealNode:
         for part in PARTS:
             self._dead(self._part(part))
 
+    def _create_groups(self) -> None:
+        cgroups.create(cgroups.daemons_group(self.state.name, self.name))
+
     def _part(self, name: str) -> str:
         return f"{self.name}/{name}"
 
@@ -148,12 +151,14 @@ class RealNode:
             return
         self.report(f"starting {self.name}")
         self.stop()
-        cgroups.create(cgroups.node_group(self.state.name, self.name))
+        self._create_groups()
         ready = self.folder / "ready"
         ready.unlink(missing_ok=True)
-        script = ("sh", "-c", HOLDER_SCRIPT, "holder", str(self.layout.root), str(self.folder), str(ready))
+        group = cgroups.node_group(self.state.name, self.name)
+        script = ("sh", "-c", HOLDER_SCRIPT, "holder", str(self.layout.root), str(self.folder), str(ready), group)
         enter = (str(find_program("nsenter")), f"--net={self._netns()}")
-        program = (*enter, "unshare", "--mount", "--propagation", "private", *script)
+        unshare = ("unshare", "--mount", "--propagation", "private", "--cgroup")
+        program = cgroups.joining(group, (*enter, *unshare, *script))
         self.processes.start(Program(name, program, self._environment("holder")))
         try:
             wait_for(f"the namespaces of {self.name}", lambda: ready.exists() or self._dead(name), timeout=15)
@@ -175,6 +180,7 @@ class RealNode:
         return [
             str(find_program("nsenter")),
             f"--mount=/proc/{self._holder().pid}/ns/mnt",
+            f"--cgroup=/proc/{self._holder().pid}/ns/cgroup",
             f"--net={self._netns()}",
         ]
 
@@ -188,7 +194,9 @@ class RealNode:
         extra = self.state.arguments.get(part, [])
         read = [*self.folder.glob(f"{part}.*"), self.layout.component_kubeconfig(part)]
         inputs = tuple(sorted(path for path in read if path.is_file()))
-        return Program(self._part(part), (*self._enter(), *argv, *extra), self._environment(part), inputs=inputs)
+        group = cgroups.daemons_group(self.state.name, self.name)
+        program = cgroups.joining(group, (*self._enter(), *argv, *extra))
+        return Program(self._part(part), program, self._environment(part), inputs=inputs)
 
     def _ensure_running(self, program: Program) -> None:
         if not self.processes.runs_as(program):

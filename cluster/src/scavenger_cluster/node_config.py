@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from scavenger_cluster import cgroups
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.state import ClusterState
 
@@ -19,9 +18,32 @@ PAUSE_IMAGE = "localhost/scavenger/pause:1"
 # hides it. What grows or must be kept is on disk, at the usual places: paths of sockets may not be long.
 HOLDER_SCRIPT = """
 set -e
-data=$1; node=$2; ready=$3
+data=$1; node=$2; ready=$3; group=$4
 mount --make-rprivate /
 exec 9<"$data"
+
+# Of the control groups only the node's own are to be seen: they become the root of every hierarchy.
+cgroups=/sys/fs/cgroup
+if [ -e "$cgroups/cgroup.controllers" ]; then
+  mkdir -p "$cgroups$group/system"
+  echo 0 > "$cgroups$group/system/cgroup.procs"  # a group with processes cannot hand controllers down
+  mount --bind "$cgroups$group" /mnt
+else
+  mount -t tmpfs -o mode=755 scavenger /mnt
+  for hierarchy in "$cgroups"/*; do
+    seen=/mnt/${hierarchy##*/}
+    if [ -L "$hierarchy" ]; then
+      cp -P "$hierarchy" "$seen"
+    elif [ -d "$hierarchy" ]; then
+      mkdir "$seen"
+      mount --bind "$hierarchy$group" "$seen"
+    fi
+  done
+fi
+umount --recursive --lazy "$cgroups"
+mount --rbind /mnt "$cgroups"
+umount --recursive --lazy /mnt
+
 for folder in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 scavenger "$folder"; done
 mkdir -p "$data"
 mount --no-canonicalize --bind /proc/self/fd/9 "$data"
@@ -121,7 +143,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
         "tlsPrivateKeyFile": f"{certificate}.key",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": cgroups.node_group(state.name, node),
+        "cgroupRoot": "/",  # of the node's own cgroup namespace
         "failCgroupV1": False,
         "failSwapOn": False,
         "protectKernelDefaults": False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def test_a_kubeconfig_is_private(tmp_path: Path) -> None:
 
 def test_node_configuration() -> None:
     kubelet = yaml.safe_load(node_config.kubelet_config(state_of(real=1), LAYOUT, "node1"))
-    assert kubelet["cgroupRoot"] == "/scavenger/test/node1"
+    assert kubelet["cgroupRoot"] == "/", "of a namespace of its own"
     assert kubelet["imageGCHighThresholdPercent"] == 100
     proxy = yaml.safe_load(node_config.kube_proxy_config(state_of(real=1), LAYOUT, "node1"))
     assert proxy["conntrack"]["maxPerCore"] == 0
@@ -158,6 +159,16 @@ def test_cgroups_on_both_versions(tmp_path: Path) -> None:
     cgroups.remove("/scavenger/c", v1)
     assert not (v1 / "memory/scavenger/c").exists()
     cgroups.remove("/scavenger/nobody", v1)
+
+
+def test_a_program_is_started_inside_a_group(tmp_path: Path) -> None:
+    for controller in ("cpu", "memory"):
+        (tmp_path / controller / "g").mkdir(parents=True)
+        (tmp_path / controller / "g/cgroup.procs").touch()
+    words = cgroups.joining("/g", ["echo", "it's  running"], tmp_path)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "it's  running\n"
+    assert [(tmp_path / name / "g/cgroup.procs").read_text() for name in ("cpu", "memory")] == ["0\n", "0\n"]
 
 
 def test_listening_sockets_are_found_in_the_kernels_table() -> None:
