@@ -14,7 +14,7 @@ import os
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,7 +197,7 @@ class Pods:
     def scavenger(
         self, name: str, on: str, risk: object, *, job: str = "", preemptible: bool = True, cpu: str = "1"
     ) -> Body:
-        """A pod of a scavenger job, running on a node with so many CPU-seconds at risk."""
+        """A pod of a scavenger job, running on a node; `risk`: what the whole job would lose, in CPU-seconds."""
         body = self._pod(name, names.PRIORITY_CLASS_PREEMPTIBLE, cpu)
         body["metadata"]["labels"] |= {
             names.LABEL_JOB: job or name,
@@ -206,6 +206,10 @@ class Pods:
         body["metadata"]["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(risk)}
         body["spec"]["nodeName"] = on
         return body
+
+    def gang(self, job: str, on: Sequence[str], risk: object) -> list[Body]:
+        """A job with a pod on each of these nodes, every one saying what the whole job would lose, as in a cluster."""
+        return [self.scavenger(f"{job}-{i}", node, risk, job=job) for i, node in enumerate(on)]
 
     def _pod(self, name: str, priority_class: str, cpu: str) -> Body:
         requests = {"cpu": cpu, "memory": "64Mi"}

@@ -155,8 +155,7 @@ def test_the_victim_learns_for_whom_it_had_to_go_and_the_figures_count_it(cluste
     taken = 'scavenger_scheduler_preemption_victims_total{class="preemptible"}'
     attempts = 'scavenger_scheduler_preemption_attempts_total{result="preempted"}'
     nodes = pool.with_nodes(2, cpu="1")
-    gang = [pool.pods.scavenger(f"{n}-y", n, 21, job=f"{pool.name}-gang") for n in nodes]
-    pool.run(*gang)
+    pool.run(*pool.pods.gang(f"{pool.name}-gang", nodes, 42))
     before = harness.figures(cluster, "scavenger_scheduler")
     pool.submit(pool.pods.ordinary(f"{pool.name}-web"))
     pool.wait_running(f"{pool.name}-web")
@@ -174,7 +173,7 @@ def test_the_victim_learns_for_whom_it_had_to_go_and_the_figures_count_it(cluste
 
     (note,) = pool.until("the event", notes)
     assert f"default/{pool.name}-web" in note
-    assert "21 CPU-seconds" in note
+    assert "42 CPU-seconds" in note
 
 
 def test_beside_the_unmodified_scheduler_with_the_rights_and_configuration_it_ships_with(

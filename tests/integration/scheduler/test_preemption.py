@@ -80,10 +80,10 @@ def test_an_interactive_pod_takes_a_non_preemptible_job_at_once_and_an_ordinary_
         pool.client.delete(f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{pool.name}")
 
 
-@pytest.mark.parametrize(("single", "goes"), [(110, "single"), (790, "single"), (810, "gang")])
-def test_a_gang_of_eight_counts_as_a_whole(pool: Pool, single: int, goes: str) -> None:
+@pytest.mark.parametrize(("single", "goes"), [(110, "single"), (792, "single"), (801, "gang")])
+def test_a_gang_of_eight_counts_as_a_whole_and_once(pool: Pool, single: int, goes: str) -> None:
     nodes = pool.with_nodes(16, cpu="1")
-    gang = [pool.pods.scavenger(f"{pool.name}-gang-{i}", nodes[i], 100, job=f"{pool.name}-gang") for i in range(8)]
+    gang = pool.pods.gang(f"{pool.name}-gang", nodes[:8], 800)
     singles = [pool.pods.scavenger(f"{pool.name}-single-{i}", nodes[8 + i], single + i) for i in range(8)]
     pool.run(*gang, *singles)
     before = pool.living()
@@ -93,9 +93,21 @@ def test_a_gang_of_eight_counts_as_a_whole(pool: Pool, single: int, goes: str) -
     assert gone == f"{pool.name}-single-0" if goes == "single" else gone.startswith(f"{pool.name}-gang-")
 
 
+def test_while_the_figures_of_a_gang_are_being_written_the_largest_counts(pool: Pool) -> None:
+    nodes = pool.with_nodes(4, cpu="1")
+    gang = pool.pods.gang(f"{pool.name}-gang", nodes[:3], 10)
+    gang[1]["metadata"]["annotations"][names.ANNOTATION_RUNNING_PRIORITY] = "40"
+    del gang[2]["metadata"]["annotations"][names.ANNOTATION_RUNNING_PRIORITY]
+    single = pool.pods.scavenger(f"{pool.name}-single", nodes[3], 30)
+    pool.run(*gang, single)
+    pool.submit(pool.pods.ordinary(f"{pool.name}-web"))
+    pool.wait_running(f"{pool.name}-web")
+    assert pool.living() == {*(pod["metadata"]["name"] for pod in gang), f"{pool.name}-web"}
+
+
 def test_pods_of_a_broken_gang_go_before_another_job_does(pool: Pool) -> None:
     nodes = pool.with_nodes(9, cpu="1")
-    gang = [pool.pods.scavenger(f"{pool.name}-gang-{i}", nodes[i], 100, job=f"{pool.name}-gang") for i in range(8)]
+    gang = pool.pods.gang(f"{pool.name}-gang", nodes[:8], 800)
     for pod in gang:
         pod["metadata"]["annotations"][STOP_SECONDS] = "0"
         pod["metadata"]["finalizers"] = [names.FINALIZER]

@@ -34,10 +34,11 @@ func (pl *Plugin) reporting(preempt preemptPodFunc) preemptPodFunc {
 }
 
 func (pl *Plugin) tell(ctx context.Context, victim *v1.Pod, preemptor preemption.ExecutorPreemptor, node string) {
+	seconds, _ := riskOf(pl.jobs.podsOf(keyOf(victim), victim), pl.clock.Now())
 	for _, pod := range preemptor.Pods() {
 		pl.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(victim, pod, v1.EventTypeNormal,
-			eventReason, "Preempting", "Made room on node %s for pod %s: %.0f CPU-seconds at risk in this pod",
-			node, klog.KObj(pod), secondsAtRisk(victim, pl.clock.Now()))
+			eventReason, "Preempting", "Made room on node %s for pod %s: %.0f CPU-seconds at risk in its job",
+			node, klog.KObj(pod), seconds)
 		return
 	}
 }

@@ -44,25 +44,22 @@ func runOf(pod *v1.Pod) types.UID {
 // job is what one scavenger job would lose.
 type job struct {
 	class class
-	// seconds is the CPU time at risk in CPU-seconds over all its pods, wherever they are.
+	// seconds is the CPU time at risk in CPU-seconds of the whole job, wherever its pods are.
 	seconds float64
 	// lost says that a pod of it is going already: the whole gang goes with it, and nothing is left to lose.
 	lost bool
 }
 
-// newJob adds up a job's pods. It is non-preemptible when one of its pods says so: the labels of a gang are written one
-// after the other, and one may be missing. lasting tells that the answer holds until one of the pods changes.
+// newJob says what a job's pods come to. It is non-preemptible when one of its pods says so: the labels of a gang are
+// written one after the other, and one may be missing. lasting tells that the answer holds until one of the pods changes.
 func newJob(pods []*v1.Pod, now time.Time, decided func(types.UID) bool) (j *job, lasting bool) {
-	j, lasting = &job{class: preemptible}, true
+	j = &job{class: preemptible}
+	j.seconds, lasting = riskOf(pods, now)
 	for _, pod := range pods {
 		if decided(runOf(pod)) {
 			j.lost, lasting = true, false
 		}
-		if _, ok := annotatedRisk(pod); !ok {
-			lasting = false
-		}
 		j.lost = j.lost || pod.DeletionTimestamp != nil
-		j.seconds += secondsAtRisk(pod, now)
 		if classOf(pod) == nonPreemptible {
 			j.class = nonPreemptible
 		}
@@ -155,17 +152,23 @@ func (t *jobTable) get(key jobKey) *job {
 	return t.jobs[key]
 }
 
-// addUp adds up a job; `pod` is one of its pods, which the informer may have lost already.
+// podsOf returns the pods of a job; `pod` is one of them, which the informer may have lost already.
+func (t *jobTable) podsOf(key jobKey, pod *v1.Pod) []*v1.Pod {
+	objects, err := t.pods.ByIndex(jobIndex, key.String())
+	if err != nil || len(objects) == 0 {
+		return []*v1.Pod{pod}
+	}
+	pods := make([]*v1.Pod, 0, len(objects))
+	for _, object := range objects {
+		pods = append(pods, object.(*v1.Pod))
+	}
+	return pods
+}
+
+// addUp adds up a job; `pod` is one of its pods.
 func (t *jobTable) addUp(key jobKey, pod *v1.Pod, now time.Time, decided func(types.UID) bool) *job {
 	before := t.changes.Load()
-	pods := []*v1.Pod{pod}
-	if objects, err := t.pods.ByIndex(jobIndex, key.String()); err == nil && len(objects) > 0 {
-		pods = pods[:0]
-		for _, object := range objects {
-			pods = append(pods, object.(*v1.Pod))
-		}
-	}
-	made, lasting := newJob(pods, now, decided)
+	made, lasting := newJob(t.podsOf(key, pod), now, decided)
 	if lasting {
 		t.mu.Lock()
 		defer t.mu.Unlock()

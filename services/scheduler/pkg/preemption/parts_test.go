@@ -57,7 +57,7 @@ func jsonArgs(text string) *runtime.Unknown {
 	return &runtime.Unknown{Raw: []byte(text), ContentType: runtime.ContentTypeJSON}
 }
 
-func TestSecondsAtRisk(t *testing.T) {
+func TestRiskOfOnePod(t *testing.T) {
 	at := func(ago time.Duration) string { return noon.Add(-ago).Format(time.RFC3339) }
 	minute := func(cpu string) pod { return newPod("a", "n", cpu).running(time.Minute) }
 	for _, tt := range []struct {
@@ -85,11 +85,49 @@ func TestSecondsAtRisk(t *testing.T) {
 		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 90},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := secondsAtRisk(tt.pod.Pod, noon); got != tt.want {
+			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
 	}
+}
+
+func TestRiskOfAGang(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		written   []string // on each pod; "-": nothing. Each has run for a minute on two cores.
+		want      float64
+		annotated bool
+	}{
+		{"the same on every pod: once", []string{"70", "70", "70"}, 70, true},
+		{"being written, up", []string{"90", "70", "70"}, 90, true},
+		{"being written, down", []string{"0", "70", "70"}, 70, true},
+		{"being written for the first time", []string{"70", "-", "-"}, 70, true},
+		{"garbage beside a figure", []string{"NaN", "70", "lots"}, 70, true},
+		{"zero is a figure for all of them", []string{"-", "0", "-"}, 0, true},
+		{"none: the estimates of all pods", []string{"-", "-", "-"}, 360, false},
+		{"garbage only", []string{"NaN", "-1", "5s"}, 360, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var pods []*v1.Pod
+			for _, p := range gang("gang", names("node-%03d", len(tt.written)), "2", "") {
+				p = p.running(time.Minute).annotate(annotationRisk, tt.written[len(pods)])
+				if tt.written[len(pods)] == "-" {
+					p = p.unannotate(annotationRisk)
+				}
+				pods = append(pods, p.Pod)
+			}
+			if got, annotated := riskOf(pods, noon); got != tt.want || annotated != tt.annotated {
+				t.Errorf("got %v, annotated %t; want %v, %t", got, annotated, tt.want, tt.annotated)
+			}
+		})
+	}
+}
+
+// written reads a figure that a test has written.
+func written(p pod) float64 {
+	seconds, _ := annotatedRisk(p.Pod)
+	return seconds
 }
 
 func reclaimed(p pod, millicores string) pod {
@@ -295,7 +333,7 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 			for _, p := range w.pods {
 				if p.Spec.NodeName == n.Name {
 					info, _ := framework.NewPodInfo(p.Pod)
-					all = append(all, &share{pods: []fwk.PodInfo{info}, job: &job{class: preemptible, seconds: secondsAtRisk(p.Pod, noon)}})
+					all = append(all, &share{pods: []fwk.PodInfo{info}, job: &job{class: preemptible, seconds: written(p)}})
 				}
 			}
 			if s, ok := exhaustive(all, amounts{v1.ResourceCPU: int64(size) * 1000}); ok {
@@ -311,7 +349,7 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 		victims := s.victims()
 		for _, p := range w.pods {
 			if slices.Contains(victims, p.Name) {
-				gone += secondsAtRisk(p.Pod, noon)
+				gone += written(p)
 				cpu := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 				freed, smallestFreed = freed+cpu, min(smallestFreed, cpu)
 			}

@@ -130,9 +130,9 @@ func TestVictims(t *testing.T) {
 			victims: []string{"a", "b"},
 		},
 		{
-			name:  "a gang loses what all its pods lose",
+			name:  "a gang loses what is written on each of its pods, once",
 			nodes: nodes(9, "1"),
-			pods: append(gang("gang", names("node-%03d", 8), "1", "10"),
+			pods: append(gang("gang", names("node-%03d", 8), "1", "80"),
 				scavenger("single", "node-008", "1", "75")),
 			for_:    pending("web", "1"),
 			victims: []string{"single"},
@@ -140,10 +140,36 @@ func TestVictims(t *testing.T) {
 		{
 			name:  "and goes when that is less",
 			nodes: nodes(9, "1"),
-			pods: append(gang("gang", names("node-%03d", 8), "1", "10"),
+			pods: append(gang("gang", names("node-%03d", 8), "1", "80"),
 				scavenger("single", "node-008", "1", "85")),
-			for_:    pending("web", "1").annotate("any", ""),
+			for_:    pending("web", "1"),
 			victims: []string{"gang-*"},
+		},
+		{
+			name:    "one gang of eight against eight single jobs with slightly more each",
+			nodes:   nodes(16, "1"),
+			pods:    gangAndSingles("800", 801),
+			for_:    pending("web", "1"),
+			victims: []string{"gang-*"},
+		},
+		{
+			name:    "and with slightly less each",
+			nodes:   nodes(16, "1"),
+			pods:    gangAndSingles("800", 792),
+			for_:    pending("web", "1"),
+			victims: []string{"single-0"},
+		},
+		{
+			name:  "while a gang's figures are being written, the largest counts",
+			nodes: nodes(4, "1"),
+			pods: func() []pod {
+				pods := gang("gang", names("node-%03d", 3), "1", "10")
+				pods[1].annotate(annotationRisk, "40")
+				pods[2].unannotate(annotationRisk)
+				return append(pods, scavenger("single", "node-003", "1", "30"))
+			}(),
+			for_:    pending("web", "1"),
+			victims: []string{"single"},
 		},
 		{
 			name:  "the same without annotations, from requests and start times",
@@ -160,7 +186,7 @@ func TestVictims(t *testing.T) {
 		{
 			name:  "two pods of one gang on a node are one job",
 			nodes: nodes(1, "4"),
-			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "10"),
+			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "20"),
 				scavenger("a", "node-000", "1", "15"), scavenger("b", "node-000", "1", "30")),
 			for_:    pending("web", "2"),
 			victims: []string{"gang-0", "gang-1"},
@@ -168,7 +194,7 @@ func TestVictims(t *testing.T) {
 		{
 			name:  "and only as many of them are removed as have to be",
 			nodes: nodes(1, "3"),
-			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "10"),
+			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "20"),
 				scavenger("a", "node-000", "1", "25")),
 			for_:    pending("web", "1"),
 			victims: []string{"gang-1"},
@@ -176,7 +202,7 @@ func TestVictims(t *testing.T) {
 		{
 			name:  "of equal losses, the node where fewer jobs break",
 			nodes: nodes(2, "2"),
-			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "10"),
+			pods: append(gang("gang", []string{"node-000", "node-000"}, "1", "20"),
 				scavenger("a", "node-001", "1", "10"), scavenger("b", "node-001", "1", "10")),
 			for_:    pending("web", "2"),
 			victims: []string{"gang-0", "gang-1"},
@@ -407,6 +433,15 @@ func checkVictims(t *testing.T, want, got []string) {
 	t.Errorf("victims are %v, want %v", got, want)
 }
 
+// gangAndSingles are one gang of eight and eight single jobs, each on a node of its own.
+func gangAndSingles(risk string, least int) []pod {
+	pods := gang("gang", names("node-%03d", 8), "1", risk)
+	for i := range 8 {
+		pods = append(pods, scavenger(fmt.Sprint("single-", i), fmt.Sprintf("node-%03d", 8+i), "1", fmt.Sprint(least+i)))
+	}
+	return pods
+}
+
 func inNamespace(namespace string, p pod) pod {
 	p.Namespace = namespace
 	p.UID = p.UID + "-elsewhere"
@@ -481,7 +516,7 @@ func TestTwoPreemptorsAtOnce(t *testing.T) {
 	})
 	t.Run("take two pods of one gang, which is broken once", func(t *testing.T) {
 		s := world{nodes: nodes(3, "1"), pods: append(
-			gang("gang", []string{"node-000", "node-001"}, "1", "10"),
+			gang("gang", []string{"node-000", "node-001"}, "1", "20"),
 			first, second, scavenger("a", "node-002", "1", "25"))}.start(t)
 		before := s.lostSeconds(preemptible)
 		result, _ := s.preempt(first)
@@ -532,7 +567,7 @@ func TestWaitsForItsVictim(t *testing.T) {
 
 func TestEventNamesThePreemptor(t *testing.T) {
 	web := pending("web", "1")
-	s := world{nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "42")}}.start(t)
+	s := world{nodes: nodes(2, "1"), pods: append(gang("a", names("node-%03d", 2), "1", "42"), web)}.start(t)
 	s.preempt(web)
 	s.eventually("an event", func() bool { return len(s.recorder.Events) >= 2 })
 	var seen []string
@@ -541,7 +576,7 @@ func TestEventNamesThePreemptor(t *testing.T) {
 	}
 	if !slices.ContainsFunc(seen, func(e string) bool {
 		return strings.Contains(e, eventReason) && strings.Contains(e, "default/web") &&
-			strings.Contains(e, "node-000") && strings.Contains(e, "42 CPU-seconds")
+			strings.Contains(e, "on node node-00") && strings.Contains(e, "42 CPU-seconds")
 	}) {
 		t.Errorf("no event names the preemptor: %q", seen)
 	}
@@ -549,8 +584,7 @@ func TestEventNamesThePreemptor(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	web, batch := pending("web", "1"), unbound(scavenger("z", "", "1", "0"))
-	s := world{nodes: nodes(1, "1"), pods: append(
-		gang("gang", []string{"node-000"}, "1", "40"), web, batch)}.start(t)
+	s := world{nodes: nodes(2, "1"), pods: append(gang("gang", names("node-%03d", 2), "1", "40"), web, batch)}.start(t)
 	lost, chosen, refused := s.lostSeconds(preemptible), s.attempts(resultPreempted), s.attempts(resultRefused)
 	removed := s.victimsOf(preemptible)
 	s.preempt(web)

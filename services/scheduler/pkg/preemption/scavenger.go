@@ -100,12 +100,28 @@ func (p priorities) of(name string) int32 {
 
 // --- CPU time at risk ---
 
-// secondsAtRisk is what a pod's end would throw away, in CPU-seconds: the annotation, or where that is missing or
-// senseless the CPU request times the seconds since the last checkpoint or the start.
-func secondsAtRisk(pod *v1.Pod, now time.Time) float64 {
-	if seconds, ok := annotatedRisk(pod); ok {
-		return seconds
+// riskOf is what the end of a job would throw away, in CPU-seconds, from its pods.
+//
+// The prioritizer writes the figure of the whole job on every pod of a gang, one after the other. So pods may carry an
+// older one, or none yet, and the largest counts: too much protects a job a moment too long, too little breaks a whole
+// gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod.
+func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
+	estimate := 0.0
+	for _, pod := range pods {
+		if written, ok := annotatedRisk(pod); ok {
+			seconds, annotated = max(seconds, written), true
+		}
+		estimate += estimatedRisk(pod, now)
 	}
+	if annotated {
+		return seconds, true
+	}
+	return min(estimate, maxRisk), false
+}
+
+// estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the CPU request
+// times the seconds since the last checkpoint or the start.
+func estimatedRisk(pod *v1.Pod, now time.Time) float64 {
 	if pod.Status.StartTime == nil {
 		return 0
 	}
@@ -115,10 +131,10 @@ func secondsAtRisk(pod *v1.Pod, now time.Time) float64 {
 			since = checkpoint
 		}
 	}
-	return min(cores(pod)*max(0, now.Sub(since).Seconds()), maxRisk)
+	return cores(pod) * max(0, now.Sub(since).Seconds())
 }
 
-// annotatedRisk reads the annotation; false when it is missing or senseless.
+// annotatedRisk reads what the prioritizer wrote about a pod's job; false when it is missing or senseless.
 func annotatedRisk(pod *v1.Pod) (seconds float64, ok bool) {
 	text, ok := pod.Annotations[annotationRisk]
 	if !ok {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	k8smetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -90,7 +89,7 @@ func scavenger(job, nodeName, cpu, risk string) pod {
 	return p.annotate(annotationRisk, risk)
 }
 
-// gang is a job with one pod on each of some nodes.
+// gang is a job with one pod on each of some nodes; as the prioritizer writes it, each says what the whole job would lose.
 func gang(job string, nodeNames []string, cpu, risk string) (pods []pod) {
 	for i, nodeName := range nodeNames {
 		p := scavenger(job, nodeName, cpu, risk)
@@ -297,9 +296,8 @@ func (s *scheduler) sync() {
 	pods := factory.Core().V1().Pods().Informer()
 	budgets := factory.Policy().V1().PodDisruptionBudgets().Informer()
 	factory.Start(s.ctx.Done())
-	if !cache.WaitForCacheSync(s.ctx.Done(), pods.HasSynced, budgets.HasSynced) {
-		s.t.Fatal("informers did not fill")
-	}
+	// Not cache.WaitForCacheSync, which looks every 100 ms: that would be most of the time these tests take.
+	s.eventually("the informers are filled", func() bool { return pods.HasSynced() && budgets.HasSynced() })
 	if s.plugin == nil {
 		return
 	}
@@ -407,11 +405,11 @@ func holding(preempt preemptPodFunc, held, release chan struct{}) preemptPodFunc
 // eventually waits for what another goroutine does.
 func (s *scheduler) eventually(what string, done func() bool) {
 	s.t.Helper()
-	for range 500 {
+	for range 5000 {
 		if done() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(time.Millisecond)
 	}
 	s.t.Fatalf("never: %s", what)
 }
