@@ -9,6 +9,7 @@ more; only their Deployments are left out.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -24,6 +25,13 @@ SERVICES: Final = ("admitter", "regulator", "prioritizer")
 """In the order they are started: each works without the later ones."""
 
 COUNTER_IMAGE: Final = "scavenger/counter:demo"
+
+
+def one_core() -> list[str]:
+    """Arguments of a kubelet that offers one core, whatever the machine has: the story is then the same everywhere, and
+    the control plane has the rest."""
+    rest = (os.cpu_count() or 1) - 1
+    return [f"--system-reserved=cpu={rest}"] if rest else []
 
 
 def existing_services() -> list[str]:
