@@ -1,0 +1,13 @@
+"""The webhook as a process: `python -m scavenger_webhook`."""
+
+from __future__ import annotations
+
+import sys
+
+from scavenger_runtime.service import run_service
+
+from scavenger_webhook.settings import WebhookSettings
+from scavenger_webhook.shell import main
+
+if __name__ == "__main__":
+    sys.exit(run_service(WebhookSettings.load(), main))

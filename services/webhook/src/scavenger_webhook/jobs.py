@@ -1,0 +1,81 @@
+"""ScavengerJobs: what the CEL rules of their definition cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob, ScavengerJobSpec
+from scavenger_api.queue import QueueState
+
+from scavenger_webhook.image import image_problem
+from scavenger_webhook.mounts import mount_problems, mount_warnings
+from scavenger_webhook.references import reference_problems
+from scavenger_webhook.resources import node_warnings, quantity_problems, quota_problems
+from scavenger_webhook.snapshot import Facts
+from scavenger_webhook.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
+
+MAX_QUEUES_NAMED = 8
+
+
+def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
+    """A job that is being created: everything wrong with it at once."""
+    spec = job.spec
+    problems = (
+        *_queue_problems(spec, facts),
+        *_image_problems(spec),
+        *_grace_problems(spec, facts),
+        *quantity_problems(spec),
+        *reference_problems(spec),
+        *mount_problems(spec),
+    )
+    return Verdict(problems, (*node_warnings(spec, facts), *mount_warnings(spec)))
+
+
+def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdict:
+    """A job that is being changed. Only a move to another queue is judged: the rest of the spec cannot change, and a
+    job must stay changeable (suspended, finished, freed of a finalizer) when its queue has been closed or is gone.
+    """
+    if new.metadata.deletion_timestamp is not None or old.spec.queue == new.spec.queue:
+        return ACCEPTED
+    return Verdict(tuple(_queue_problems(new.spec, facts)))
+
+
+def _queue_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
+    field, queue = "spec.queue", facts.queue(spec.queue)
+    if queue is None:
+        yield Problem(field, f"there is no queue {shown(spec.queue)}; {_choose(facts)}", NOT_FOUND)
+    elif queue.state is QueueState.CLOSED:
+        text = f"queue {queue.name} is closed and takes no new jobs; wait until it is open, or {_choose(facts)}"
+        yield Problem(field, text, FORBIDDEN)
+    elif queue.state is QueueState.RELEASING:
+        yield Problem(field, f"queue {queue.name} is being deleted; {_choose(facts)}", FORBIDDEN)
+    else:
+        yield from quota_problems(spec, queue)
+
+
+def _choose(facts: Facts) -> str:
+    """The remedy for a queue that cannot be used."""
+    there = {*facts.queues, names.DEFAULT_QUEUE}
+    queues = (facts.queue(name) for name in sorted(there))
+    found = [queue.name for queue in queues if queue is not None and queue.state is QueueState.OPEN]
+    if not found:
+        return "ask the administrator to open one (kubectl get sq)"
+    more = ", …" if len(found) > MAX_QUEUES_NAMED else ""
+    return f"choose one that is open: {', '.join(found[:MAX_QUEUES_NAMED])}{more}"
+
+
+def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    problem = image_problem(spec.image)
+    if problem:
+        yield Problem("spec.image", f"{shown(spec.image, 120)}: {problem}")
+
+
+def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
+    most, wanted = facts.rules.max_grace, spec.termination_grace_period_seconds
+    if wanted > most:
+        text = (
+            f"{wanted} is more than the {most} seconds that the administrator allows, as an ordinary pod may have to "
+            f"wait this long; write {most} or less, and checkpoints that are quicker"
+        )
+        yield Problem("spec.terminationGracePeriodSeconds", text)

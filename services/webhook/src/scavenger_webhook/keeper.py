@@ -1,0 +1,311 @@
+"""Keeps the certificates: in the Secret, in the server, and in the caBundle of the configurations.
+
+Every replica does this, and they meet in the Secret: each change is made on the version it was decided on, so of two
+that want the same one succeeds and the other takes over what it finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from cryptography import x509
+from scavenger_api import names
+from scavenger_api.times import parse_time
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.errors import ApiError, Conflict
+from scavenger_runtime.informer import Change, Informer
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.transport import ApiClient
+
+from scavenger_webhook import metrics, tls
+from scavenger_webhook.certificates import (
+    AUTHORITY_CERTIFICATE,
+    AUTHORITY_KEY,
+    NEXT_CERTIFICATE,
+    NEXT_KEY,
+    PREVIOUS_CERTIFICATE,
+    SERVING_CERTIFICATE,
+    SERVING_KEY,
+    Bundle,
+    CertificateError,
+    CertificateRules,
+    Step,
+    plan_step,
+    take_step,
+)
+from scavenger_webhook.observe import (
+    CONFIGURATIONS,
+    SECRETS,
+    Secret,
+    WebhookConfiguration,
+    decode_secret,
+    stale_webhooks,
+)
+
+SECRET_NAME: Final = "scavenger-webhook-tls"
+CONFIGURATION_NAME: Final = "scavenger-webhook"
+ANNOTATION_ROTATE_BEFORE: Final = f"{names.GROUP}/rotate-before"
+"""On the Secret, RFC 3339: everything made before that moment is replaced, one step after the other."""
+
+OURS: Final = frozenset(
+    {
+        AUTHORITY_CERTIFICATE,
+        AUTHORITY_KEY,
+        NEXT_CERTIFICATE,
+        NEXT_KEY,
+        PREVIOUS_CERTIFICATE,
+        SERVING_CERTIFICATE,
+        SERVING_KEY,
+    }
+)
+LOOK_SECONDS: Final = 10.0
+"""Time passes without events: so often it is looked whether something is due."""
+
+log = get_logger(__name__)
+
+
+class SecretKeeper:
+    """Certificates of our own. `run` works until cancelled, once the informers are synced."""
+
+    def __init__(
+        self, client: ApiClient, namespace: str, rules: CertificateRules, clock: Clock, context: ssl.SSLContext
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._rules = rules
+        self._clock = clock
+        self._context = context
+        self._news = asyncio.Event()
+        self._bundle: Bundle | None = None
+        self._secret: Secret | None = None
+        self._trusted_since: float | None = None
+        self._loaded: bytes | None = None
+        self.ready = asyncio.Event()
+        """Set once the server has a certificate."""
+        self.problem = "no certificate yet"
+        """Why there is none, for the probe."""
+        by_name = f"metadata.name={CONFIGURATION_NAME}"
+        self.secrets = Informer(
+            client, SECRETS, namespace=namespace, field_selector=f"metadata.name={SECRET_NAME}", clock=clock
+        )
+        self.configurations: list[Informer[WebhookConfiguration]] = [
+            Informer(client, resource, field_selector=by_name, clock=clock) for resource in CONFIGURATIONS
+        ]
+        self.secrets.add_handler(self._on_secret)
+        for informer in self.configurations:
+            informer.add_handler(lambda change: self._news.set())
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """The caches it looks at."""
+        return (self.secrets, *self.configurations)
+
+    @property
+    def bundle(self) -> Bundle | None:
+        """What is in use."""
+        return self._bundle
+
+    async def run(self) -> None:
+        """Look whenever something changed, and every few seconds."""
+        for informer in self.informers:
+            await informer.wait_synced()
+        while True:
+            self._news.clear()
+            try:
+                again = await self.look()
+            except Conflict:
+                again = False  # another replica was faster: its event is on the way
+            except ApiError as error:
+                log.warning("certificates not kept up", error=str(error))
+                again = False
+            if not again:
+                await self._wait()
+
+    async def look(self) -> bool:
+        """One look: take up what the Secret holds, do the step that is due, tell the API servers. True when something
+        was done, so that the next look is due at once. Raises ApiError.
+        """
+        secret = self._secret
+        if secret is None:
+            self.problem = f"Secret {self._namespace}/{SECRET_NAME} is missing: install the chart again"
+            log.warning("no secret", problem=self.problem)
+            return False
+        found = self._read(secret)
+        if found is not None:
+            self._take_up(found)
+        if found is None and self._bundle is not None:
+            await self._write(secret, self._bundle, Step.NOTHING)  # emptied by hand: what is in use goes back
+            return True
+        await self._inject()
+        step = self._due(secret, found)
+        if step is Step.NOTHING:
+            return False
+        await self._write(secret, take_step(step, found, self._clock.now(), self._rules), step)
+        return True
+
+    # --- deciding -------------------------------------------------------------------------------------
+
+    def _due(self, secret: Secret, bundle: Bundle | None) -> Step:
+        since = self._trusted_since
+        trusted_for = None if since is None else self._clock.monotonic() - since
+        return plan_step(
+            bundle,
+            self._clock.now(),
+            self._rules,
+            trusted_for=trusted_for,
+            rotate_before=_rotate_before(secret),
+        )
+
+    def _read(self, secret: Secret) -> Bundle | None:
+        try:
+            return Bundle.from_data(secret.data)
+        except CertificateError as error:
+            log.warning("the secret cannot be used", error=str(error))
+            return None
+
+    # --- doing ----------------------------------------------------------------------------------------
+
+    def _take_up(self, bundle: Bundle) -> None:
+        """Have the server use it, and remember since when it is trusted."""
+        if self._bundle is None or self._bundle.trusted != bundle.trusted:
+            self._trusted_since = None
+        self._bundle = bundle
+        if self._loaded == bundle.serving.certificate:
+            return
+        tls.load(self._context, bundle.serving.certificate, bundle.serving.key)
+        self._loaded = bundle.serving.certificate
+        metrics.RELOADS.inc()
+        metrics.EXPIRY.set(bundle.serving.expires_at.timestamp())
+        metrics.AUTHORITY_EXPIRY.set(bundle.authority.expires_at.timestamp())
+        log.info("certificate in use", expires=bundle.serving.expires_at, authority=bundle.authority.made_at)
+        self.ready.set()
+
+    async def _write(self, seen: Secret, bundle: Bundle, step: Step) -> None:
+        """Put a bundle into the Secret, if that is still the one that was seen. Raises Conflict, ApiError."""
+        secret = orjson.loads(await self._client.get(SECRETS, self._namespace, SECRET_NAME))
+        if secret["metadata"]["resourceVersion"] != seen.metadata.resource_version:
+            raise Conflict(409, "Conflict", f"Secret {SECRET_NAME} has changed")
+        others = {name: value for name, value in (secret.get("data") or {}).items() if name not in OURS}
+        secret["data"] = {**others, **bundle.to_data()}
+        try:
+            answer = await self._client.replace(SECRETS, self._namespace, SECRET_NAME, secret)
+        except ApiError:
+            metrics.STEPS.labels(step.value, "failed").inc()
+            raise
+        metrics.STEPS.labels(step.value, "done").inc()
+        log.info("certificates written", step=step.value)
+        self._secret = decode_secret(answer)
+
+    async def _inject(self) -> None:
+        """Bring the caBundle of every configuration up to date. Raises ApiError."""
+        if self._bundle is None:
+            return
+        wanted = base64.b64encode(self._bundle.trusted).decode()
+        trusted = True
+        for informer in self.configurations:
+            for configuration in informer.items():
+                stale = stale_webhooks(configuration, wanted)
+                if stale:
+                    trusted = False
+                    await self._patch(informer, configuration, wanted, stale)
+        if not trusted:
+            self._trusted_since = None
+        elif self._trusted_since is None:
+            self._trusted_since = self._clock.monotonic()
+
+    async def _patch(
+        self,
+        informer: Informer[WebhookConfiguration],
+        configuration: WebhookConfiguration,
+        wanted: str,
+        stale: Sequence[str],
+    ) -> None:
+        """`test` has the patch refused where the list has changed meanwhile; its event brings us back."""
+        patch: list[dict[str, Any]] = []
+        for index, hook in enumerate(configuration.webhooks):
+            if hook.name in stale:
+                patch.append({"op": "test", "path": f"/webhooks/{index}/name", "value": hook.name})
+                patch.append({"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted})
+        try:
+            await self._client.json_patch(informer.resource, None, configuration.metadata.name, patch)
+        except ApiError:
+            metrics.INJECTIONS.labels("failed").inc()
+            raise
+        metrics.INJECTIONS.labels("done").inc()
+        log.info("caBundle written", kind=informer.resource.kind, webhooks=list(stale))
+
+    # --- waiting --------------------------------------------------------------------------------------
+
+    def _on_secret(self, change: Change[Secret]) -> None:
+        self._secret = change.new
+        self._news.set()
+
+    async def _wait(self) -> None:
+        seconds = min(LOOK_SECONDS, max(0.5, self._rules.overlap / 4))
+        waiting = asyncio.ensure_future(self._news.wait())
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            sleeping.cancel()
+
+
+class FolderKeeper:
+    """Certificates that somebody else renews (cert-manager), in a mounted folder. The caBundle is theirs as well."""
+
+    informers: Sequence[Informer[Any]] = ()
+
+    def __init__(self, folder: str, clock: Clock, context: ssl.SSLContext) -> None:
+        self._folder = Path(folder)
+        self._clock = clock
+        self._context = context
+        self._loaded = b""
+        self.ready = asyncio.Event()
+        self.problem = f"no certificate in {folder} yet"
+
+    async def run(self) -> None:
+        """Look every few seconds: a mounted Secret changes without notice."""
+        while True:
+            self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Take up what the folder holds, if it is something new."""
+        try:
+            certificate = (self._folder / SERVING_CERTIFICATE).read_bytes()
+            if certificate == self._loaded:
+                return
+            tls.load(self._context, certificate, (self._folder / SERVING_KEY).read_bytes())
+            expires = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+        except (OSError, ValueError) as error:
+            self.problem = f"no certificate from {self._folder}: {error}"
+            log.warning("certificate not loaded", error=str(error))
+            return
+        self._loaded = certificate
+        metrics.RELOADS.inc()
+        metrics.EXPIRY.set(expires.timestamp())
+        log.info("certificate in use", expires=expires)
+        self.ready.set()
+
+
+Keeper = SecretKeeper | FolderKeeper
+
+
+def _rotate_before(secret: Secret) -> datetime | None:
+    """What the administrator has asked for; what cannot be read is said, and left."""
+    text = secret.metadata.annotations.get(ANNOTATION_ROTATE_BEFORE)
+    if not text:
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        log.warning("not a time", annotation=ANNOTATION_ROTATE_BEFORE, value=text, expected="RFC 3339")
+        return None

@@ -1,0 +1,20 @@
+"""What the webhook shows on /metrics, beside what the runtime shows of informers and requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scavenger_runtime.metrics import counter, gauge, histogram
+
+REVIEW_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+REVIEWS: Final = counter("webhook_reviews", "Admission requests by subject and outcome.", ("resource", "outcome"))
+REVIEW_SECONDS: Final = histogram(
+    "webhook_review_seconds", "From the whole request to the answer.", ("resource",), buckets=REVIEW_BUCKETS
+)
+REJECTED: Final = counter("webhook_rejected_requests", "What was no admission request, by HTTP status.", ("code",))
+EXPIRY: Final = gauge("webhook_certificate_expiry_seconds", "Unix time at which the serving certificate expires.")
+AUTHORITY_EXPIRY: Final = gauge("webhook_authority_expiry_seconds", "Unix time at which the authority expires.")
+STEPS: Final = counter("webhook_certificate_steps", "Steps of issuing and rotating certificates.", ("step", "outcome"))
+INJECTIONS: Final = counter("webhook_ca_injections", "Writes of the caBundle into a configuration.", ("outcome",))
+RELOADS: Final = counter("webhook_certificate_reloads", "Serving certificates taken into use.")

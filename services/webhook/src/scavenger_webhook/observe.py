@@ -1,0 +1,115 @@
+"""From the objects that the informers show to the facts of a review."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.quantity import QuantityError, amount
+from scavenger_api.queue import QueueState, ScavengerQueue
+from scavenger_runtime.kinds import Node, ObjectMeta, Struct
+from scavenger_runtime.resources import Resource
+
+from scavenger_webhook.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
+
+
+class PriorityClass(Struct, frozen=True, gc=False, rename="camel"):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class Secret(Struct, frozen=True, gc=False, rename="camel"):
+    """core/v1 Secret; never logged."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+    def __repr__(self) -> str:
+        return f"Secret({self.metadata.key})"
+
+
+class ClientConfig(Struct, frozen=True, gc=False, rename="camel"):
+    """How the API server reaches a webhook, as far as it is ours to keep."""
+
+    ca_bundle: str = ""
+
+
+class Webhook(Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of a webhook configuration."""
+
+    name: str = ""
+    client_config: ClientConfig = ClientConfig()
+
+
+class WebhookConfiguration(Struct, frozen=True, gc=False, rename="camel"):
+    """admissionregistration.k8s.io/v1, validating or mutating."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    webhooks: tuple[Webhook, ...] = ()
+
+
+SCAVENGERQUEUES: Final = Resource(
+    names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, ScavengerQueue
+)
+PRIORITYCLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass)
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
+CONFIGURATIONS: Final = tuple(
+    Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, False, WebhookConfiguration)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+
+
+def queue_facts(queue: ScavengerQueue) -> QueueFacts:
+    """A queue as a review sees it. A quota that is not a quantity, which the schema lets nobody write, bounds
+    nothing.
+    """
+    return QueueFacts(queue.metadata.name, _state(queue), _amounts(queue.spec.quota or {}))
+
+
+def _state(queue: ScavengerQueue) -> QueueState:
+    """By what was asked for, not by the status: that is written a little later."""
+    if queue.metadata.deletion_timestamp is not None:
+        return QueueState.RELEASING
+    return QueueState.CLOSED if queue.spec.closed else QueueState.OPEN
+
+
+def node_facts(node: Node) -> NodeFacts:
+    """A node as a review sees it. Whether it is ready now does not matter: a job waits longer than that lasts."""
+    return NodeFacts(node.metadata.name, node.metadata.labels, _amounts(node.status.allocatable))
+
+
+def priority_class_facts(found: PriorityClass) -> PriorityClassFacts:
+    """A PriorityClass as a review sees it."""
+    return PriorityClassFacts(found.metadata.name, found.value, found.preemption_policy)
+
+
+def stale_webhooks(configuration: WebhookConfiguration, ca_bundle: str) -> tuple[str, ...]:
+    """Names of the webhooks that do not have this caBundle (base64)."""
+    return tuple(hook.name for hook in configuration.webhooks if hook.client_config.ca_bundle != ca_bundle)
+
+
+def decode_queue(body: bytes) -> ScavengerQueue:
+    """A queue as the API server sends it. Raises ValueError."""
+    return ScavengerQueue.model_validate_json(body)
+
+
+def decode_secret(body: bytes) -> Secret:
+    """A Secret as the API server sends it. Raises ValueError."""
+    return _secret.decode(body)
+
+
+_secret: Final = msgspec.json.Decoder(Secret)
+
+
+def _amounts(quantities: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for resource, text in quantities.items():
+        try:
+            found[resource] = amount(resource, text)
+        except QuantityError:
+            continue
+    return found

@@ -1,0 +1,137 @@
+"""Quantities: those nobody can have meant, those no queue allows, those no node has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Final
+
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.quantity import MAX_UNITS, QuantityError, amounts, format_amount, parse_quantity
+
+from scavenger_webhook.references import resource_name_problem
+from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts
+from scavenger_webhook.verdict import FORBIDDEN, Problem, shown, warning
+
+FIELD: Final = "spec.resources"
+HUGEPAGES: Final = "hugepages-"
+LEAST_MEMORY: Final = 2**20
+"""Bytes: with less, not even an empty container starts; who writes it has forgotten the suffix."""
+
+MOST_MILLICORES: Final = 10**9
+"""A million cores: more than any machine, so a suffix too many."""
+
+_BYTES: Final = ("memory", "ephemeral-storage")
+_SIZE: Final = re.compile(r"[1-9][0-9]*[KMGTPE]i", re.ASCII)
+
+
+def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """Quantities and names that the API server would refuse in the pod, or that are a slip of the pen."""
+    for side in ("requests", "limits"):
+        for resource, text in (getattr(spec.resources, side) or {}).items():
+            field = f"{FIELD}.{side}[{resource}]"
+            problem = resource_name_problem(resource) or _quantity_problem(resource, text)
+            if problem:
+                yield Problem(field, problem)
+
+
+def _quantity_problem(resource: str, text: str) -> str | None:
+    try:
+        value = parse_quantity(text)
+    except QuantityError as error:
+        return str(error)
+    if value > MAX_UNITS:
+        return f"{text} is more than Kubernetes can count; check the suffix"
+    if resource == "cpu":
+        return _cpu_problem(text, value)
+    if resource in _BYTES:
+        return _bytes_problem(resource, text, value)
+    if resource.startswith(HUGEPAGES):
+        return _hugepages_problem(resource, text, value)
+    return None
+
+
+def _cpu_problem(text: str, value: Decimal) -> str | None:
+    millicores = value * 1000
+    if millicores != millicores.to_integral_value():
+        return f"{text} is finer than a thousandth of a core; write whole millicores, as 1m"
+    if millicores > MOST_MILLICORES:
+        return f"{text} is more than a million cores; cpu counts cores, without a suffix or in thousandths, as 500m"
+    return None
+
+
+def _bytes_problem(resource: str, text: str, value: Decimal) -> str | None:
+    if value != value.to_integral_value():
+        return f"{text} is a fraction of a byte (m means thousandths); write Mi or Gi, as 512Mi"
+    if resource == "memory" and value < LEAST_MEMORY:
+        return f"{text} is {int(value)} bytes, with which no container starts; write Mi or Gi, as 512Mi"
+    return None
+
+
+def _hugepages_problem(resource: str, text: str, value: Decimal) -> str | None:
+    size = resource.removeprefix(HUGEPAGES)
+    if not _SIZE.fullmatch(size):
+        return f"{shown(size)} is not the size of a page; write hugepages-2Mi or hugepages-1Gi"
+    if value % parse_quantity(size):
+        return f"{text} is not a multiple of the page size {size}; round it up"
+    return None
+
+
+def quota_problems(spec: ScavengerJobSpec, queue: QueueFacts) -> Iterator[Problem]:
+    """Resources of which the whole gang asks for more than its queue may ever use."""
+    for resource, each in _requests(spec).items():
+        most = queue.quota.get(resource)
+        wanted = each * spec.parallelism
+        if most is not None and wanted > most:
+            pods = f"{spec.parallelism} pods ask" if spec.parallelism > 1 else "the pod asks"
+            text = (
+                f"{pods} for {format_amount(resource, wanted)} of {resource}, and queue {queue.name} may use "
+                f"{format_amount(resource, most)}: the job could never start; lower resources or parallelism, "
+                "or choose another queue"
+            )
+            yield Problem(FIELD, text, FORBIDDEN)
+
+
+def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
+    """Why no node of the cluster, were it empty, has room for one pod. Nothing where there are no nodes yet."""
+    if not facts.nodes:
+        return
+    selected = [node for node in facts.nodes if _selects(spec.node_selector or {}, node)]
+    if not selected:
+        text = ", ".join(f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items()))
+        yield warning(f"spec.nodeSelector: no node has {text}: the job waits until there is one")
+        return
+    requests = _requests(spec)
+    if any(_fits(requests, node) for node in selected):
+        return
+    short = [_shortage(resource, each, selected) for resource, each in requests.items()]
+    reasons = [reason for reason in short if reason] or ["no node has all of it together"]
+    where = "no node with those labels" if spec.node_selector else "no node"
+    yield warning(f"{FIELD}: {where} has room for one pod, even empty: {'; '.join(reasons)}")
+
+
+def _requests(spec: ScavengerJobSpec) -> dict[str, int]:
+    """What one pod asks for, without what is not a quantity (which is a problem of its own)."""
+    found: dict[str, int] = {}
+    for resource, text in spec.resources.effective().items():
+        try:
+            found |= amounts({resource: text})
+        except QuantityError:
+            continue
+    return found
+
+
+def _selects(selector: Mapping[str, str], node: NodeFacts) -> bool:
+    return all(node.labels.get(key) == value for key, value in selector.items())
+
+
+def _fits(requests: Mapping[str, int], node: NodeFacts) -> bool:
+    return all(node.allocatable.get(resource, 0) >= each for resource, each in requests.items())
+
+
+def _shortage(resource: str, each: int, nodes: list[NodeFacts]) -> str | None:
+    most = max(node.allocatable.get(resource, 0) for node in nodes)
+    if most >= each:
+        return None
+    return f"it asks for {format_amount(resource, each)} of {resource}, the largest has {format_amount(resource, most)}"

@@ -1,0 +1,69 @@
+"""Settings of the webhook: what every service has, and its own."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+from scavenger_api import names
+from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+
+from scavenger_webhook.certificates import CertificateRules
+from scavenger_webhook.snapshot import LowPriority, Rules
+
+DAY = 86400.0
+
+
+class WebhookSettings(ServiceSettings):
+    """Gives ordinary pods their rank, and refuses ScavengerJobs that could never run. All replicas serve."""
+
+    address: str = option("0.0.0.0", "address for admission requests")
+    port: int = option(9443, "port for admission requests; 0 takes a free one", ge=0, le=65535)
+    service: str = option("scavenger-webhook-admission", "Service by which the API server finds this one", min_length=1)
+
+    ordinary_class: str = option(
+        names.PRIORITY_CLASS_ORDINARY, "PriorityClass of ordinary pods that name none", min_length=1
+    )
+    low_priority: LowPriority = option(
+        LowPriority.RAISE, "what becomes of an ordinary pod whose own class does not outrank scavenger jobs"
+    )
+    max_termination_grace_period_seconds: int = option(
+        300, "no job may ask for a longer grace period; the admitter's setting of this name", unit="seconds", ge=0
+    )
+
+    certificates: Literal["self-managed", "mounted"] = option(
+        "self-managed", "own authority in a Secret, or files that somebody else renews"
+    )
+    certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
+    tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")
+    authority_validity: Seconds = option(365 * DAY, "life of the certificate authority", unit="seconds", ge=60)
+    serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
+    trust_overlap: Seconds = option(
+        60.0, "a new authority is trusted for this long before it is used, and the old one after", unit="seconds", ge=0
+    )
+
+    max_body: int = option(7 * 2**20, "largest request", unit="bytes", ge=1024)
+    body_timeout: Seconds = option(5.0, "for a request to arrive", unit="seconds", gt=0)
+    shutdown_delay: Seconds = option(
+        5.0, "still served after being told to stop, until every API server knows", unit="seconds", ge=0
+    )
+
+    @model_validator(mode="after")
+    def _stops_in_time(self) -> Self:
+        if self.shutdown_delay >= self.shutdown_timeout:
+            raise ValueError("it must be that shutdown-timeout > shutdown-delay")
+        return self
+
+    def rules(self) -> Rules:
+        """The part of the settings that reviews."""
+        return Rules(self.ordinary_class, self.low_priority, self.max_termination_grace_period_seconds)
+
+    def certificate_rules(self) -> CertificateRules:
+        """The part of the settings that issues certificates."""
+        host = f"{self.service}.{self.namespace}"
+        return CertificateRules(
+            names=(f"{host}.svc", host, f"{host}.svc.cluster.local", *self.tls_names),
+            authority_validity=self.authority_validity,
+            serving_validity=self.serving_validity,
+            overlap=self.trust_overlap,
+        )

@@ -1,0 +1,153 @@
+"""The shell around `review`: informers in, answers out; decides nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.errors import ApiError, NotFound
+from scavenger_runtime.informer import Change, Informer
+from scavenger_runtime.kinds import Node
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.resources import NODES
+from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.transport import ApiClient
+
+from scavenger_webhook import tls
+from scavenger_webhook.app import Limits, create_app
+from scavenger_webhook.keeper import FolderKeeper, Keeper, SecretKeeper
+from scavenger_webhook.models import AdmissionRequest
+from scavenger_webhook.observe import (
+    PRIORITYCLASSES,
+    SCAVENGERQUEUES,
+    decode_queue,
+    node_facts,
+    priority_class_facts,
+    queue_facts,
+)
+from scavenger_webhook.server import TlsServer
+from scavenger_webhook.settings import WebhookSettings
+from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts, Rules
+
+LOOK_UP_SECONDS: Final = 2.0
+"""For the question whether a queue has just been created."""
+
+REMEMBER_MISSING: Final = 1.0
+"""Seconds for which a queue that was not there is not asked for again."""
+
+MAX_MISSING: Final = 1000
+
+_QUEUE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+log = get_logger(__name__)
+
+
+async def main(context: ServiceContext[WebhookSettings]) -> None:
+    """The service: every replica serves, and keeps the certificates with the others."""
+    settings = context.settings
+    cluster = ClusterView(context.client, settings.rules(), context.clock)
+    tls_context = tls.server_context()
+    keeper = _keeper(context, settings, tls_context)
+    for informer in (*cluster.informers, *keeper.informers):
+        context.add_informer(informer)
+    context.probes.add_readiness("certificate", lambda: keeper.ready.is_set() or keeper.problem)
+    context.add_task("certificates", keeper.run())
+    await context.wait_synced()
+    await keeper.ready.wait()
+    app = create_app(cluster.facts_for, Limits(settings.max_body, settings.body_timeout))
+    server = TlsServer(app, tls_context, address=settings.address, port=settings.port)
+    context.probes.add_readiness("server", lambda: server.serving or "not serving")
+    await server.run(settings.shutdown_delay)
+
+
+def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings, tls_context: Any) -> Keeper:
+    if settings.certificates == "mounted":
+        return FolderKeeper(settings.certificate_folder, context.clock, tls_context)
+    rules = settings.certificate_rules()
+    return SecretKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
+
+
+class ClusterView:
+    """What is known of the cluster, as facts that a review can be made on."""
+
+    def __init__(self, client: ApiClient, rules: Rules, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._rules = rules
+        self._nodes: dict[str, NodeFacts] = {}
+        self._facts: Facts | None = None
+        self._missing: dict[str, float] = {}
+        self.queues = Informer(client, SCAVENGERQUEUES, clock=clock)
+        self.nodes = Informer(client, NODES, clock=clock)
+        self.priority_classes = Informer(client, PRIORITYCLASSES, clock=clock)
+        self.nodes.add_handler(self._on_node)
+        self.queues.add_handler(self._on_change)
+        self.priority_classes.add_handler(self._on_change)
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """The caches that facts are made of."""
+        return (self.queues, self.nodes, self.priority_classes)
+
+    async def facts_for(self, request: AdmissionRequest) -> Facts | None:
+        """What is known for this request. A queue that is not known is asked for once more: `kubectl apply` creates a
+        queue and its first job within the same millisecond.
+        """
+        if not all(informer.synced for informer in self.informers):
+            return None
+        facts = self.facts()
+        name = _queue_of(request)
+        if name is None or facts.queue(name) is not None:
+            return facts
+        queue = await self._look_up(name)
+        if queue is None:
+            return facts
+        return Facts(facts.rules, {**facts.queues, name: queue}, facts.nodes, facts.priority_classes)
+
+    def facts(self) -> Facts:
+        """What the caches hold at this moment."""
+        if self._facts is None:
+            self._facts = Facts(
+                self._rules,
+                {queue.metadata.name: queue_facts(queue) for queue in self.queues.items()},
+                tuple(self._nodes.values()),
+                {found.metadata.name: priority_class_facts(found) for found in self.priority_classes.items()},
+            )
+        return self._facts
+
+    async def _look_up(self, name: str) -> QueueFacts | None:
+        now = self._clock.monotonic()
+        if self._missing.get(name, 0.0) > now:
+            return None
+        try:
+            body = await self._client.request("GET", SCAVENGERQUEUES.path(None, name), timeout=LOOK_UP_SECONDS)
+            return queue_facts(decode_queue(body))
+        except NotFound:
+            if len(self._missing) >= MAX_MISSING:
+                self._missing.clear()
+            self._missing[name] = now + REMEMBER_MISSING
+        except (ApiError, ValueError) as error:
+            log.warning("queue not looked up", queue=name, error=str(error))
+        return None
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if change.new is None:
+            self._nodes.pop(change.key, None)
+        else:
+            self._nodes[change.key] = node_facts(change.new)
+        self._facts = None
+
+    def _on_change(self, change: Change[Any]) -> None:
+        self._facts = None
+
+
+def _queue_of(request: AdmissionRequest) -> str | None:
+    """The queue that a ScavengerJob names, if it can be the name of one."""
+    if request.resource.group != names.GROUP or request.object is None:
+        return None
+    spec = request.object.get("spec")
+    name = spec.get("queue") if isinstance(spec, dict) else None
+    return name if isinstance(name, str) and _QUEUE.fullmatch(name) else None

@@ -1,0 +1,78 @@
+"""What a review knows beside the request: queues, nodes, priority classes and the administrator's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.queue import QueueState
+
+SCAVENGER_CLASSES: Final = frozenset({names.PRIORITY_CLASS_PREEMPTIBLE, names.PRIORITY_CLASS_NON_PREEMPTIBLE})
+
+LOW_PRIORITY: Final = max(names.PRIORITY_VALUES[name] for name in SCAVENGER_CLASSES)
+"""Pods of this priority or less do not outrank every scavenger job."""
+
+
+class LowPriority(StrEnum):
+    """What becomes of an ordinary pod whose own class does not outrank scavenger jobs."""
+
+    RAISE = "raise"
+    """It gets the class of ordinary workloads, and its creator a warning."""
+    WARN = "warn"
+    """It is let in as it is, with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the administrator has decided. max_grace: seconds."""
+
+    ordinary_class: str = names.PRIORITY_CLASS_ORDINARY
+    low_priority: LowPriority = LowPriority.RAISE
+    max_grace: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassFacts:
+    """A PriorityClass of the cluster."""
+
+    name: str
+    value: int
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A ScavengerQueue. quota: by resource, millicores of cpu and whole units of others."""
+
+    name: str
+    state: QueueState = QueueState.OPEN
+    quota: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node: its labels, and what its pods may request together, in the units of a quota."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One consistent view for one review. queues, priority_classes: by name."""
+
+    rules: Rules = Rules()
+    queues: Mapping[str, QueueFacts] = field(default_factory=dict)
+    nodes: tuple[NodeFacts, ...] = ()
+    priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
+
+    def queue(self, name: str) -> QueueFacts | None:
+        """The queue of that name. `default` is always there, open, unless a ScavengerQueue says otherwise."""
+        found = self.queues.get(name)
+        if found is None and name == names.DEFAULT_QUEUE:
+            return QueueFacts(name)
+        return found

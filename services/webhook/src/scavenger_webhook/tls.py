@@ -1,0 +1,52 @@
+"""The TLS context of the server, and how it takes up a new certificate while it serves.
+
+OpenSSL copies the certificate into a connection when it begins: changing the context changes later connections only,
+so nothing has to be dropped (SSL_CTX_use_certificate(3)). The key never touches a disk where memory can stand in for
+one.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scavenger_webhook.certificates import CertificateError
+
+
+def server_context() -> ssl.SSLContext:
+    """A context without a certificate yet. TLS 1.2 and newer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have new connections served with this certificate (PEM).
+
+    Raises:
+        CertificateError: when they cannot be used; the context is as it was.
+    """
+    with _as_file(certificate.rstrip() + b"\n" + key) as path:
+        try:
+            server_context().load_cert_chain(path)  # a key that does not fit would leave half of it in the context
+            context.load_cert_chain(path)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise CertificateError(f"not a certificate with its key: {error}") from None
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path under which the content can be read: all that `load_cert_chain` takes."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            file.write(content)
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.NamedTemporaryFile(buffering=0) as file:  # mode 0600
+            file.write(content)
+            yield file.name
