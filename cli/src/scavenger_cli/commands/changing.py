@@ -1,0 +1,186 @@
+"""suspend, resume, move, cancel, delete, wait: jobs that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from scavenger_api import names
+from scavenger_runtime.errors import Invalid, NotFound
+
+from scavenger_cli import objects, paths, remedies
+from scavenger_cli.access import Access, namespaced_command
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.objects import Job
+from scavenger_cli.options import JobName, JobNames, Timeout, seconds
+from scavenger_cli.output import note, say
+from scavenger_cli.waiting import Goal, wait_for
+
+
+def each(jobs: list[str], act: Callable[[str], str]) -> None:
+    """Act on every job and print what was done; what fails does not keep the others back.
+
+    Raises the first CliError in the end.
+    """
+    first: CliError | None = None
+    for name in jobs:
+        try:
+            say(f"scavengerjob.{names.GROUP}/{name} {act(name)}")
+        except CliError as error:
+            if len(jobs) > 1 and first is not None:
+                note(f"error: {error.message}")
+            first = first or error
+    if first is not None:
+        raise first
+
+
+@namespaced_command
+def suspend(access: Access, jobs: JobNames) -> None:
+    """Take jobs off the cluster for a while.
+
+    They leave the cluster, or the line, until they are resumed. What was computed since the last checkpoint is lost;
+    it does not count as an interruption.
+
+    \b
+    Example:
+      kubectl sj suspend simulation
+    """
+    each(jobs, lambda name: _set_suspend(access, name, True))
+
+
+@namespaced_command
+def resume(access: Access, jobs: JobNames) -> None:
+    """Let suspended jobs line up again.
+
+    \b
+    Example:
+      kubectl sj resume simulation
+    """
+    each(jobs, lambda name: _set_suspend(access, name, False))
+
+
+def _set_suspend(access: Access, name: str, suspended: bool) -> str:
+    job = access.job(name)
+    if job.phase in objects.FINISHED:
+        raise CliError(f"{name} is {job.phase} already", "submit it again under another name")
+    if job.spec.suspend == suspended:
+        return "is suspended already" if suspended else "is not suspended"
+    _patch(access, name, {"spec": {"suspend": suspended}})
+    return "suspended" if suspended else "resumed"
+
+
+@namespaced_command
+def move(
+    access: Access,
+    name: JobName,
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="NAME", help="The queue to move it to.")],
+) -> None:
+    """Move a job to another queue.
+
+    Only while no pod of it exists: suspend it first, or wait.
+
+    \b
+    Example:
+      kubectl sj move simulation --queue night
+    """
+    job = access.job(name)
+    if queue != names.DEFAULT_QUEUE:
+        access.queue(queue)
+    if job.spec.queue == queue:
+        say(f"scavengerjob.{names.GROUP}/{name} is in queue {queue} already")
+        return
+    _patch(access, name, {"spec": {"queue": queue}})
+    say(f"scavengerjob.{names.GROUP}/{name} moved to queue {queue}")
+
+
+def _patch(access: Access, name: str, patch: Any) -> None:
+    try:
+        access.client.patch(paths.job(access.namespace, name), patch, {"fieldManager": "kubectl-sj"})
+    except Invalid as error:
+        raise CliError("\n".join(remedies.invalid_fields(error, name))) from error
+
+
+@namespaced_command
+def cancel(access: Access, jobs: JobNames) -> None:
+    """End jobs that have not finished.
+
+    They leave the line or the cluster, and are deleted. Finished jobs are left as they are; `delete` removes those too.
+
+    \b
+    Example:
+      kubectl sj cancel simulation
+    """
+
+    def one(name: str) -> str:
+        job = access.job(name)
+        if job.phase in objects.FINISHED:
+            raise CliError(f"{name} is {job.phase} already: nothing to cancel", f"kubectl sj delete {name} removes it")
+        _delete(access, job)
+        return "cancelled"
+
+    each(jobs, one)
+
+
+@namespaced_command
+def delete(
+    access: Access,
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Names of jobs.")] = None,
+    finished: Annotated[bool, typer.Option("--finished", help="All that have completed or failed.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace, running ones as well.")] = False,
+) -> None:
+    """Delete jobs, finished or not.
+
+    With a job goes all it owns: its pods and their output.
+
+    \b
+    Examples:
+      kubectl sj delete simulation
+      kubectl sj delete --finished
+    """
+    chosen = [bool(jobs), finished, everything]
+    if sum(chosen) != 1:
+        raise CliError("say which jobs", "give names, or --finished, or --all", ExitCode.USAGE)
+    if jobs:
+        each(jobs, lambda name: _delete(access, access.job(name)))
+        return
+    found = [job for job in access.jobs(access.namespace) if everything or job.phase in objects.FINISHED]
+    if not found:
+        note(f"No {'finished ' if finished else ''}jobs in namespace {access.namespace}.")
+    by_name = {job.name: job for job in found}
+    each(sorted(by_name), lambda name: _delete(access, by_name[name]))
+
+
+def _delete(access: Access, job: Job) -> str:
+    """Delete this very job, not one of the same name submitted since."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": "Background",
+        "preconditions": {"uid": job.metadata.uid},
+    }
+    try:
+        access.client.request("DELETE", paths.job(job.namespace, job.name), body=body)
+    except NotFound:
+        return "is gone already"
+    return "deleted"
+
+
+@namespaced_command
+def wait(
+    access: Access,
+    jobs: JobNames,
+    goal: Annotated[Goal, typer.Option("--for", help="What to wait for.")] = Goal.COMPLETED,
+    timeout: Timeout = None,
+) -> None:
+    """Wait for jobs, by default to complete.
+
+    The exit code is 4 when a job ends in another way, 5 when the time is over.
+
+    \b
+    Examples:
+      kubectl sj wait simulation
+      kubectl sj wait first second --for=finished --timeout 2h
+    """
+    done = lambda name: say(f"scavengerjob.{names.GROUP}/{name} {goal.value}")  # noqa: E731
+    wait_for(access, jobs, goal, seconds(timeout), reached=done)

@@ -1,0 +1,185 @@
+"""submit, run: new jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from scavenger_api import names
+from scavenger_runtime.errors import AlreadyExists, Invalid
+
+from scavenger_cli import paths, remedies
+from scavenger_cli.access import Access, namespaced_command
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.manifests import Manifest, RunOptions, read, scavenger_job
+from scavenger_cli.objects import Job, without_managed_fields
+from scavenger_cli.options import Timeout, seconds
+from scavenger_cli.output import Format, note, print_objects, say
+from scavenger_cli.waiting import Goal, wait_for
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the API server check it, and create nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has completed; exit code 4 when it fails.")]
+Watch = Annotated[bool, typer.Option("--watch", help="The same, and print every change on the way.")]
+Created = Annotated[Format | None, typer.Option("--output", "-o", help="Print what was created in this form.")]
+
+
+@namespaced_command
+def submit(
+    access: Access,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML or JSON file; - reads standard input.")],
+    wait: Wait = False,
+    watch: Watch = False,
+    timeout: Timeout = None,
+    dry_run: DryRun = False,
+    output: Created = None,
+) -> None:
+    """Submit the jobs of a file.
+
+    The file may hold several documents, jobs and queues. Nothing is created unless the API server accepts all of them.
+
+    \b
+    Examples:
+      kubectl sj submit simulation.yaml
+      kubectl sj submit simulation.yaml --wait --timeout 2h
+      generate-jobs | kubectl sj submit -
+    """
+    manifests = read(file)
+    if len(manifests) > 1 and not dry_run:
+        _create_all(access, manifests, dry_run=True, output=None)
+    created = _create_all(access, manifests, dry_run=dry_run, output=output)
+    _see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+
+
+@namespaced_command
+def run(
+    access: Access,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job, at most 52 characters.")],
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image.")],
+    cpu: Annotated[str, typer.Option("--cpu", metavar="QUANTITY", help="CPU of each pod, as 500m or 2.")],
+    memory: Annotated[str, typer.Option("--memory", metavar="QUANTITY", help="Memory of each pod, as 4Gi.")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="Arguments of the program.")] = None,
+    command: Annotated[
+        bool, typer.Option("--command", help="ARGS replace the image's entrypoint, not its arguments.")
+    ] = False,
+    parallelism: Annotated[int, typer.Option(metavar="N", min=1, help="Pods in the gang: all run, or none.")] = 1,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to line up in.")] = None,
+    pvc: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH[:ro]", help="Mount a claim; repeatable.")] = None,
+    configmap: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a ConfigMap.")] = None,
+    secret: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a Secret.")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")] = None,
+    resource: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=QUANTITY", help="More resources, as nvidia.com/gpu=1.")
+    ] = None,
+    node_selector: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Label a node must have; repeatable.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Label of the job.")] = None,
+    interruption_after: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="It writes a checkpoint at least this often, as 30m.")
+    ] = None,
+    grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
+    ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
+    service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
+    suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of line until `resume`.")] = False,
+    wait: Wait = False,
+    watch: Watch = False,
+    timeout: Timeout = None,
+    dry_run: DryRun = False,
+    output: Created = None,
+) -> None:
+    """Run a command, without a manifest.
+
+    What follows -- are the arguments of the image's entrypoint, as with kubectl run; with --command they replace it.
+    `--dry-run -o yaml` prints the manifest.
+
+    \b
+    Examples:
+      kubectl sj run pi --image python:3.12 --cpu 1 --memory 1Gi --command -- python pi.py
+      kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
+    """
+    options = RunOptions(
+        image=image,
+        cpu=cpu,
+        memory=memory,
+        words=words or (),
+        command=command,
+        parallelism=parallelism,
+        queue=queue,
+        interruption_after=interruption_after,
+        grace_seconds=grace,
+        ttl_seconds=ttl,
+        suspend=suspended,
+        service_account=service_account,
+        env=env or (),
+        resources=resource or (),
+        node_selector=node_selector or (),
+        pvcs=pvc or (),
+        config_maps=configmap or (),
+        secrets=secret or (),
+        labels=label or (),
+    )
+    created = _create_all(access, [scavenger_job(name, options)], dry_run=dry_run, output=output)
+    _see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+
+
+def _create_all(
+    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: Format | None
+) -> list[dict[str, Any]]:
+    created = [create(access, manifest, dry_run=dry_run) for manifest in manifests]
+    silent = dry_run and output is None and len(manifests) > 1
+    if output in (Format.JSON, Format.YAML, Format.NAME):
+        print_objects(created, output, "scavengerjob", single=len(created) == 1)
+    elif not silent:
+        for one in created:
+            say(f"{one['kind'].lower()}.{names.GROUP}/{one['metadata']['name']} created{' (dry run)' * dry_run}")
+    return created
+
+
+def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
+    """Create one object; fields that the API does not know are refused, not dropped. Raises CliError."""
+    metadata = manifest["metadata"]
+    if manifest["kind"] == "ScavengerQueue":
+        path = paths.QUEUES
+    else:
+        path = paths.jobs(metadata.get("namespace") or access.namespace)
+    params = {"fieldValidation": "Strict", "fieldManager": "kubectl-sj", "dryRun": "All" if dry_run else None}
+    try:
+        body = access.client.request("POST", path, body=manifest, params=params)
+    except Invalid as error:
+        name = metadata.get("name") or metadata.get("generateName")
+        raise CliError("\n".join(remedies.invalid_fields(error, str(name)))) from error
+    except AlreadyExists as error:
+        what, name = manifest["kind"], metadata["name"]
+        remedy = f"choose another name; `kubectl sj get {name}` shows the one there is"
+        if what == "ScavengerQueue":
+            remedy = f"`kubectl sj queue get {name}` shows it"
+        raise CliError(f"there is a {what} {name} already", remedy) from error
+    found: dict[str, Any] = without_managed_fields(json.loads(body))
+    return found
+
+
+def _see_through(
+    access: Access, created: Sequence[dict[str, Any]], wait: bool, watch: bool, timeout: str | None
+) -> None:
+    jobs = [one for one in created if one["kind"] == "ScavengerJob"]
+    if not (wait or watch) or not jobs:
+        return
+    namespaces = {one["metadata"]["namespace"] for one in jobs}
+    if len(namespaces) > 1:
+        raise CliError("the jobs are in different namespaces", "wait for each with `kubectl sj wait`", ExitCode.USAGE)
+    inside = Access(access.client, namespaces.pop())
+    wait_for(
+        inside,
+        [one["metadata"]["name"] for one in jobs],
+        Goal.COMPLETED,
+        seconds(timeout),
+        report=_report if watch else None,
+        reached=lambda name: say(f"scavengerjob.{names.GROUP}/{name} completed"),
+    )
+
+
+def _report(job: Job) -> None:
+    message = job.status.message
+    note(f"{job.name}: {job.phase or 'submitted'}{f' ({message})' if message and message != job.phase.lower() else ''}")

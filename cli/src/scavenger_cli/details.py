@@ -1,0 +1,130 @@
+"""`get NAME`: what a job asked for, what became of it, run by run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scavenger_api.times import parse_time
+
+from scavenger_cli import objects
+from scavenger_cli.lists import displayed_phase, spell_quota
+from scavenger_cli.objects import Job, Queue, QueueCounts
+from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a timeline. at: None where the moment is not known."""
+
+    at: datetime | None
+    what: str
+
+
+def timeline(job: Job) -> list[Entry]:
+    """Submission, runs, interruptions and the end, in the order they happened.
+
+    The status keeps the last 20 runs and interruptions; what is older is summed up in a line.
+    """
+    status = job.status
+    starts, stops = _times(status.running_timestamps), _times(status.interrupted_timestamps)
+    entries = [Entry(parse_time(job.metadata.creation_timestamp), "submitted")]
+    older = status.interrupted_count - len(stops)
+    if older > 0:
+        entries.append(Entry(None, f"… {plural(older, 'earlier interruption')}"))
+    marks = [(at, 0, "running") for at in starts] + [(at, 1, "interrupted") for at in stops]
+    began: datetime | None = None
+    count = max(0, older)
+    for at, _, what in sorted(marks):
+        if what == "running":
+            again = f", after {ordinal(count)} interruption" if count else ""
+            entries.append(Entry(at, f"running{again}"))
+            began = at
+        else:
+            count += 1
+            entries.append(Entry(at, f"interrupted{_after(began, at)}"))
+            began = None
+    finished = parse_time(status.finished_timestamp)
+    if finished is not None:
+        entries.append(Entry(finished, f"{job.phase.lower()}{_after(began, finished)}"))
+    return entries
+
+
+def _after(began: datetime | None, at: datetime) -> str:
+    return f" after {span((at - began).total_seconds())}" if began is not None else ""
+
+
+def _times(stamps: Sequence[str]) -> list[datetime]:
+    return [at for stamp in stamps if (at := parse_time(stamp)) is not None]
+
+
+def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[tuple[str, str]]:
+    """Label and text of every line above the timeline."""
+    status, spec = job.status, job.spec
+    pods = f"{spec.parallelism} x " if spec.parallelism > 1 else ""
+    lines = [
+        ("Job", f"{job.namespace}/{job.name}"),
+        ("Queue", spec.queue),
+        ("Status", _status(job, now)),
+        ("Message", status.message),
+        ("Asks for", f"{pods}{spell(spec.requests)}"),
+        ("Image", spec.image),
+        ("Checkpoints", f"at least every {spec.interruption_after}{_last_checkpoint(job, now)}"),
+        ("Interrupted", plural(status.interrupted_count, "time")),
+        ("CPU time", cpu_account(job, now)),
+        ("Class", status.preemption.class_),
+        ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
+    ]
+    return [(label, text) for label, text in lines if text]
+
+
+def _status(job: Job, now: datetime) -> str:
+    since = {
+        objects.RUNNING: job.started_at,
+        objects.WAITING: parse_time(job.status.queued_timestamp),
+        objects.INTERRUPTED: parse_time(job.status.queued_timestamp),
+        objects.COMPLETED: parse_time(job.status.finished_timestamp),
+        objects.FAILED: parse_time(job.status.finished_timestamp),
+    }.get(job.phase)
+    words = displayed_phase(job)
+    if since is None:
+        return words
+    ago = age(since, now)
+    return f"{words} {ago} ago" if job.phase in objects.FINISHED else f"{words} for {ago}"
+
+
+def _last_checkpoint(job: Job, now: datetime) -> str:
+    last = age(job.status.last_checkpoint_timestamp, now)
+    if last:
+        return f"; last reported {last} ago"
+    safe = job.safe_until(now) if job.phase == objects.RUNNING else None
+    if safe is None:
+        return ""
+    due = job.spec.checkpoint_interval - (now - safe)
+    return f"; next due in {span(due.total_seconds())}" if due > timedelta(0) else "; one is due now"
+
+
+def cpu_account(job: Job, now: datetime) -> str:
+    """CPU time useful, lost and at risk."""
+    useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
+    share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
+    parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
+    if job.phase == objects.RUNNING:
+        parts.append(f"{cpu_time(job.at_risk(now))} at risk")
+    return ", ".join(parts)
+
+
+def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:
+    """Label and text of every line of `queue get`."""
+    counts = queue.status.jobs or QueueCounts()
+    jobs = [f"{getattr(counts, name)} {name}" for name in QueueCounts.__struct_fields__ if getattr(counts, name)]
+    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+    lines = [("Queue", queue.metadata.name), ("State", queue.state), ("Weight", str(queue.spec.weight))]
+    lines += [("Quota", spell_quota(queue)), ("Jobs", ", ".join(jobs) or "none")]
+    for name in sorted({*allocated, *deserved}):
+        used = short_amount(name, allocated.get(name, 0))
+        share = f" of {short_amount(name, deserved[name])} it deserves now" if name in deserved else ""
+        lines.append((f"Uses {name}", used + share))
+    lines.append(("Age", age(queue.metadata.creation_timestamp, now)))
+    return lines

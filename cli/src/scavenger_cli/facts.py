@@ -1,0 +1,96 @@
+"""What an explanation is made of: everything that is known about one job at one moment. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from scavenger_api.levels import LevelsView
+from scavenger_runtime.kinds import Pod
+
+from scavenger_cli.objects import Job, Queue
+from scavenger_cli.room import Room
+
+
+class Cause(StrEnum):
+    """Why a job is where it is, in one word; what `-o json` shows and scripts may compare."""
+
+    # nobody has looked at it
+    NOT_SEEN_YET = "NotSeenYet"
+    ADMITTER_SILENT = "AdmitterSilent"
+    # it waits, and will go on to until somebody changes something
+    RECLAIMED_UNSUPPORTED = "ReclaimedUnsupported"
+    QUEUE_MISSING = "QueueMissing"
+    QUEUE_CLOSED = "QueueClosed"
+    QUEUE_RELEASING = "QueueReleasing"
+    HELD_BACK = "HeldBack"
+    NO_NODE = "NoNode"
+    NO_SELECTOR_MATCH = "NoSelectorMatch"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
+    LARGER_THAN_CLUSTER = "LargerThanCluster"
+    # it waits, and will start when this passes
+    LEVELS_STALE = "LevelsStale"
+    BLIND = "Blind"
+    ADMIT_FALSE = "AdmitFalse"
+    QUEUE_QUOTA = "QueueQuota"
+    START_FAILED = "StartFailed"
+    NODES_CLOSED = "NodesClosed"
+    ADMISSION_LEVEL = "AdmissionLevel"
+    NO_PLACE = "NoPlace"
+    OVER_SHARE = "OverShare"
+    IN_LINE = "InLine"
+    # it does not wait
+    STARTING = "Starting"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    COMPLETED = "Completed"
+    FAILED_BY_EXIT = "FailedByExit"
+    FAILED_TO_START = "FailedToStart"
+    DELETING = "Deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known. None: the user may not read it, which is said and not guessed around.
+
+    levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
+    their number. room: what the nodes have for it. pods: the job's own. admitter_seen: when the admitter last renewed
+    its Lease; `admitter_known` tells "never" from "may not be read". unreadable: what could not be read, in words.
+    """
+
+    job: Job
+    now: datetime
+    levels: LevelsView | None = None
+    queues: Sequence[Queue] | None = None
+    line: tuple[int, int] | None = None
+    room: Room | None = None
+    pods: Sequence[Pod] = ()
+    admitter_seen: datetime | None = None
+    admitter_known: bool = False
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def queue(self) -> Queue | None:
+        """The job's queue, where it is there and may be read."""
+        return next((q for q in self.queues or () if q.metadata.name == self.job.spec.queue), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the figures that led to the answer."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer to `why`: one sentence, the figures behind it, and what would help."""
+
+    cause: Cause
+    headline: str
+    findings: tuple[Finding, ...] = ()
+    remedies: tuple[str, ...] = ()

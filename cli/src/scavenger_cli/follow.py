@@ -1,0 +1,169 @@
+"""Follow objects as they change: a list, then a watch, for ever: what the informer is to the services."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from scavenger_runtime.errors import Gone, TooManyRequests, Unavailable, error_for_status
+
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.objects import decode_items
+from scavenger_cli.transport import Client, Params
+
+WATCH_SECONDS: Final = 300
+SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
+RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Delays before a broken watch is taken up again; the last one for every further time."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One step. type: ADDED, MODIFIED, DELETED; SYNCED after every full list, without an object."""
+
+    type: str
+    obj: T | None = None
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Listed(msgspec.Struct):
+    metadata: _ListMeta
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    uid: str = ""
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Deadline:
+    """A moment after which waiting ends. seconds: None for never."""
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+
+    def left(self) -> float | None:
+        """Seconds left, not below zero; None for ever."""
+        return None if self._end is None else max(0.0, self._end - self._clock())
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed."""
+        left = self.left()
+        return left is not None and left <= 0
+
+    def check(self, what: str) -> None:
+        """Raises CliError, exit code 5, when it has passed."""
+        if self.over:
+            raise CliError(what, "raise --timeout, or ask `kubectl sj why`", ExitCode.TIMED_OUT)
+
+
+class Follower(Generic[T]):
+    """The objects of one collection, as they are and as they change.
+
+    params: fieldSelector and labelSelector. sleep: waits between attempts, exchanged in tests.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        kind: type[T],
+        params: Params | None = None,
+        *,
+        deadline: Deadline | None = None,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._kind = kind
+        self._params = dict(params or {})
+        self._deadline = deadline or Deadline(None)
+        self._sleep = sleep
+        self._known: dict[str, T] = {}
+
+    def changes(self) -> Iterator[Change[T]]:
+        """Every change, across broken connections and expired versions; ends when the deadline has passed.
+
+        A first list that fails is the user's to know: raises ApiError. Later failures are waited out, as an API server
+        that is being restarted must not end a log that is being followed.
+        """
+        version, failures, listed = "", 0, False
+        while not self._deadline.over:
+            try:
+                if not version:
+                    version, found = self._list()
+                    yield from found
+                    yield Change("SYNCED")
+                    listed = True
+                for newer, change in self._watch(version):
+                    version = newer
+                    failures = 0
+                    if change is not None:
+                        yield change
+            except Gone:
+                version = ""
+            except (Unavailable, TooManyRequests):
+                if not listed:
+                    raise
+                self._sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                failures += 1
+
+    def _list(self) -> tuple[str, list[Change[T]]]:
+        body = self._client.get(self._path, self._params)
+        items = decode_items(body, self._kind)
+        now = {_uid(item): item for item in items}
+        gone = [Change("DELETED", old) for uid, old in self._known.items() if uid not in now]
+        fresh = [Change("MODIFIED" if uid in self._known else "ADDED", item) for uid, item in now.items()]
+        self._known = now
+        return msgspec.json.decode(body, type=_Listed).metadata.resource_version, [*gone, *fresh]
+
+    def _watch(self, version: str) -> Iterator[tuple[str, Change[T] | None]]:
+        left = self._deadline.left()
+        seconds = WATCH_SECONDS if left is None else max(1, min(WATCH_SECONDS, int(left) + 1))
+        params = {
+            **self._params,
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": version,
+            "timeoutSeconds": seconds,
+        }
+        for line in self._client.stream(self._path, params, silence=min(SILENCE_SECONDS, seconds + 30.0)):
+            event = msgspec.json.decode(line, type=_Event)
+            if event.type == "ERROR":
+                raise error_for_status(msgspec.json.decode(event.object))
+            head = msgspec.json.decode(event.object, type=_Head).metadata
+            yield head.resource_version or version, self._change(event, head.uid)
+            if self._deadline.over:
+                return
+
+    def _change(self, event: _Event, uid: str) -> Change[T] | None:
+        if event.type == "BOOKMARK":
+            return None
+        obj = msgspec.json.decode(event.object, type=self._kind)
+        if event.type == "DELETED":
+            self._known.pop(uid, None)
+        else:
+            self._known[uid] = obj
+        return Change(event.type, obj)
+
+
+def _uid(item: Any) -> str:
+    return str(item.metadata.uid)

@@ -1,0 +1,146 @@
+"""Read what an explanation needs. What the user may not read is left out and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+from scavenger_api.levels import LevelsView
+from scavenger_api.names import LABEL_JOB
+from scavenger_api.times import parse_time
+from scavenger_runtime.errors import Forbidden, NotFound, Unavailable
+from scavenger_runtime.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
+
+from scavenger_cli import objects, paths
+from scavenger_cli.access import Access
+from scavenger_cli.facts import Facts
+from scavenger_cli.objects import Job, decode, decode_items, place_in_line
+from scavenger_cli.room import Room, room_for
+
+PENDING_OR_RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+T = TypeVar("T")
+
+
+class LeaseSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a Lease."""
+
+    renew_time: str | None = None
+
+
+class Lease(Struct, frozen=True, gc=False, rename="camel"):
+    """coordination.k8s.io/v1 Lease: who leads, and since when it has been silent."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class NodeUse(Struct, frozen=True, gc=False, rename="camel"):
+    """metrics.k8s.io NodeMetrics: what a node really uses."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    usage: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class Reader:
+    """Reads what is permitted, and remembers what is not."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.unreadable: list[str] = []
+
+    def optional(self, what: str, read: Callable[[], T]) -> T | None:
+        """What was read; None where the user may not, noted as `what`."""
+        try:
+            return read()
+        except Forbidden:
+            self.unreadable.append(what)
+            return None
+
+    def levels(self, now: datetime) -> LevelsView | None:
+        """The published levels; fixed ones where there are none; None where they may not be read."""
+
+        def read() -> LevelsView:
+            try:
+                body = self.access.client.get(paths.LEVELS)
+            except NotFound:
+                return LevelsView.of(None, now)
+            return LevelsView.of(decode(body, ConfigMap).data, now)
+
+        return self.optional("the levels", read)
+
+    def nodes(self) -> list[Node] | None:
+        """All nodes."""
+        return self.optional("nodes", lambda: decode_items(self.access.client.get(paths.NODES), Node))
+
+    def pods(self) -> list[Pod] | None:
+        """All pods that occupy a node, of all namespaces."""
+        params = {"fieldSelector": PENDING_OR_RUNNING}
+        return self.optional(
+            "pods of other namespaces", lambda: decode_items(self.access.client.get(paths.PODS, params), Pod)
+        )
+
+    def job_pods(self, job: Job) -> list[Pod]:
+        """The pods of one job."""
+        params = {"labelSelector": f"{LABEL_JOB}={job.name}"}
+        read = lambda: decode_items(self.access.client.get(paths.pods(job.namespace), params), Pod)  # noqa: E731
+        return self.optional("the job's pods", read) or []
+
+    def all_jobs(self) -> list[Job] | None:
+        """The jobs of all namespaces: they share the queues."""
+        return self.optional("jobs of other namespaces", lambda: self.access.jobs(None))
+
+    def admitter_seen(self) -> tuple[datetime | None, bool]:
+        """When the admitter last renewed its Lease, and whether that could be read at all."""
+        try:
+            lease = decode(self.access.client.get(paths.ADMITTER_LEASE), Lease)
+        except NotFound:
+            return None, True
+        except Forbidden:
+            return None, False  # nothing a researcher could do about it, so it is not worth a line
+        return parse_time(lease.spec.renew_time), True
+
+    def node_use(self) -> dict[str, dict[str, str]] | None:
+        """Real use by node; None where nobody measures it."""
+        try:
+            body = self.access.client.get(paths.NODE_METRICS)
+        except (NotFound, Forbidden, Unavailable, msgspec.DecodeError):  # a broken metrics API answers 503
+            return None
+        return {use.metadata.name: dict(use.usage) for use in decode_items(body, NodeUse)}
+
+
+def gather(access: Access, name: str) -> Facts:
+    """Everything that is to be known about a job. Raises CliError for one that does not exist, ApiError."""
+    job = access.job(name)
+    now = access.now()
+    reader = Reader(access)
+    if job.phase in objects.FINISHED:
+        return Facts(job, now)
+    levels = reader.levels(now)
+    pods = reader.job_pods(job)
+    if job.phase not in ("", *objects.QUEUED):
+        return Facts(job, now, levels=levels, pods=pods)
+    queues = reader.optional("queues", access.queues)
+    jobs = reader.all_jobs()
+    line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace))
+    seen, known = reader.admitter_seen()
+    return Facts(
+        job,
+        now,
+        levels=levels,
+        queues=queues,
+        line=line if jobs is not None else None,
+        room=_room(reader, job, levels),
+        pods=pods,
+        admitter_seen=seen,
+        admitter_known=known,
+        unreadable=tuple(reader.unreadable),
+    )
+
+
+def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:
+    nodes = reader.nodes()
+    pods = reader.pods() if nodes is not None else None
+    if nodes is None or pods is None:
+        return None
+    return room_for(job.spec, nodes, pods, levels.closed_nodes if levels is not None else frozenset())

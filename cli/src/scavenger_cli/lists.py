@@ -1,0 +1,90 @@
+"""Rows of the tables: jobs and queues, a line each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from scavenger_api.quantity import QuantityError
+
+from scavenger_cli.objects import Job, Queue, QueueCounts
+from scavenger_cli.words import age, quantities, short_amount
+
+UNKNOWN = "<none>"
+
+
+def job_header(*, wide: bool, namespaces: bool) -> list[str]:
+    """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
+    header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE"]
+    if wide:
+        header += ["PODS", "CPU", "MEMORY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+    return ["NAMESPACE", *header] if namespaces else header
+
+
+def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[str]:
+    """The cells of one job, in the order of `job_header`."""
+    status = job.status
+    row = [
+        job.name,
+        job.spec.queue,
+        displayed_phase(job),
+        str(status.interrupted_count),
+        age(job.started_at, now),
+        age(job.metadata.creation_timestamp, now),
+    ]
+    if wide:
+        row += [
+            str(job.spec.parallelism),
+            *gang_amounts(job),
+            status.preemption.class_,
+            age(status.last_checkpoint_timestamp, now),
+            status.message.replace("\n", " "),
+        ]
+    return [job.namespace, *row] if namespaces else row
+
+
+def displayed_phase(job: Job) -> str:
+    """The phase, or what is more worth knowing."""
+    if job.metadata.deletion_timestamp is not None:
+        return "Deleting"
+    return job.phase or "Waiting"
+
+
+def gang_amounts(job: Job) -> tuple[str, str]:
+    """CPU and memory of the whole gang."""
+    try:
+        asked = job.spec.requests
+    except QuantityError:
+        return "?", "?"
+    count = job.spec.parallelism
+    return short_amount("cpu", asked.get("cpu", 0) * count), short_amount("memory", asked.get("memory", 0) * count)
+
+
+QUEUE_HEADER = ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING", "CPU", "SHARE", "QUOTA", "AGE"]
+
+
+def queue_row(queue: Queue, now: datetime) -> list[str]:
+    """The cells of one queue: CPU in use, and the CPU it deserves now."""
+    counts = queue.status.jobs or QueueCounts()
+    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+    return [
+        queue.metadata.name,
+        queue.state,
+        str(queue.spec.weight),
+        str(counts.waiting + counts.interrupted),
+        str(counts.running + counts.starting),
+        short_amount("cpu", allocated.get("cpu", 0)),
+        short_amount("cpu", deserved["cpu"]) if "cpu" in deserved else UNKNOWN,
+        spell_quota(queue),
+        age(queue.metadata.creation_timestamp, now),
+    ]
+
+
+def spell_quota(queue: Queue) -> str:
+    """`cpu=100,memory=1Ti`; `<none>` without a quota."""
+    return ",".join(f"{name}={value}" for name, value in sorted(queue.spec.quota.items())) or UNKNOWN
+
+
+def by_name(jobs: Iterable[Job]) -> Sequence[Job]:
+    """In the order kubectl lists them."""
+    return sorted(jobs, key=lambda job: (job.namespace, job.name))

@@ -1,0 +1,124 @@
+"""The entry point of `kubectl sj`: the commands by name, and every way a command can end.
+
+Modules that only some commands need (rich, yaml) are imported where they are used: a command that ends after 0.3
+seconds is not to spend as long on loading what it does not use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+from scavenger_runtime.errors import ApiError
+
+from scavenger_cli.access import interruptible
+from scavenger_cli.commands import changing, queues, showing, submitting
+from scavenger_cli.exits import CliError, ExitCode, Interrupted
+from scavenger_cli.output import say, say_error
+from scavenger_cli.remedies import as_cli_error
+
+_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+HELP = """Scavenger jobs: submit, watch and understand low-priority jobs that run on what is idle.
+
+\b
+Examples:
+  kubectl sj run pi --image python:3.12 --cpu 1 --memory 1Gi --command -- python pi.py
+  kubectl sj why pi
+  kubectl sj logs -f pi
+
+\b
+Exit codes: 0 done, 1 refused or out of reach, 2 wrong command line, 3 not found,
+4 the job failed, 5 timed out, 130 Ctrl-C.
+"""
+
+
+def _app(help: str) -> typer.Typer:
+    return typer.Typer(
+        help=help,
+        no_args_is_help=True,
+        add_completion=False,  # kubectl completes by kubectl_complete-sj
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # rich would double the time of --help
+        context_settings=_OPTIONS,
+    )
+
+
+app = _app(HELP)
+queue_app = _app("Queues: weighted shares of what scavenging may use.")
+
+
+@app.callback()
+def root(
+    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """What is asked before any command."""
+    if show_version:
+        say(_version())
+        raise typer.Exit
+
+
+def _version() -> str:
+    try:
+        return version("scavenger-cli")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+for name, function in (
+    ("submit", submitting.submit),
+    ("run", submitting.run),
+    ("list", showing.list_jobs),
+    ("get", showing.get),
+    ("watch", showing.watch),
+    ("logs", showing.logs),
+    ("wait", changing.wait),
+    ("why", showing.why),
+    ("suspend", changing.suspend),
+    ("resume", changing.resume),
+    ("move", changing.move),
+    ("cancel", changing.cancel),
+    ("delete", changing.delete),
+    ("top", showing.top),
+    ("levels", showing.levels),
+):
+    app.command(name)(function)
+
+for name, function in (
+    ("create", queues.create),
+    ("list", queues.list_queues),
+    ("get", queues.get),
+    ("set", queues.change),
+    ("close", queues.close),
+    ("open", queues.open_queue),
+    ("delete", queues.delete),
+):
+    queue_app.command(name)(function)
+
+app.add_typer(queue_app, name="queue")
+
+
+def main() -> None:
+    """Run the command line, and end the process with one of ExitCode."""
+    interruptible()
+    try:
+        app(prog_name="kubectl sj")
+    except CliError as error:
+        say_error(error)
+        sys.exit(error.code)
+    except ApiError as error:
+        say_error(as_cli_error(error))
+        sys.exit(as_cli_error(error).code)
+    except Interrupted:
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:  # as in `kubectl sj list | head`: nobody reads on, and nobody is to be told
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()

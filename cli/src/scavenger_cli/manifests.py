@@ -1,0 +1,158 @@
+"""Manifests: read from files, or built from the options of `run`. Pure but for the reading."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from scavenger_api import names
+
+from scavenger_cli.exits import CliError, ExitCode
+
+KINDS: Final = ("ScavengerJob", "ScavengerQueue")
+Manifest = dict[str, Any]
+
+
+def read(source: str) -> list[Manifest]:
+    """The manifests in a file, or on standard input for `-`. Raises CliError."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"{source} cannot be read: {error.strerror}", code=ExitCode.USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CliError(f"{source} is not a text file", code=ExitCode.USAGE) from error
+    return parse(text, "standard input" if source == "-" else source)
+
+
+def parse(text: str, source: str) -> list[Manifest]:
+    """The manifests in a YAML or JSON text of one or more documents, lists opened. Raises CliError."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        documents = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
+    except yaml.YAMLError as error:
+        raise CliError(f"{source} is not YAML: {' '.join(str(error).split())}", code=ExitCode.USAGE) from error
+    found = [item for one in documents for item in _opened(one)]
+    if not found:
+        raise CliError(f"{source} holds no object", code=ExitCode.USAGE)
+    for number, one in enumerate(found, start=1):
+        _check(one, f"{source}, object {number}" if len(found) > 1 else source)
+    return found
+
+
+def _opened(document: Any) -> Iterable[Any]:
+    if isinstance(document, dict) and document.get("kind") == "List":
+        return list(document.get("items") or ())
+    return (document,)
+
+
+def _check(document: Any, where: str) -> None:
+    if not isinstance(document, dict):
+        raise CliError(f"{where}: not an object, but {type(document).__name__}", code=ExitCode.USAGE)
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind not in KINDS or version != names.API_VERSION:
+        raise CliError(
+            f"{where}: {kind or 'no kind'} of {version or 'no apiVersion'} is not a ScavengerJob",
+            f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else",
+            ExitCode.USAGE,
+        )
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise CliError(f"{where}: metadata.name is missing", "give it a name", ExitCode.USAGE)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What `run` was given. Mounts are NAME:/PATH[:ro]; the rest as in spec."""
+
+    image: str
+    cpu: str
+    memory: str
+    words: Sequence[str] = ()
+    command: bool = False
+    parallelism: int = 1
+    queue: str | None = None
+    interruption_after: str | None = None
+    grace_seconds: int | None = None
+    ttl_seconds: int | None = None
+    suspend: bool = False
+    service_account: str | None = None
+    env: Sequence[str] = ()
+    resources: Sequence[str] = ()
+    node_selector: Sequence[str] = ()
+    pvcs: Sequence[str] = ()
+    config_maps: Sequence[str] = ()
+    secrets: Sequence[str] = ()
+    labels: Sequence[str] = field(default=())
+
+
+def scavenger_job(name: str, options: RunOptions) -> Manifest:
+    """The ScavengerJob of `run`; what was not given is not written, so that the defaults are the API's.
+
+    Raises CliError for an option that cannot be read.
+    """
+    words = list(options.words)
+    requests = {"cpu": options.cpu, "memory": options.memory, **dict(assignments("--resource", options.resources))}
+    spec = {
+        "queue": options.queue,
+        "image": options.image,
+        "command": words if options.command and words else None,
+        "args": words if words and not options.command else None,
+        "env": [{"name": key, "value": value} for key, value in assignments("--env", options.env)] or None,
+        "resources": {"requests": requests},
+        "parallelism": options.parallelism if options.parallelism != 1 else None,
+        "nodeSelector": dict(assignments("--node-selector", options.node_selector)) or None,
+        "persistentVolumeClaims": [mount("--pvc", text) for text in options.pvcs] or None,
+        "configMaps": [mount("--configmap", text) for text in options.config_maps] or None,
+        "secrets": [mount("--secret", text) for text in options.secrets] or None,
+        "serviceAccountName": options.service_account,
+        "interruptionAfter": options.interruption_after,
+        "terminationGracePeriodSeconds": options.grace_seconds,
+        "ttlSecondsAfterFinished": options.ttl_seconds,
+        "suspend": True if options.suspend else None,
+    }
+    metadata: Manifest = {"name": name}
+    if options.labels:
+        metadata["labels"] = dict(assignments("--label", options.labels))
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ScavengerJob",
+        "metadata": metadata,
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+
+
+def scavenger_queue(name: str, weight: int, quota: Sequence[str]) -> Manifest:
+    """The ScavengerQueue of `queue create`. quota: `cpu=100,memory=1Ti`. Raises CliError."""
+    parts = [part for text in quota for part in text.split(",") if part]
+    limits = dict(assignments("--quota", parts))
+    spec: Manifest = {"weight": weight, **({"quota": limits} if limits else {})}
+    return {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def mount(option: str, text: str) -> Manifest:
+    """One mount out of NAME:/PATH or NAME:/PATH:ro. Raises CliError."""
+    name, _, rest = text.partition(":")
+    path, _, mode = rest.partition(":")
+    if not name or not path.startswith("/") or mode not in ("", "ro"):
+        raise CliError(
+            f"{option} {text} is not a mount",
+            "write NAME:/PATH, or NAME:/PATH:ro to mount it read-only",
+            ExitCode.USAGE,
+        )
+    return {"name": name, "mountPath": path, **({"readOnly": True} if mode else {})}
+
+
+def assignments(option: str, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE pairs. Raises CliError."""
+    found = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise CliError(f"{option} {text} is not an assignment", "write NAME=VALUE", ExitCode.USAGE)
+        found.append((name, value))
+    return found

@@ -1,0 +1,223 @@
+"""What the commands read of the API's objects: projections, as scavenger_runtime.kinds has them of the core kinds.
+
+The pydantic models of scavenger_api say the same and validate it; loading them costs a quarter of a second, at every
+start of a command that only shows what the API server has validated already. tests/unit/cli/test_objects.py holds these
+to those, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.duration import parse_duration
+from scavenger_api.quantity import amounts
+from scavenger_api.times import parse_time
+from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
+
+WAITING: Final = "Waiting"
+STARTING: Final = "Starting"
+RUNNING: Final = "Running"
+INTERRUPTED: Final = "Interrupted"
+SUSPENDED: Final = "Suspended"
+COMPLETED: Final = "Completed"
+FAILED: Final = "Failed"
+PHASES: Final = (WAITING, STARTING, RUNNING, INTERRUPTED, SUSPENDED, COMPLETED, FAILED)
+QUEUED: Final = (WAITING, INTERRUPTED)
+FINISHED: Final = (COMPLETED, FAILED)
+
+
+class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a ScavengerJob, as far as it is shown or explained."""
+
+    queue: str = names.DEFAULT_QUEUE
+    image: str = ""
+    node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    tolerations: tuple[Toleration, ...] = ()
+    resources: Resources = Resources()
+    parallelism: int = 1
+    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
+    suspend: bool = False
+    capacity: str = "Guaranteed"
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What one pod asks for: millicores of cpu, bytes of memory, whole units of others."""
+        return amounts({**self.resources.limits, **self.resources.requests})
+
+    @property
+    def checkpoint_interval(self) -> timedelta:
+        """`interruptionAfter` as a duration."""
+        return parse_duration(self.interruption_after)
+
+
+class Preemption(Struct, frozen=True, gc=False, rename={"class_": "class", "running_priority": "runningPriority"}):
+    """What the prioritizer decided; running_priority in core-seconds."""
+
+    class_: str = ""
+    running_priority: float | None = None
+
+
+class JobStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerJob. Times as they are written; CPU time in core-seconds."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    interrupted_count: int = 0
+    queued_timestamp: str | None = None
+    running_timestamps: tuple[str, ...] = ()
+    interrupted_timestamps: tuple[str, ...] = ()
+    finished_timestamp: str | None = None
+    priority_start_over_timestamp: str | None = None
+    last_checkpoint_timestamp: str | None = None
+    useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
+    lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
+    job_name: str | None = None
+    message: str = ""
+    preemption: Preemption = Preemption()
+
+
+class Job(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+    @property
+    def name(self) -> str:
+        """Its name inside its namespace."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.metadata.namespace
+
+    @property
+    def phase(self) -> str:
+        """Its phase; empty as long as no admitter has seen the job."""
+        return self.status.phase
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Since when all pods of the present run are running; None while it does not run."""
+        times = self.status.running_timestamps
+        return parse_time(times[-1]) if self.phase == RUNNING and times else None
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, or None."""
+        return next((c for c in self.status.conditions if c.type == kind), None)
+
+    def reason(self, kind: str) -> str:
+        """The one-word reason of a condition; empty without it."""
+        found = self.condition(kind)
+        return found.reason if found else ""
+
+    def at_risk(self, now: datetime) -> float:
+        """Core-seconds lost if the job went now: as the prioritizer says, else the work since the last checkpoint."""
+        if self.phase != RUNNING:
+            return 0.0
+        if self.status.preemption.running_priority is not None:
+            return self.status.preemption.running_priority
+        seconds = (now - since).total_seconds() if (since := self.safe_until(now)) is not None else 0.0
+        return max(0.0, seconds) * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
+
+    def safe_until(self, now: datetime) -> datetime | None:
+        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest."""
+        stamps = (self.status.last_checkpoint_timestamp, self.status.priority_start_over_timestamp)
+        known = [at for at in (*map(parse_time, stamps), self.started_at) if at is not None and at <= now]
+        return max(known, default=None)
+
+
+class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a ScavengerQueue."""
+
+    weight: int = 1
+    quota: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+    closed: bool = False
+
+
+class QueueCounts(Struct, frozen=True, gc=False, rename="camel"):
+    """Jobs of the queue by phase."""
+
+    waiting: int = 0
+    starting: int = 0
+    running: int = 0
+    interrupted: int = 0
+    suspended: int = 0
+    completed: int = 0
+    failed: int = 0
+    unknown: int = 0
+
+
+class QueueStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerQueue."""
+
+    state: str = ""
+    jobs: QueueCounts | None = None
+    allocated: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+    deserved: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class Queue(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerQueue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+    @property
+    def state(self) -> str:
+        """Open, Closed or Releasing: as the admitter says, or as the spec has it where no admitter has seen it yet."""
+        if self.metadata.deletion_timestamp is not None:
+            return "Releasing"
+        return self.status.state or ("Closed" if self.spec.closed else "Open")
+
+
+T = TypeVar("T")
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """One object of the API. Raises msgspec.DecodeError, a ValueError."""
+    return msgspec.json.decode(body, type=kind)
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+def decode_items(body: bytes, kind: type[T]) -> list[T]:
+    """The items of a list."""
+    items: Any = list[kind] | None  # type: ignore[valid-type]
+    shape = msgspec.defstruct("List", [("items", items, None)])
+    return list(getattr(msgspec.json.decode(body, type=shape), "items") or ())  # noqa: B009 - made at run time
+
+
+def raw_items(body: bytes) -> Iterator[dict[str, Any]]:
+    """The items of a list as they came, without managedFields (kubectl leaves them out as well)."""
+    for raw in msgspec.json.decode(body, type=_List).items or ():
+        yield without_managed_fields(msgspec.json.decode(raw))
+
+
+def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
+    """The object without its managedFields."""
+    obj.get("metadata", {}).pop("managedFields", None)
+    return obj
+
+
+def line_order(job: Job) -> tuple[int, str, str]:
+    """The order inside a queue: most interruptions first, then first come, first served."""
+    return (-job.status.interrupted_count, job.status.queued_timestamp or "9", job.metadata.key)
+
+
+def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
+    """The job's place among those in line in its queue, and their number; None when it is not in line."""
+    if job.phase not in QUEUED:
+        return None
+    line = sorted((j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue), key=line_order)
+    keys = [one.metadata.key for one in line]
+    return (keys.index(job.metadata.key) + 1, len(keys)) if job.metadata.key in keys else None

@@ -1,0 +1,210 @@
+"""Where a job would fit: free places by requests, taints and selectors. Pure.
+
+The admitter decides by the same rules (design section 4.2) with more in hand: what it has just started, and what
+pending ordinary pods are about to take. What is computed here explains; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.quantity import amount
+from scavenger_runtime.kinds import Container, Node, Pod, Taint, Toleration
+
+from scavenger_cli.objects import JobSpec
+
+PODS: Final = "pods"
+_BLOCKING: Final = ("NoSchedule", "NoExecute")
+Amounts = Mapping[str, int]
+"""Millicores of cpu, bytes of memory, units of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A resource over all nodes that count: requested and allocatable, in millicores or bytes."""
+
+    used: int
+    allocatable: int
+
+    def percent(self, more: int = 0) -> float:
+        """How full it would be with `more`; 100 where there is nothing to allocate."""
+        return 100.0 * (self.used + more) / self.allocatable if self.allocatable else 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one node has to offer a pod."""
+
+    node: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the cluster has for one job.
+
+    nodes: all. selected: with the labels of spec.nodeSelector. tolerated: of these, without a taint in the way.
+    open: of these, ready, not cordoned, not at a level of their own. places: pods like these that fit now.
+    empty_places: that would fit were every node empty. largest_free, largest_node: what comes closest to one pod, now
+    and when empty. taints: those that keep the job off selected nodes. load: requests over the nodes that count for
+    the levels.
+    """
+
+    nodes: int
+    selected: int
+    tolerated: int
+    open: int
+    places: int
+    empty_places: int
+    largest_free: Place | None = None
+    largest_node: Place | None = None
+    taints: tuple[str, ...] = ()
+    load: Mapping[str, Use] = field(default_factory=dict)
+
+
+def room_for(spec: JobSpec, nodes: Sequence[Node], pods: Iterable[Pod], closed: frozenset[str] = frozenset()) -> Room:
+    """What there is for a job now.
+
+    closed: nodes on which nothing new may start, as the regulator publishes them. Raises QuantityError for what is
+    not a quantity, which the API server lets nobody write.
+    """
+    asked = {**spec.requests, PODS: 1}
+    used = used_by_node(pods)
+    labels = spec.node_selector.items()
+    selected = [n for n in nodes if all(n.metadata.labels.get(k) == v for k, v in labels)]
+    tolerated = [n for n in selected if not untolerated(n, spec.tolerations)]
+    open_ = [n for n in tolerated if n.ready and not n.spec.unschedulable and n.metadata.name not in closed]
+    free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
+    empty = [Place(n.metadata.name, _allocatable(n, asked)) for n in tolerated]
+    return Room(
+        nodes=len(nodes),
+        selected=len(selected),
+        tolerated=len(tolerated),
+        open=len(open_),
+        places=sum(pods_in(place, asked) for place in free),
+        empty_places=sum(pods_in(place, asked) for place in empty),
+        largest_free=closest(free, asked),
+        largest_node=closest(empty, asked),
+        taints=tuple(sorted({_spell(t) for n in selected for t in untolerated(n, spec.tolerations)})),
+        load=load_by_requests(nodes, used),
+    )
+
+
+def pods_in(place: Place, asked: Amounts) -> int:
+    """How many pods that ask for this fit into the place."""
+    return max(0, min(place.amounts.get(name, 0) // value for name, value in asked.items() if value > 0))
+
+
+def closest(places: Sequence[Place], asked: Amounts) -> Place | None:
+    """The place that comes closest to one pod: with the largest share of what it has least of; the first of equals."""
+
+    def share(place: Place) -> float:
+        return min(place.amounts.get(name, 0) / value for name, value in asked.items() if value > 0)
+
+    return max(places, key=share, default=None)
+
+
+def counts(node: Node) -> bool:
+    """Whether the levels are about this node: ready, not cordoned, without a taint that keeps pods off (section 5)."""
+    return node.ready and not node.spec.unschedulable and not any(t.effect in _BLOCKING for t in node.spec.taints)
+
+
+def load_by_requests(nodes: Iterable[Node], used: Mapping[str, Amounts]) -> dict[str, Use]:
+    """Requests and allocatable of the nodes that count, per resource that has a level."""
+    counted = [node for node in nodes if counts(node)]
+    return {
+        name: Use(
+            sum(used.get(n.metadata.name, {}).get(name, 0) for n in counted),
+            sum(amount(name, n.status.allocatable.get(name, 0)) for n in counted),
+        )
+        for name in names.LEVELS_RESOURCES
+    }
+
+
+def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
+    """What the pods that have not ended request, by node; the slot of a pod is the resource `pods`."""
+    used: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pod in pods:
+        if pod.spec.node_name and not pod.ended:
+            sums = used[pod.spec.node_name]
+            sums[PODS] += 1
+            for name, value in pod_requests(pod).items():
+                sums[name] += value
+    return used
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """What a pod takes of its node (k8s.io/component-helpers resource.PodRequests): its containers and sidecars, or the
+    largest moment of its init phase, and the overhead of its runtime."""
+    running: dict[str, int] = defaultdict(int)
+    _add(running, pod.spec.containers)
+    peak: dict[str, int] = {}
+    sidecars: dict[str, int] = defaultdict(int)
+    for container in pod.spec.init_containers:
+        moment = sidecars
+        if container.restart_policy == "Always":
+            _add(sidecars, (container,))
+            _add(running, (container,))
+        else:
+            moment = sidecars.copy()
+            _add(moment, (container,))
+        peak = {name: max(peak.get(name, 0), moment.get(name, 0)) for name in {*peak, *moment}}
+    sums = {name: max(running.get(name, 0), peak.get(name, 0)) for name in {*running, *peak}}
+    sums.update((name, amount(name, text)) for name, text in pod.spec.resources.requests.items())
+    for name, text in pod.spec.overhead.items():
+        sums[name] = sums.get(name, 0) + amount(name, text)
+    return sums
+
+
+def _add(sums: dict[str, int], containers: Iterable[Container]) -> None:
+    for container in containers:
+        for name, text in container.resources.requests.items():
+            sums[name] += amount(name, text)
+
+
+def untolerated(node: Node, tolerations: Iterable[Toleration]) -> list[Taint]:
+    """The taints of a node that keep the job off it.
+
+    The cordon's own taint is left out: `spec.unschedulable` says the same, and goes with it.
+    """
+    return [
+        taint
+        for taint in node.spec.taints
+        if taint.effect in _BLOCKING and not _passing(taint) and not any(_covers(t, taint) for t in tolerations)
+    ]
+
+
+def _passing(taint: Taint) -> bool:
+    """Set by Kubernetes for as long as the node is cordoned or not ready, which is looked at by itself."""
+    return taint.key in (
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    )
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    """k8s.io/api core/v1 ToleratesTaint: an empty effect covers all, an empty key all keys."""
+    same_effect = not toleration.effect or toleration.effect == taint.effect
+    same_key = not toleration.key or toleration.key == taint.key
+    same_value = toleration.operator == "Exists" or (
+        toleration.operator in ("", "Equal") and toleration.value == taint.value
+    )
+    return same_effect and same_key and same_value
+
+
+def _allocatable(node: Node, asked: Amounts) -> dict[str, int]:
+    return {name: amount(name, node.status.allocatable.get(name, 0)) for name in asked}
+
+
+def _free(node: Node, used: Mapping[str, Amounts], asked: Amounts) -> dict[str, int]:
+    taken = used.get(node.metadata.name, {})
+    return {name: max(0, value - taken.get(name, 0)) for name, value in _allocatable(node, asked).items()}
+
+
+def _spell(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

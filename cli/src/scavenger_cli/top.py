@@ -1,0 +1,283 @@
+"""Load against the levels, as bars: nodes, queues, jobs. Pure: a view in, rich renderables out, right at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.names import LABEL_JOB, LEVELS_RESOURCES
+from scavenger_api.quantity import amount
+from scavenger_runtime.kinds import Node, Pod
+
+from scavenger_cli import objects
+from scavenger_cli.lists import by_name, displayed_phase, gang_amounts
+from scavenger_cli.objects import Job, Queue, QueueCounts
+from scavenger_cli.output import PHASE_STYLES
+from scavenger_cli.room import Use, load_by_requests, used_by_node
+from scavenger_cli.words import age, bar, cpu_time, percent, plural, quantities, short_amount
+
+ADMISSION_MARK: Final = "┃"
+LIMIT: Final = 10
+"""Rows of a section, unless told otherwise."""
+STATES: Final = {
+    "Filling": "idle room is being filled",
+    "Speculative": "more than was meant to be filled is in use",
+    "Evicting": "jobs are being evicted until the load has come down",
+    "Blind": "nothing is known of the load, so nothing starts and nothing is evicted",
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What `top` shows. None: not permitted, or (node_use) not measured by anybody. limit: rows of a section."""
+
+    now: datetime
+    levels: LevelsView | None = None
+    nodes: Sequence[Node] | None = None
+    pods: Sequence[Pod] | None = None
+    node_use: Mapping[str, Mapping[str, str]] | None = None
+    queues: Sequence[Queue] | None = None
+    jobs: Sequence[Job] | None = None
+    limit: int = LIMIT
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node: fractions of its allocatable in use; pods on it, and those of scavenger jobs among them."""
+
+    name: str
+    fractions: Mapping[str, float]
+    pods: int
+    scavenger_pods: int
+
+
+def node_rows(view: View) -> list[NodeRow]:
+    """The nodes, fullest first."""
+    used = used_by_node(view.pods or ())
+    counts: dict[str, list[int]] = {}
+    for pod in view.pods or ():
+        if pod.spec.node_name and not pod.ended:
+            count = counts.setdefault(pod.spec.node_name, [0, 0])
+            count[0] += 1
+            count[1] += LABEL_JOB in pod.metadata.labels
+    rows = []
+    for node in view.nodes or ():
+        name = node.metadata.name
+        real = view.node_use.get(name) if view.node_use else None
+        taken = {r: amount(r, real[r]) for r in LEVELS_RESOURCES if r in real} if real else used.get(name, {})
+        offered = {r: amount(r, node.status.allocatable.get(r, 0)) for r in LEVELS_RESOURCES}
+        fractions = {r: taken.get(r, 0) / total if total else 0.0 for r, total in offered.items()}
+        rows.append(NodeRow(name, fractions, *counts.get(name, (0, 0))))
+    return sorted(rows, key=lambda row: (-row.fractions["cpu"], row.name))
+
+
+def cluster_section(view: View, width: int) -> list[RenderableType]:
+    """The levels and the load, a bar per resource."""
+    if view.levels is None:
+        return [Text("Cluster: you may not read the levels (ConfigMap scavenger-levels).", style="yellow")]
+    use = load_by_requests(view.nodes or (), used_by_node(view.pods or ())) if view.nodes is not None else {}
+    lines: list[RenderableType] = [_headline(view.levels, view.now)]
+    cells = max(10, width - 50)
+    for name in LEVELS_RESOURCES:
+        line = _resource_line(name, view.levels, use.get(name), cells)
+        if line is not None:
+            lines.append(line)
+    return lines
+
+
+def _headline(view: LevelsView, now: datetime) -> Text:
+    levels = view.levels
+    if view.visibility is Visibility.ABSENT or levels is None:
+        return Text("Cluster  no regulator: jobs start on requests, under fixed levels", style="bold")
+    if view.visibility is not Visibility.FRESH:
+        return Text(f"Cluster  {view.visibility.value}: {view.reason}", style="bold red")
+    admits = "new jobs may start" if levels.admit else "no new jobs"
+    return Text(f"Cluster  {levels.state}, {admits}, measured {age(levels.observed_at, now)} ago", style="bold")
+
+
+def _resource_line(name: str, view: LevelsView, use: Use | None, cells: int) -> Text | None:
+    load = view.load(name)
+    if load is None and use is not None:
+        load = use.percent()
+    if load is None:
+        return None
+    admission, upper = view.admission(name), view.levels.upper(name) if view.levels is not None else None
+    marks = {level / 100: ADMISSION_MARK for level in (admission, upper) if level is not None}
+    style = "red" if upper is not None and load >= upper else "green"
+    if admission is not None and load >= admission and style != "red":
+        style = "yellow"
+    text = Text(f"  {name:<7}")
+    text.append(bar(load / 100, cells, marks), style=style)
+    text.append(f" {percent(load):>7}")
+    text.append(f"  start < {percent(admission)}" if admission is not None else "", style="bright_black")
+    text.append(f", evict > {percent(upper)}" if upper is not None else "", style="bright_black")
+    return text
+
+
+def _table(*headers: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=False)
+    for header in headers:
+        # A name is cut rather than broken: rows of two lines cannot be compared at a glance.
+        table.add_column(header, justify="right" if header in right else "left", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _more(hidden: int, noun: str) -> list[RenderableType]:
+    return [Text(f"… and {plural(hidden, noun)} more (--limit)", style="bright_black")] if hidden > 0 else []
+
+
+def _share_bar(fraction: float, width: int) -> Text:
+    style = "red" if fraction > 1 else "yellow" if fraction >= 0.9 else "green"
+    text = Text(bar(fraction, width), style=style)
+    return text.append(f" {percent(100 * fraction):>6}" if fraction < 10 else "  >999 %", style="default")
+
+
+def node_section(view: View, width: int) -> list[RenderableType]:
+    """A line per node, fullest first."""
+    if view.nodes is None or view.pods is None:
+        return [Text("Nodes: you may not list nodes and pods of all namespaces.", style="yellow")]
+    rows = node_rows(view)
+    measured = "real use" if view.node_use else "requests"
+    cells = max(6, (width - 56) // 2)
+    table = _table("NODE", f"CPU ({measured})", "MEMORY", "PODS", "SCAVENGER", right=("PODS", "SCAVENGER"))
+    for row in rows[: view.limit]:
+        cpu, memory = (_share_bar(row.fractions[name], cells) for name in LEVELS_RESOURCES)
+        table.add_row(row.name, cpu, memory, str(row.pods), str(row.scavenger_pods))
+    return [table, *_more(len(rows) - view.limit, "node")]
+
+
+def queue_section(view: View, width: int) -> list[RenderableType]:
+    """A line per queue: CPU in use against what it deserves now."""
+    if view.queues is None:
+        return [Text("Queues: you may not list them.", style="yellow")]
+    table = _table("QUEUE", "STATE", "WEIGHT", "CPU OF ITS SHARE", "USED", "RUNNING", "WAITING")
+    for column in table.columns[2:3] + table.columns[4:]:
+        column.justify = "right"
+    cells = max(6, width - 74)
+    for queue in sorted(view.queues, key=lambda q: q.metadata.name)[: view.limit]:
+        allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+        used, share = allocated.get("cpu", 0), deserved.get("cpu", 0)
+        counts = queue.status.jobs or QueueCounts()
+        table.add_row(
+            queue.metadata.name,
+            Text(queue.state, style=PHASE_STYLES.get(queue.state, "")),
+            str(queue.spec.weight),
+            _share_bar(used / share, cells) if share else Text("-"),
+            short_amount("cpu", used) + (f"/{short_amount('cpu', share)}" if share else ""),
+            str(counts.running + counts.starting),
+            str(counts.waiting + counts.interrupted),
+        )
+    return [table, *_more(len(view.queues) - view.limit, "queue")]
+
+
+def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableType]:
+    """Running jobs, most CPU first: what each uses and would lose."""
+    if view.jobs is None:
+        return [Text("Jobs: you may not list them; name a namespace with -n.", style="yellow")]
+    active = [job for job in view.jobs if job.phase in (objects.RUNNING, objects.STARTING)]
+    waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
+    active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.spec.parallelism, job.metadata.key))
+    headers = ("JOB", "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "AT RISK", "CLASS")
+    table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "AT RISK"))
+    for job in active[: view.limit]:
+        table.add_row(
+            job.metadata.key if namespaces else job.name,
+            job.spec.queue,
+            Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
+            *gang_amounts(job),
+            age(job.started_at, view.now),
+            cpu_time(job.at_risk(view.now)) if job.phase == objects.RUNNING else "",
+            job.status.preemption.class_.replace("non-preemptible", "non-preempt."),
+        )
+    return [
+        Text(f"Jobs  {len(active)} on nodes, {waiting} in line", style="bold"),
+        *([table] if active else []),
+        *_more(len(active) - view.limit, "job"),
+    ]
+
+
+def render(view: View, sections: Sequence[str], width: int, *, namespaces: bool = False) -> Group:
+    """The screen: the cluster, and the sections asked for of nodes, queues and jobs."""
+    made = {
+        "nodes": lambda: node_section(view, width),
+        "queues": lambda: queue_section(view, width),
+        "jobs": lambda: job_section(view, width, namespaces=namespaces),
+    }
+    parts: list[RenderableType] = cluster_section(view, width)
+    for name in sections:
+        parts += [Text(""), *made[name]()]
+    return Group(*parts)
+
+
+def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bool) -> Group:
+    """The live table of `watch`: jobs on nodes first, then those in line, then the finished.
+
+    rows: lines there is room for; what does not fit is counted.
+    """
+    order = (objects.RUNNING, objects.STARTING, objects.INTERRUPTED, objects.WAITING, "", objects.SUSPENDED)
+    rank = {phase: i for i, phase in enumerate(order)}
+    shown = sorted(by_name(jobs), key=lambda job: rank.get(job.phase, len(order)))
+    headers = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "MESSAGE"]
+    table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=("INTERRUPTED", "RUNTIME", "AGE"))
+    room = max(1, rows - 3)
+    for job in shown[:room]:
+        cells: list[RenderableType] = [Text(job.namespace)] if namespaces else []
+        phase = displayed_phase(job)
+        cells += [
+            Text(job.name),
+            Text(job.spec.queue),
+            Text(phase, style=PHASE_STYLES.get(phase, "")),
+            Text(str(job.status.interrupted_count)),
+            Text(age(job.started_at, now)),
+            Text(age(job.metadata.creation_timestamp, now)),
+            Text(job.status.message.replace("\n", " ")),
+        ]
+        table.add_row(*cells)
+    counts = {phase: sum(displayed_phase(job) == phase for job in jobs) for phase in objects.PHASES}
+    summary = ", ".join(f"{count} {phase.lower()}" for phase, count in counts.items() if count) or "no jobs"
+    return Group(Text(summary, style="bold"), table, *_more(len(shown) - room, "job"))
+
+
+def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:
+    """`levels`: the state in words, and a scale per resource."""
+    levels = view.levels
+    parts: list[RenderableType] = [_headline(view, now)]
+    if levels is None or view.visibility is not Visibility.FRESH:
+        if view.visibility is Visibility.ABSENT:
+            text = (
+                f"Jobs start while requests are below {percent(view.admission('cpu') or 0)} of what nodes can allocate;"
+            )
+            parts += [Text(text), Text("scavenger-regulator, once installed, measures the real load.")]
+        return Group(*parts)
+    parts.append(Text(STATES.get(levels.state.value, "").capitalize() + "."))
+    facts = [f"{percent(levels.preemptible_percentage or 0)} of the running jobs are preemptible"]
+    facts += [f"reserve {percent(levels.reserve)}"] if levels.reserve is not None else []
+    facts.append(f"measured every {levels.period_seconds:g} s")
+    parts.append(Text("; ".join(facts) + "."))
+    if levels.message:
+        parts.append(Text(levels.message))
+    for name in levels.resources:
+        parts += [Text(""), *_scale(name, levels, width)]
+    return Group(*parts)
+
+
+def _scale(name: str, levels: PublishedLevels, width: int) -> list[Text]:
+    """The load as a bar, and the levels under their places on it."""
+    found = levels.resources[name]
+    cells = max(20, width - 22)
+    marks = {level / 100: ADMISSION_MARK for level in (found.lower, found.admission, found.upper)}
+    style = "red" if found.load >= found.upper else "yellow" if found.load >= found.admission else "green"
+    first = Text(f"{name:<8}")
+    first.append(bar(found.load / 100, cells, marks), style=style).append(f" {percent(found.load):>8}")
+    words = f"lower {percent(found.lower)}, admission {percent(found.admission)}, upper {percent(found.upper)}"
+    lines = [first, Text(" " * 8 + words, style="bright_black")]
+    if found.mean is not None and found.stdev is not None:
+        text = f"ordinary load {percent(found.mean)} on average, standard deviation {percent(found.stdev)}"
+        lines.append(Text(" " * 8 + text, style="bright_black"))
+    return lines
