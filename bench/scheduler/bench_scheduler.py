@@ -62,8 +62,8 @@ def _untainted(cluster: Cluster) -> bool:
 
 def _schedulers(cluster: Cluster) -> dict[str, Callable[[], None]]:
     return {
-        "stock": lambda: harness.start_stock(cluster),
-        "plugin": lambda: harness.start_plugin(cluster),
+        "stock": lambda: cluster.use_scheduler("stock"),
+        "plugin": lambda: cluster.use_scheduler("plugin"),
     }
 
 
@@ -82,11 +82,6 @@ def _in_turn(
         measured[name].append(measure(cluster, starts[name], turn))
         print(f"  {name}: {str(measured[name][-1])[:100]}", file=sys.stderr, flush=True)
     return measured
-
-
-def _stop_schedulers(cluster: Cluster) -> None:
-    harness.stop_plugin(cluster)
-    cluster.component_stop("kube-scheduler")
 
 
 # --- throughput ---
@@ -123,7 +118,7 @@ def _median_ratio(plugin: list[float], stock: list[float]) -> float:
 
 def _pods_per_second(cluster: Cluster, start: Callable[[], None], turn: int) -> tuple[float, float]:
     """How fast a queue of waiting pods is bound, from the first to the last, and the scheduler's CPU time for each."""
-    _stop_schedulers(cluster)
+    cluster.component_stop("scheduler")
     pods = harness.Pods(POOL)
     cluster.client.create_all(harness.PODS, (pods.ordinary(f"p-{turn}-{i}", "1") for i in range(THROUGHPUT_PODS)))
     start()
@@ -205,7 +200,7 @@ def _preempt(
     cluster: Cluster, nodes: list[str], start: Callable[[], None], turn: int
 ) -> tuple[list[float], float, int]:
     """On a full cluster: seconds from creation to binding of each preemptor, CPU-seconds lost, victims."""
-    _stop_schedulers(cluster)
+    cluster.component_stop("scheduler")
     risks = _fill(cluster, nodes, turn)
     start()
     webs = [harness.Pods(POOL).ordinary(f"web-{turn}-{i:03d}", "2") for i in range(PREEMPTORS)]

@@ -7,12 +7,10 @@ with their node already chosen, so that a test decides who runs where; ordinary 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import http.client
 import json
 import os
 import ssl
-import subprocess
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,111 +19,44 @@ from typing import Any, Final
 import yaml
 from scavenger_api import names
 from scavenger_cluster import Cluster, kwok
-from scavenger_cluster.control_plane import SCHEDULER, probe, scheduler_arguments
-from scavenger_cluster.layout import cache_dir
-from scavenger_cluster.locking import locked
+from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.control_plane import SCHEDULER
 from scavenger_cluster.process import Program, mark
 from scavenger_cluster.services import service_account_token
-from scavenger_cluster.shell import find_program
 from scavenger_cluster.waiting import wait_for
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-MODULE: Final = REPOSITORY / "services" / "scheduler"
 MANIFESTS: Final = REPOSITORY / "manifests"
-PLUGIN: Final = "ScavengerPreemption"
 DEFAULT_NAMESPACE: Final = "/api/v1/namespaces/default"
 PODS: Final = f"{DEFAULT_NAMESPACE}/pods"
 NODES: Final = "/api/v1/nodes"
 MERGE_PATCH: Final = "application/merge-patch+json"
-PROCESS: Final = "plugin-scheduler"
+SECOND: Final = "second-scheduler"
 
 Body = dict[str, Any]
 
 
-# --- the program ---
-
-
-def build() -> Path:
-    """The scheduler with the plugin, from the cache if this very source was built before."""
-    go = find_program("go") or "/usr/local/go/bin/go"
-    digest = hashlib.sha256(subprocess.run([go, "version"], capture_output=True, check=True).stdout)
-    files = [MODULE / "go.mod", MODULE / "go.sum", MODULE / "build.sh", *MODULE.rglob("*.go")]
-    for file in sorted(f for f in files if not f.name.endswith("_test.go")):
-        digest.update(str(file.relative_to(MODULE)).encode() + file.read_bytes())
-    program = cache_dir() / "bin" / digest.hexdigest()[:16] / names.SCHEDULER
-    if not program.exists():
-        with locked(cache_dir() / "build.lock", lambda: None):
-            unfinished = program.parent.with_suffix(".new")
-            unfinished.mkdir(parents=True, exist_ok=True)
-            environment = {**os.environ, "PATH": f"{Path(go).parent}:{os.environ['PATH']}"}
-            subprocess.run([MODULE / "build.sh", unfinished / program.name], env=environment, check=True)
-            program.parent.mkdir(parents=True, exist_ok=True)
-            (unfinished / program.name).rename(program)
-            unfinished.rmdir()
-    return program
-
-
-def configuration(kubeconfig: Path, scheduler_name: str, args: Body | None) -> Body:
-    """A KubeSchedulerConfiguration with client limits that are not what a test measures."""
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [
-            {
-                "schedulerName": scheduler_name,
-                "plugins": {"multiPoint": {"enabled": [{"name": PLUGIN}], "disabled": [{"name": "DefaultPreemption"}]}},
-                "pluginConfig": [{"name": PLUGIN, "args": args or {}}],
-            }
-        ],
-    }
-
-
-def start_plugin(cluster: Cluster, args: Body | None = None) -> None:
-    """Puts the scheduler with the plugin in the place of the cluster's own."""
-    stop_plugin(cluster)
-    cluster.component_stop(SCHEDULER)
-    state, layout = cluster.state, cluster.layout
-    config = layout.config / f"{PROCESS}.yaml"
-    config.write_text(yaml.safe_dump(configuration(layout.component_kubeconfig(SCHEDULER), "default-scheduler", args)))
-    argv = (str(build()), *scheduler_arguments(state, layout), f"--config={config}")
-    _run(cluster, PROCESS, argv)
-    _wait_for(probe(SCHEDULER, state, layout).url, cluster)
-
-
-def stop_plugin(cluster: Cluster) -> None:
-    """Ends the scheduler with the plugin, if it runs."""
-    cluster.processes.stop(PROCESS)
-
-
-def start_stock(cluster: Cluster) -> None:
-    """Puts the unmodified scheduler back."""
-    stop_plugin(cluster)
-    cluster.component_start(SCHEDULER)
+# --- the second scheduler ---
 
 
 def start_second(cluster: Cluster, port: int) -> None:
     """Runs the plugin beside the cluster's own scheduler, as the manifests do: their configuration, their rights."""
     layout = cluster.layout
-    kubeconfig = layout.config / f"{PROCESS}-second.kubeconfig"
+    kubeconfig = layout.config / f"{SECOND}.kubeconfig"
     token = service_account_token(cluster.client, names.SCHEDULER)
     admin = yaml.safe_load(cluster.kubeconfig.read_text())
     admin["users"][0]["user"] = {"token": token}
     kubeconfig.write_text(yaml.safe_dump(admin))
     kubeconfig.chmod(0o600)
-    config = layout.config / f"{PROCESS}-second.yaml"
+    config = layout.config / f"{SECOND}.yaml"
     shipped = yaml.safe_load((MANIFESTS / "scheduler" / "config.yaml").read_text())
     shipped["clientConnection"] = {"kubeconfig": str(kubeconfig)}
     config.write_text(yaml.safe_dump(shipped))
-    argv = (str(build()), f"--config={config}", "--bind-address=127.0.0.1", f"--secure-port={port}")
-    _run(cluster, f"{PROCESS}-second", argv)
+    program = ensure_tools([names.SCHEDULER], cluster.report)[names.SCHEDULER]
+    argv = (str(program), f"--config={config}", "--bind-address=127.0.0.1", f"--secure-port={port}")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(layout.root), **mark(cluster.name, SECOND)}
+    cluster.processes.start(Program(SECOND, argv, environment))
     _wait_for(f"https://127.0.0.1:{port}/readyz", cluster)
-
-
-def _run(cluster: Cluster, name: str, argv: tuple[str, ...]) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cluster.layout.root), **mark(cluster.name, name)}
-    cluster.processes.start(Program(name, argv, environment))
 
 
 def _wait_for(url: str, cluster: Cluster) -> None:
@@ -141,9 +72,17 @@ def _wait_for(url: str, cluster: Cluster) -> None:
     wait_for(f"{url} (see {cluster.layout.logs})", ready, timeout=60)
 
 
-def log(cluster: Cluster, second: bool = False) -> str:
-    """What the scheduler with the plugin has logged."""
-    return cluster.processes.log(PROCESS + ("-second" if second else "")).read_text()
+def stop_second(cluster: Cluster) -> None:
+    """Ends the second scheduler."""
+    cluster.processes.stop(SECOND)
+
+
+def second_log(cluster: Cluster) -> str:
+    """What the second scheduler has logged."""
+    return cluster.processes.log(SECOND).read_text()
+
+
+# --- what a scheduler counted ---
 
 
 def figures(cluster: Cluster, beginning: str) -> dict[str, float]:
@@ -287,7 +226,6 @@ def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
 
 
 def install_base(cluster: Cluster) -> None:
-    """Namespace, PriorityClasses, and the scheduler's rights."""
+    """Namespace, PriorityClasses, and the rights of a second scheduler."""
     cluster.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "base"))
     cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "scheduler" / "rbac.yaml"))
-    cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "scheduler" / "default" / "rbac.yaml"))

@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
     """As many fake nodes of two cores as there are trials, and nothing of ours running."""
     embedded = Cluster(f"budget-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
     try:
-        embedded.up(f"fake:{TIMES}", fake_cpu="2")
+        embedded.up(f"fake:{TIMES}", fake_cpu="2", scheduler="stock")
         install(embedded)
         yield embedded
     finally:

@@ -34,14 +34,14 @@ class Tool:
     stamp: tuple[tuple[str, str], ...] = ()
 
 
-def _kubernetes(name: str) -> Tool:
+def _kubernetes(name: str, package: str = "", module: str = ".") -> Tool:
     _, minor, _ = KUBERNETES_VERSION.split(".")
     stamp = [
-        (f"{package}.{key}", value)
-        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        (f"{stamped}.{key}", value)
+        for stamped in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
         for key, value in (("gitVersion", KUBERNETES_VERSION), ("gitMajor", "1"), ("gitMinor", minor))
     ]
-    return Tool(name, f"k8s.io/kubernetes/cmd/{name}", stamp=tuple(stamp))
+    return Tool(name, package or f"k8s.io/kubernetes/cmd/{name}", module, tuple(stamp))
 
 
 # In dependency order: kube-apiserver compiles nearly everything that the ones after it share.
@@ -51,6 +51,7 @@ CLUSTER_TOOLS = (
     _kubernetes("kube-apiserver"),
     _kubernetes("kube-controller-manager"),
     _kubernetes("kube-scheduler"),
+    _kubernetes("scavenger-scheduler", "./cmd/scavenger-scheduler", "scheduler"),
     _kubernetes("kubectl"),
     _kubernetes("kubelet"),
     _kubernetes("kube-proxy"),
@@ -78,6 +79,12 @@ def go_dir() -> Path:
     """Return the folder with the go.mod files: in the package when installed, else in the checkout."""
     installed = Path(__file__).parent / "go"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "go"
+
+
+def module_dir(module: str) -> Path:
+    """Return the folder of a module: under go/, but for the scheduler's, which a checkout has among the services."""
+    folder = go_dir() / module
+    return folder if folder.is_dir() else Path(__file__).parents[3] / "services" / module
 
 
 def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
@@ -133,11 +140,12 @@ class Go:
 
     def cached(self, tool: Tool) -> Path:
         """Return where the cache keeps a program; the folder name covers everything that goes into it."""
-        module = go_dir() / tool.module
+        module = module_dir(tool.module)
         digest = hashlib.sha256(repr((tool, self.version)).encode())
         inputs = [module / "go.mod", module / "go.sum"]
         if tool.package.startswith("./"):
-            inputs += sorted((module / tool.package).glob("*.go"))
+            own = [*(module / tool.package).glob("*.go"), *(module / "pkg").rglob("*.go")]
+            inputs += sorted(file for file in own if not file.name.endswith("_test.go"))
         for file in inputs:
             digest.update(file.read_bytes())
         return cache_dir() / "bin" / digest.hexdigest()[:16] / tool.name
@@ -153,7 +161,7 @@ class Go:
         try:
             run(
                 [*argv, "-o", scratch / tool.name, tool.package],
-                cwd=go_dir() / tool.module,
+                cwd=module_dir(tool.module),
                 env=env,
                 timeout=3600,
             )

@@ -19,6 +19,7 @@ from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.control_plane import COMPONENTS
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.plan import DEFAULT_PORT_BASE, PORTS_PER_CLUSTER
+from scavenger_cluster.scheduler import PROGRAMS
 
 Arguments = argparse.Namespace
 
@@ -83,6 +84,11 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--bind-address",
         help="where the API server listens (default: loopback; with real nodes the node network; or 0.0.0.0)",
+    )
+    up.add_argument(
+        "--scheduler",
+        choices=list(PROGRAMS),
+        help="kube-scheduler with the plugin that knows scavenger jobs (default), or as it comes",
     )
     up.add_argument("--metrics", action=argparse.BooleanOptionalAction, help="run metrics-server (real nodes)")
     up.add_argument("--no-install", dest="install", action="store_false", help="never install Debian packages")
@@ -152,7 +158,7 @@ def _write(text: object) -> None:
 def _up(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
     names = ("nodes", "fake_cpu", "fake_memory", "fake_pods", "fake_taint", "port_base", "bind_address")
-    options = {name: getattr(arguments, name) for name in (*names, "metrics", "dns", "install")}
+    options = {name: getattr(arguments, name) for name in (*names, "scheduler", "metrics", "dns", "install")}
     cluster.up(**options, arguments=_per_component(arguments.arg))
     _write(f"export KUBECONFIG={cluster.kubeconfig}")
 
@@ -168,7 +174,8 @@ def _status(arguments: Arguments) -> None:
     for part in cluster.status():
         uptime = f"{part.uptime:.0f} s" if part.pid else ""
         table.add_row(part.name, str(part.pid or ""), part.state, uptime, part.url, str(part.log))
-    _write(f"cluster {cluster.name}: {state.nodes} at {state.server}, data in {cluster.data_dir}")
+    where = f"{state.nodes} at {state.server}, scheduler {state.scheduler}, data in {cluster.data_dir}"
+    _write(f"cluster {cluster.name}: {where}")
     width = None if sys.stdout.isatty() else 240
     Console(width=width, highlight=False).print(table)
 

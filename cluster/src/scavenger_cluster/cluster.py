@@ -23,6 +23,7 @@ from scavenger_cluster import (
     network,
     ports,
     requirements,
+    scheduler,
     services,
     teardown,
 )
@@ -43,6 +44,7 @@ from scavenger_cluster.control_plane import (
     full_name,
     probe,
     program,
+    tool_of,
 )
 from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.layout import Layout, cache_dir, state_dir
@@ -177,9 +179,20 @@ class Cluster:
     def component_start(self, name: str) -> None:
         """Start one component of the control plane again and wait until it is ready."""
         component, state = self._component(name), self.state
-        tools = ensure_tools([component], self.report)
+        tools = ensure_tools([tool_of(component, state)], self.report)
         self._ensure_running(component, state, tools)
         self._wait_ready(component, state)
+
+    def use_scheduler(self, kind: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Run another scheduler: `plugin` or `stock`. `arguments` are the plugin's; None: those it had."""
+        with self._locked():
+            state = self.state
+            state.scheduler = scheduler.check_scheduler(kind)
+            if arguments is not None:
+                state.scheduler_args = dict(arguments)
+            state.save(self.layout.state)
+            self._configure_scheduler(state)
+            self.component_start(SCHEDULER)
 
     def node_stop(self, name: str) -> None:
         """Let a node die as in a power cut: its kubelet is killed, or its fake kubelet falls silent."""
@@ -330,8 +343,13 @@ class Cluster:
             user = kubeconfig.certificate_user(pki, name)
             kubeconfig.write_private(path, kubeconfig.render(state.name, server, pki / "ca.crt", user))
         kubeconfig.write_private(self.layout.config / "kwok.yaml", kwok.configuration())
+        self._configure_scheduler(state)
         names = dns.corefile(state, self.layout.component_kubeconfig(COREDNS))
         kubeconfig.write_private(self.layout.config / "coredns.conf", names)
+
+    def _configure_scheduler(self, state: ClusterState) -> None:
+        text = scheduler.configuration(self.layout.component_kubeconfig(SCHEDULER), state.scheduler_args)
+        kubeconfig.write_private(self.layout.config / f"{SCHEDULER}.yaml", text)
 
     def _start_servers(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
         if state.real:
@@ -341,6 +359,7 @@ class Cluster:
 
     def _start_rest(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
         optional = {KWOK: state.fake > 0, COREDNS: state.has_dns}
+        scheduler.grant(self.client)
         clients = [CONTROLLER_MANAGER, SCHEDULER, *(name for name, wanted in optional.items() if wanted)]
         for component in clients:
             self._ensure_running(component, state, tools)
@@ -484,7 +503,7 @@ def _components_of(state: ClusterState) -> list[str]:
 
 def _tools_for(state: ClusterState) -> list[str]:
     nodes = ["pause", "kubelet", "kube-proxy"] if state.real else []
-    return [*_components_of(state), "kubectl", *nodes]
+    return [*(tool_of(component, state) for component in _components_of(state)), "kubectl", *nodes]
 
 
 def _answers(target: Probe) -> bool:

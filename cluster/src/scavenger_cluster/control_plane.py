@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.process import Program, mark
+from scavenger_cluster.scheduler import BURST, PLUGIN, PROGRAMS, QPS
 from scavenger_cluster.state import LOOPBACK, ClusterState
 
 API_SERVER = "kube-apiserver"
@@ -25,8 +26,7 @@ SHORT_NAMES = {
     "controller-manager": CONTROLLER_MANAGER,
     "scheduler": SCHEDULER,
 }
-# The client limits of the scheduler and the Job controller are otherwise what any measurement measures.
-CLIENT_LIMITS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+CLIENT_LIMITS = (f"--kube-api-qps={QPS}", f"--kube-api-burst={BURST}")
 
 
 def full_name(component: str) -> str:
@@ -158,8 +158,9 @@ def controller_manager_arguments(state: ClusterState, layout: Layout) -> list[st
 
 
 def scheduler_arguments(state: ClusterState, layout: Layout) -> list[str]:
-    """Return the arguments of kube-scheduler."""
-    return _manager_arguments(state, layout, SCHEDULER)
+    """Return the arguments of kube-scheduler, with the plugin or without."""
+    arguments = _manager_arguments(state, layout, SCHEDULER)
+    return [*arguments, f"--config={layout.config / 'kube-scheduler.yaml'}"] if state.scheduler == PLUGIN else arguments
 
 
 def kwok_arguments(state: ClusterState, layout: Layout) -> list[str]:
@@ -213,10 +214,15 @@ _ARGUMENTS = {
 }
 
 
+def tool_of(component: str, state: ClusterState) -> str:
+    """Return the name of the program that a component is; the scheduler is one of two."""
+    return PROGRAMS[state.scheduler] if component == SCHEDULER else component
+
+
 def program(name: str, state: ClusterState, layout: Layout, tools: Mapping[str, Path]) -> Program:
     """Return a component of the control plane, ready to be started, with the user's own arguments last."""
     extra: Sequence[str] = state.arguments.get(name, ())
-    argv = (str(tools[name]), *_ARGUMENTS[name](state, layout), *extra)
+    argv = (str(tools[tool_of(name, state)]), *_ARGUMENTS[name](state, layout), *extra)
     read = [*layout.config.glob(f"{name}.*"), layout.pki / f"{name}.crt"]
     inputs = tuple(sorted(path for path in read if path.exists()))
     return Program(name, argv, base_environment(state, layout, name), inputs=inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from scavenger_cluster import network, ports, requirements
 from scavenger_cluster.control_plane import full_name
@@ -19,12 +20,16 @@ from scavenger_cluster.plan import (
     parse_nodes,
     ports_from,
 )
+from scavenger_cluster.scheduler import check_scheduler
 from scavenger_cluster.state import ANY_ADDRESS, LOOPBACK, ClusterState, Registry, load_state
 
 
 @dataclasses.dataclass(frozen=True)
 class UpOptions:
-    """The options of `up`; None means: as before, or the default the first time."""
+    """The options of `up`; None means: as before, or the default the first time.
+
+    `scheduler` is `plugin` (default) or `stock`; `scheduler_args` are the plugin's own, such as nonPreemptibleWait.
+    """
 
     nodes: str | None = None
     fake_cpu: str | None = None
@@ -33,6 +38,8 @@ class UpOptions:
     fake_taint: bool | None = None
     port_base: int | None = None
     bind_address: str | None = None
+    scheduler: str | None = None
+    scheduler_args: Mapping[str, Any] | None = None
     metrics: bool | None = None
     dns: bool | None = None
     install: bool = True
@@ -73,10 +80,11 @@ def decide(name: str, options: UpOptions, plan: NodePlan, layout: Layout, regist
     state.real, state.fake = plan.real, plan.fake
     if options.port_base is not None:
         state.ports = ports_from(options.port_base)
-    for field in ("fake_cpu", "fake_memory", "fake_pods", "metrics", "dns"):
+    for field in ("fake_cpu", "fake_memory", "fake_pods", "scheduler", "scheduler_args", "metrics", "dns"):
         value = getattr(options, field)
         if value is not None:
             setattr(state, field, value)
+    check_scheduler(state.scheduler)
     state.fake_taint = plan.real > 0 if options.fake_taint is None else options.fake_taint
     if state.metrics and not plan.real:
         raise ClusterError("--metrics needs a real node: fake ones have nothing to measure")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scavenger_cluster.plan import SLOTS, NodePlan, Subnets, ports_from
+from scavenger_cluster.scheduler import PLUGIN
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"
@@ -28,6 +29,8 @@ class ClusterState:
     fake_memory: str = "128Gi"
     fake_pods: int = 110
     fake_taint: bool = False
+    scheduler: str = PLUGIN
+    scheduler_args: dict[str, Any] = dataclasses.field(default_factory=dict)
     metrics: bool = False
     dns: bool = True
     arguments: dict[str, list[str]] = dataclasses.field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from scavenger_cluster import Cluster, ClusterError, CommandError, PortBusyError, wait_for
 from scavenger_cluster.cli import main
+from scavenger_cluster.errors import ComponentFailedError
 from scavenger_cluster.process import identify
 
 from .traces import traces, untouched
@@ -152,6 +153,30 @@ def test_without_the_scheduler_pods_wait(fakes: Cluster) -> None:
     assert not get(fakes, "pod", "waits")["spec"].get("nodeName")
     fakes.component_start("scheduler")
     reaches(fakes, "waits", "Running")
+
+
+def test_the_scheduler_has_the_plugin_unless_it_is_to_be_as_it_comes(fakes: Cluster) -> None:
+    def program() -> str:
+        identity = fakes.processes.running("kube-scheduler")
+        assert identity is not None
+        return Path(Path(f"/proc/{identity.pid}/cmdline").read_text().partition("\0")[0]).name
+
+    assert program() == "scavenger-scheduler"
+    fakes.up(scheduler="stock")
+    assert program() == "kube-scheduler"
+    fakes.apply(pod("by-stock"))
+    reaches(fakes, "by-stock", "Running")
+    fakes.up()
+    assert program() == "kube-scheduler"
+    with pytest.raises(ComponentFailedError, match=r"(?s)kube-scheduler.*nonPreemptableWait"):
+        fakes.use_scheduler("plugin", {"nonPreemptableWait": "1s"})
+    fakes.use_scheduler("plugin", {})
+    assert program() == "scavenger-scheduler"
+    fakes.apply(pod("by-plugin"))
+    reaches(fakes, "by-plugin", "Running")
+    fakes.component_kill("scheduler")
+    fakes.component_start("scheduler")
+    assert program() == "scavenger-scheduler"
 
 
 def test_a_fake_node_can_die_and_come_back(fakes: Cluster) -> None:

@@ -24,12 +24,12 @@ CONDITION = "application/strategic-merge-patch+json"
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The embedded control plane with fake pods, its scheduler replaced."""
+    """The embedded control plane with fake pods."""
     embedded = Cluster("sched")
     try:
-        embedded.up("fake:1", fake_cpu="0")
+        arguments = {"nonPreemptibleWait": f"{WAIT_SECONDS}s"}
+        embedded.up("fake:1", fake_cpu="0", scheduler="plugin", scheduler_args=arguments)
         harness.install_base(embedded)
-        harness.start_plugin(embedded, {"nonPreemptibleWait": f"{WAIT_SECONDS}s"})
         yield embedded
     finally:
         embedded.down()

@@ -188,14 +188,14 @@ def test_beside_the_unmodified_scheduler_with_the_rights_and_configuration_it_sh
     try:
         pool.wait_running(f"{pool.name}-web")
         assert gone(pool, jobs) == {jobs[1]}
-        assert "forbidden" not in harness.log(cluster, second=True).lower()
+        assert "forbidden" not in harness.second_log(cluster).lower()
         lease = "/apis/coordination.k8s.io/v1/namespaces/scavenger-system/leases/scavenger-scheduler"
         assert cluster.client.get(lease)["spec"]["holderIdentity"]
     finally:
-        cluster.processes.stop(f"{harness.PROCESS}-second")
+        harness.stop_second(cluster)
 
 
 def test_nothing_panicked_or_was_forbidden(cluster: Cluster) -> None:
-    text = harness.log(cluster).lower()
+    text = cluster.processes.log("kube-scheduler").read_text().lower()
     assert "panic" not in text
     assert "forbidden" not in text

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
-from scavenger_cluster import cgroups, kubeconfig, kwok, network, node_config, ports, teardown
-from scavenger_cluster.build import TOOLS, go_dir, go_numbers, needed_go
+from scavenger_cluster import cgroups, kubeconfig, kwok, network, node_config, ports, scheduler, teardown
+from scavenger_cluster.build import TOOLS, go_dir, go_numbers, module_dir, needed_go
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
-from scavenger_cluster.control_plane import COMPONENTS, full_name, program
+from scavenger_cluster.control_plane import COMPONENTS, full_name, program, tool_of
 from scavenger_cluster.errors import ClusterError, WaitTimeoutError
 from scavenger_cluster.images import archive_names, context_key, normalized, oci_archive
 from scavenger_cluster.layout import Layout
@@ -24,6 +24,7 @@ from scavenger_cluster.state import ClusterState
 from scavenger_cluster.waiting import wait_for
 
 LAYOUT = Layout(Path("/data"))
+MANIFESTS = Path(__file__).resolve().parents[3] / "manifests" / "scheduler"
 
 
 def state_of(real: int = 0, slot: int = 1) -> ClusterState:
@@ -32,7 +33,7 @@ def state_of(real: int = 0, slot: int = 1) -> ClusterState:
 
 
 def arguments(component: str, state: ClusterState) -> dict[str, str]:
-    tools = {name: Path("/bin") / name for name in COMPONENTS}
+    tools = {tool_of(name, state): Path("/bin") / name for name in COMPONENTS}
     words = program(component, state, LAYOUT, tools).argv
     assert words[0] == f"/bin/{component}"
     return dict(word.removeprefix("--").partition("=")[::2] for word in words[1:])
@@ -58,10 +59,36 @@ def test_client_limits_are_out_of_the_way(component: str) -> None:
 def test_own_arguments_come_last_and_components_are_marked() -> None:
     state = state_of()
     state.arguments = {"kube-scheduler": ["--v=5"]}
-    wanted = program("kube-scheduler", state, LAYOUT, {"kube-scheduler": Path("/bin/x")})
+    wanted = program("kube-scheduler", state, LAYOUT, {"scavenger-scheduler": Path("/bin/x")})
     assert wanted.argv[-1] == "--v=5"
     assert wanted.env["SCAVENGER_CLUSTER"] == "test"
     assert "KUBECONFIG" not in wanted.env
+
+
+def test_the_scheduler_is_the_one_with_the_plugin_unless_said_otherwise() -> None:
+    tools = {name: Path("/bin") / name for name in ("scavenger-scheduler", "kube-scheduler")}
+    state = state_of()
+    plugin = program("kube-scheduler", state, LAYOUT, tools)
+    state.scheduler = "stock"
+    stock = program("kube-scheduler", state, LAYOUT, tools)
+    assert plugin.argv[0] == "/bin/scavenger-scheduler"
+    assert stock.argv[0] == "/bin/kube-scheduler"
+    assert set(plugin.argv[1:]) - set(stock.argv[1:]) == {"--config=/data/config/kube-scheduler.yaml"}
+    assert plugin.name == stock.name == "kube-scheduler"
+
+
+def test_the_plugin_takes_the_place_of_default_preemption() -> None:
+    wanted = yaml.safe_load((MANIFESTS / "default/config.yaml").read_text())
+    found = yaml.safe_load(scheduler.configuration(Path("/k"), wanted["profiles"][0]["pluginConfig"][0]["args"]))
+    assert found["profiles"] == wanted["profiles"]
+    assert found["clientConnection"] == {"kubeconfig": "/k", "qps": 1000, "burst": 2000}
+    assert found["leaderElection"] == {"leaderElect": False}
+
+
+def test_the_plugin_has_the_rights_of_the_manifests() -> None:
+    wanted = yaml.safe_load_all((MANIFESTS / "default/rbac.yaml").read_text())
+    assert list(scheduler.rights().values()) == list(wanted)
+    assert [path.rpartition("/")[2] for path in scheduler.rights()] == ["scavenger-scheduler:default"] * 2
 
 
 def test_short_names() -> None:
@@ -253,7 +280,7 @@ def test_the_key_of_a_context_covers_what_a_build_sees(tmp_path: Path) -> None:
 
 def test_the_programs_are_pinned() -> None:
     for tool in TOOLS.values():
-        text = (go_dir() / tool.module / "go.mod").read_text()
+        text = (module_dir(tool.module) / "go.mod").read_text()
         assert tool.package.startswith("./") or tool.package in text
     assert go_numbers(needed_go((go_dir() / "go.mod").read_text())) >= (1, 26)
     assert go_numbers("go1.26.8") > go_numbers("1.26") > go_numbers("go1.19.8")

@@ -84,6 +84,17 @@ def test_what_was_decided_stays_unless_asked_otherwise(registry: Registry, tmp_p
     assert moved.fake_cpu == "8"
 
 
+def test_the_scheduler_stays_what_it_was_and_a_misspelt_one_is_refused(registry: Registry, tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert decide("c", UpOptions(), NodePlan(), layout, registry).scheduler == "plugin"
+    wait = {"nonPreemptibleWait": "6s"}
+    decide("c", UpOptions(scheduler="stock", scheduler_args=wait), NodePlan(), layout, registry).save(layout.state)
+    again = decide("c", UpOptions(), NodePlan(), layout, registry)
+    assert (again.scheduler, again.scheduler_args) == ("stock", wait)
+    with pytest.raises(ClusterError, match="--scheduler plug: expected plugin or stock"):
+        decide("c", UpOptions(scheduler="plug"), NodePlan(), layout, registry)
+
+
 def test_the_api_server_listens_where_its_clients_are(registry: Registry, tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     fake = decide("c", UpOptions(), NodePlan(fake=1), layout, registry)
