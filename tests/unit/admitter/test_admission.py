@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.admission import Admission, Refusal, load_rule, run_of
 from scavenger_admitter.holds import Reason
+from scavenger_admitter.reclaim import Reclaim
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState
@@ -87,6 +88,7 @@ class Desk:
         self.jobs: dict[str, ScavengerJob] = {}
         self.started: list[tuple[str, str]] = []
         self.refused: list[tuple[str, Refusal]] = []
+        self.reclaimed: list[Reclaim] = []
         self.admission = Admission(
             client=api.client(request_timeout=2.0),
             state=self.state,
@@ -96,6 +98,7 @@ class Desk:
             job=self.jobs.get,
             started=lambda key, run: self.started.append((key, run)),
             refused=lambda key, run, refusal: self.refused.append((key, refusal)),
+            reclaimed=self.reclaimed.append,
         )
 
     def room(self, cpu: int) -> None:

@@ -264,7 +264,7 @@ def test_nothing_starts_blind(shut: LoadRule) -> None:
 
 def test_the_most_under_served_queue_goes_first() -> None:
     seen = snapshot(
-        [node("n", cpu=100)],
+        [node("n", cpu=100, used=93, memory=200)],
         [job(f"{queue}{i}", queue=queue) for queue in "abc" for i in range(4)],
         capacity={"cpu": 100_000, "memory": 100 * GI},
         queues=queues(
@@ -272,7 +272,6 @@ def test_the_most_under_served_queue_goes_first() -> None:
             QueueView("b", weight=2, allocated={"memory": 2 * GI}),
             QueueView("c", allocated={"gpu": 50, "pods": 9}),  # no such thing in the cluster
         ),
-        limits=(limit(requested=62),),
     )
     # shares ÷ weight, in cores: a 2, b 1, c 0; the greater weight first where they are equal
     assert started(plan_admissions(seen)) == ["c0", "b0", "c1", "b1", "b2", "a0", "c2"]

@@ -38,6 +38,8 @@ ANNOTATION_RUN: Final = f"{GROUP}/run"
 ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
 
 FINALIZER: Final = f"{GROUP}/interruption-record"
+# On a ScavengerQueue: its jobs go first.
+QUEUE_FINALIZER: Final = f"{GROUP}/queue-release"
 
 # --- the ConfigMap of the regulator ---
 LEVELS_CONFIGMAP: Final = "scavenger-levels"

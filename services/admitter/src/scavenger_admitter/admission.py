@@ -27,7 +27,9 @@ from scavenger_admitter.holds import Hold
 from scavenger_admitter.load import Level, LoadRule
 from scavenger_admitter.manifest import job_manifest, service_manifest
 from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.reclaim import SECOND, Reclaim, ReclaimRules
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.shares import QueueShare
 from scavenger_admitter.snapshot import ClusterState, Snapshot
 
 IDLE_SHARE: Final = 4.0
@@ -85,6 +87,7 @@ class Admission:
         job: the newest known version of a ScavengerJob, None when it is gone.
         started: told key and run of each job whose Job was created, or was there already, or may have been created.
         refused: told key and run of each job whose Job the API server did not take, and why.
+        reclaimed: told which running jobs are to be interrupted, before anything else happens.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Admission:
         job: Callable[[str], ScavengerJob | None],
         started: Callable[[str, str], None],
         refused: Callable[[str, str, Refusal], None],
+        reclaimed: Callable[[Reclaim], None],
     ) -> None:
         self._client = client
         self._state = state
@@ -107,11 +111,19 @@ class Admission:
         self._job = job
         self._started = started
         self._refused = refused
+        self._reclaimed = reclaimed
+        self._rules = ReclaimRules(
+            period=round(settings.reclaim_period * SECOND), startup_cost=round(settings.startup_cost * SECOND)
+        )
         self._wake = asyncio.Event()
         self._places = asyncio.Semaphore(settings.concurrent_starts)
         self._creating: set[str] = set()
         self.held: Mapping[str, Hold] = {}
         """Why the last cycle left each waiting job waiting."""
+        self.shares: Mapping[str, QueueShare] = {}
+        """What each queue has and deserves, as of the last cycle."""
+        self.unserved = False
+        """Jobs within their queue's share wait for room that nobody can be asked for yet."""
 
     def wake(self) -> None:
         """Something changed that may let a job start; coalesced."""
@@ -140,9 +152,12 @@ class Admission:
         now = self._clock.now()
         rule = load_rule(self._levels(), self._settings, micros(now))
         snapshot = self._state.snapshot(now=micros(now), rule=rule)
-        plan = plan_admissions(snapshot, max_starts_per_cycle=self._settings.max_starts_per_cycle)
-        self.held = plan.held
+        most = self._settings.max_starts_per_cycle
+        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules)
+        self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
+        for reclaim in plan.reclaims:
+            self._reclaimed(reclaim)
         if plan.starts:
             # Room is taken before the first await: the next event must not find it free.
             work = [self._assume(start) for start in plan.starts]

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     QUEUE_CLOSED = "QueueClosed"
     QUEUE_RELEASING = "QueueReleasing"
     QUEUE_QUOTA = "QueueQuota"
+    QUEUE_SHARE = "QueueShare"
+    MAKING_ROOM = "MakingRoom"
     # the load rule
     BLIND = "Blind"
     ADMIT_FALSE = "AdmitFalse"

@@ -17,6 +17,12 @@ FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("q
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
 LOST_CPU_SECONDS: Final = counter("lost_cpu_seconds", "CPU request times time thrown away.", ("queue",))
 USEFUL_CPU_SECONDS: Final = counter("useful_cpu_seconds", "CPU request times time kept.", ("queue",))
+RECLAIMS: Final = counter(
+    "reclaims", "Jobs interrupted to give a queue its share back, by the queue they are of and the one they went for.",
+    ("queue", "receiver"),
+)  # fmt: skip
+QUEUE_ALLOCATED: Final = gauge("queue_allocated", "What a queue has: cores, bytes, units.", ("queue", "resource"))
+QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves: cores, bytes, units.", ("queue", "resource"))
 CYCLE_SECONDS: Final = histogram(
     "admission_cycle_seconds", "Snapshot and plan of one admission cycle.", buckets=LATENCY_BUCKETS
 )

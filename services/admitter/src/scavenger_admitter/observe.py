@@ -92,6 +92,8 @@ class Observation:
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     refused: Refused | None = None
     """What the API server said when the Job of this place in line was to be created."""
+    reclaimed: str | None = None
+    """For whom the admission cycle takes the room of this very run back; None when it does not."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
     settings: ObserveSettings = ObserveSettings()
@@ -331,6 +333,8 @@ def _progress(draft: _Draft) -> None:
         return
     _record_start(draft, run)
     found = endings.ending(run, seen.nodes, seen.now, seen.settings.final_delete_slack)
+    if found is None and seen.reclaimed is not None:
+        found = endings.Removed(Removal(seen.now, seen.now, Cause.RECLAIMED, "", True, seen.reclaimed))
     if found is None:
         _run_on(draft, run)
     else:
@@ -462,10 +466,16 @@ def _interrupt(draft: _Draft, found: endings.Removed, at: datetime) -> None:
     draft.note("Interrupted", message)
 
 
+_WITHOUT_A_POD: Final = {
+    Cause.JOB_DELETED: "its Job was deleted",
+    Cause.RECLAIMED: "its room was taken back",
+}
+
+
 def _phrase(removal: Removal) -> str:
     who = f"pod {removal.pod} {removal.cause.phrase}" if removal.pod else ""
     if not who:
-        who = "its Job was deleted" if removal.cause is Cause.JOB_DELETED else "one of its pods is gone"
+        who = _WITHOUT_A_POD.get(removal.cause, "one of its pods is gone")
     return f"{who} ({removal.detail})" if removal.detail else who
 
 

@@ -27,7 +27,7 @@ from scavenger_runtime.kinds import Taint, Toleration
 
 from scavenger_admitter.holds import Hold, Reason, spell
 from scavenger_admitter.shape import PODS, Shape, tolerates
-from scavenger_admitter.snapshot import NodeView
+from scavenger_admitter.snapshot import Amounts, NodeView
 
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
 
@@ -104,13 +104,20 @@ class Room:
     Args:
         nodes: the nodes of the snapshot; their order does not matter.
         closed: names of nodes that take no new scavenger job.
+        leaving: per node what counts as free, though pods that have been told to go still use it.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeView], closed: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeView],
+        closed: frozenset[str] = frozenset(),
+        leaving: Mapping[str, Amounts] | None = None,
+    ) -> None:
         self._nodes = [nodes[name] for name in sorted(nodes)]
         self._places = [node.place for node in self._nodes]
         self._open = [node.place and node.name not in closed for node in self._nodes]
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
+        self._leaving = leaving or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
         self._free: dict[str, list[int]] = {}
@@ -167,6 +174,13 @@ class Room:
         self._take(i, shape)
         return True
 
+    def take(self, shape: Shape, nodes: Iterable[str]) -> None:
+        """Take room on these nodes, one pod for each mention, fit or not: it is given to somebody already."""
+        for name in nodes:
+            i = self._index.get(name)
+            if i is not None:
+                self._take(i, shape)
+
     def _take(self, i: int, shape: Shape) -> None:
         for resource, amount in shape.requests:
             self._column(resource)[i] -= amount
@@ -179,12 +193,28 @@ class Room:
 
     # --- looking ---
 
+    @property
+    def names(self) -> list[str]:
+        """The nodes, in the order of `free` and `places`."""
+        return [node.name for node in self._nodes]
+
+    def free(self, resource: str) -> list[int]:
+        """What is free of a resource on every node: a copy, negative where more is used than there is."""
+        return list(self._column(resource))
+
+    def places(self, shape: Shape) -> list[int]:
+        """Positions of the nodes that would let a new job of this shape in, if they had the room."""
+        return [i for i in self._matching(shape) if self._open[i]]
+
     def _column(self, resource: str) -> list[int]:
         column = self._free.get(resource)
         if column is None:
             offered = self._offered(resource)
             used = [node.used.get(resource, 0) for node in self._nodes]
             column = self._free[resource] = [o - u for o, u in zip(offered, used, strict=True)]
+            for name, amounts in self._leaving.items():
+                if name in self._index:
+                    column[self._index[name]] += amounts.get(resource, 0)
         return column
 
     def _offered(self, resource: str) -> list[int]:

@@ -8,42 +8,41 @@ A pure function of one snapshot. The recipe:
      second later is pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open: they wait.
-  5. Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
-     the greater weight, then the name) and go down its line (most interrupted first, then first in, first
-     out) to the first job that fits:
+  5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it /
+     weight; then the greater weight, then the name) and go down its line (most interrupted first, then first
+     in, first out) to the first job that fits:
        a. it is not held back: no pod of its last run alive, its delay over;
        b. it would fit the cluster if that were empty;
-       c. the load stays under the admission level, strictly, for every resource;
-       d. its queue's quota allows it;
-       e. every pod of the gang has a place.
-     One that does not fit does not block those behind it; it is held, with the reason.
-  6. Take the room of what was chosen, count it in load and queue, and go on with 5 until every line has been
-     gone through, or the limit of starts per cycle is reached.
+       c. its queue's quota allows it;
+       d. its queue stays within its share with it (`shares.py`); otherwise it is left to step 7;
+       e. the load stays under the admission level, strictly, for every resource;
+       f. every pod of the gang has a place.
+     One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are
+     leaving free enough, their room is promised to it (`ledger.py`). Take the room of what was chosen, count
+     it in load and queue, and go on until every line has been gone through, or the limit of starts per cycle
+     is reached.
+  6. *Reclaim* (`reclaim.py`). For jobs that step 5 left without room: which running jobs of queues over their
+     share have to go. What is free and what they free is promised to those jobs.
+  7. *Backfill.* What then is left goes to jobs beyond their queue's share, in the order of step 5.
 
 Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
-
-Left open here: a queue may not yet be limited to its deserved share, which comes with backfill and reclaim.
-They belong into step 5: which queue goes next (`_Lines.next`), and a second pass over the lines for those
-over their share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from scavenger_api.quantity import format_amount
 from scavenger_api.times import EPOCH, format_time
 
-from scavenger_admitter.holds import Hold, Reason, percent, spell
-from scavenger_admitter.load import LoadLimit
-from scavenger_admitter.placement import Room
-from scavenger_admitter.shape import PODS, Shape
-from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot, add
-
-_SHARE_SCALE = 10**12
-"""Shares are compared as whole trillionths: fine enough, and the same everywhere."""
+from scavenger_admitter.holds import Hold, Reason, spell
+from scavenger_admitter.ledger import Ledger
+from scavenger_admitter.lines import Lines
+from scavenger_admitter.reclaim import Reclaim, ReclaimRules, plan_reclaims
+from scavenger_admitter.shape import Shape
+from scavenger_admitter.shares import QueueShare, Shares, total
+from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,61 +72,66 @@ class AdmissionPlan:
     Attributes:
         starts: jobs to start, in the order they were chosen.
         held: why the others wait, by job.
+        reclaims: running jobs to interrupt, as their queues have more than they deserve and others wait.
+        shares: what each queue has and deserves.
         truncated: the limit of starts was reached; another cycle right away may start more.
+        unserved: jobs within their queue's share found neither room nor victims; time alone may change that.
     """
 
     starts: tuple[Start, ...]
     held: Mapping[str, Hold]
+    reclaims: tuple[Reclaim, ...] = ()
+    shares: Mapping[str, QueueShare] = field(default_factory=dict)
     truncated: bool = False
+    unserved: bool = False
 
 
-def plan_admissions(snapshot: Snapshot, *, max_starts_per_cycle: int | None = None) -> AdmissionPlan:
-    """Decide who starts; see the recipe at the top.
+def plan_admissions(
+    snapshot: Snapshot, *, max_starts_per_cycle: int | None = None, rules: ReclaimRules | None = None
+) -> AdmissionPlan:
+    """Decide who starts, and who has to go for it; see the recipe at the top.
 
     Args:
         snapshot: what the cluster looks like.
         max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
+        rules: of reclaim; None for the defaults.
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle)
-    cycle.reserve_pending_pods()
-    cycle.reserve_starts_under_way()
     cycle.hold_jobs_of_queues_not_open()
-    cycle.admit()
+    cycle.admit_within_shares()
+    cycle.reclaim(rules or ReclaimRules())
+    cycle.backfill()
     return cycle.plan()
 
 
 class _Cycle:
-    """State of one cycle: what is left of the snapshot's room, load and quotas."""
+    """State of one cycle: what is left to give, and what became of whom."""
 
     def __init__(self, snapshot: Snapshot, max_starts: int | None) -> None:
         self._snapshot = snapshot
         self._left = max_starts
-        self._room = Room(snapshot.nodes, snapshot.closed_nodes)
-        self._limits = list(snapshot.limits)
-        self._lines = _Lines(snapshot)
+        self._ledger = Ledger(snapshot)
+        self._table = self._ledger.shares.table(known=snapshot.shut is None)
+        self._ledger.reserve_pending_pods()
+        self._ledger.reserve_starts_under_way()
         self._starts: list[Start] = []
         self._held: dict[str, Hold] = {}
+        self._reclaims: tuple[Reclaim, ...] = ()
+        self._outcomes: dict[tuple[str, Shape, int], Hold] = {}
+        self._short: list[Candidate] = []
+        self._beyond: dict[str, list[Candidate]] = {}
         self._truncated = False
-        # Why nobody at all can start from here on: no load figures, or the load is at its level without
-        # anybody new.
-        self._shut = snapshot.shut or self._full()
-        self._impossible: dict[tuple[Shape, int], Hold | None] = {}
-        self._refused: dict[tuple[Shape, int], Hold] = {}
-        self._over_quota: dict[tuple[str, Shape, int], Hold] = {}
+        self._unserved = False
 
     def plan(self) -> AdmissionPlan:
-        return AdmissionPlan(tuple(self._starts), self._held, self._truncated)
-
-    # --- steps 2 and 3 ---
-
-    def reserve_pending_pods(self) -> None:
-        for pod in self._snapshot.pending:
-            if not (pod.nominated and self._room.reserve_nominated(pod.shape, pod.nominated)):
-                self._room.reserve(pod.shape, 1)
-
-    def reserve_starts_under_way(self) -> None:
-        for start in self._snapshot.reservations:
-            self._room.reserve(start.shape, start.count, start.nodes)
+        return AdmissionPlan(
+            starts=tuple(self._starts),
+            held=self._held,
+            reclaims=self._reclaims,
+            shares=self._table,
+            truncated=self._truncated,
+            unserved=self._unserved,
+        )
 
     # --- step 4 ---
 
@@ -136,41 +140,45 @@ class _Cycle:
             closed = _not_open(name, self._snapshot.queues.get(name))
             if closed is not None:
                 for candidate in line:
-                    self._held[candidate.key] = self._held_back(candidate) or self._never(candidate) or closed
+                    self._held[candidate.key] = self._held_back(candidate) or self._ledger.never(candidate) or closed
 
     # --- step 5 ---
 
-    def admit(self) -> None:
-        while (line := self._lines.next()) is not None:
-            if self._left is not None and len(self._starts) >= self._left:
-                self._truncated = True
-                for candidate in line:
-                    self._held[candidate.key] = _NEXT_CYCLE
-            else:
-                self._admit_first(line)
+    def admit_within_shares(self) -> None:
+        queues = self._snapshot.queues
+        lines = {n: line for n, line in self._snapshot.candidates.items() if _not_open(n, queues.get(n)) is None}
+        for line in self._turns(lines):
+            for candidate in line:
+                if self._admit(candidate):
+                    break
 
-    def _admit_first(self, line: Iterator[Candidate]) -> None:
-        """Go down a line to the first job that fits, and start it."""
-        for candidate in line:
-            hold = self._judge(candidate)
-            if hold is None:
-                nodes = self._room.place(candidate.shape, candidate.parallelism)
-                if nodes is not None:
-                    self._start(candidate, nodes)
-                    return
-                hold = self._no_place(candidate)
+    def _admit(self, candidate: Candidate) -> bool:
+        """Start a job within its queue's share, or promise it room; False when it is left waiting, or to step 7."""
+        hold = self._held_back(candidate)
+        if hold is not None:
             self._held[candidate.key] = hold
+            return False
+        kind = (candidate.queue, candidate.shape, candidate.parallelism)
+        outcome = self._outcomes.get(kind)
+        if outcome is None:
+            outcome = self._judge(candidate) or self._give(candidate)
+            if outcome is None:
+                return True
+            self._outcomes[kind] = outcome
+        if outcome is _BEYOND:
+            self._beyond.setdefault(candidate.queue, []).append(candidate)
+            return False
+        if outcome.reason in _LACKS_ROOM:
+            self._short.append(candidate)
+        self._held[candidate.key] = outcome
+        return False
 
     def _judge(self, candidate: Candidate) -> Hold | None:
-        """Why a job of an open queue cannot start, as far as that is known without looking for places."""
-        return (
-            self._held_back(candidate)
-            or self._refused.get((candidate.shape, candidate.parallelism))
-            or self._never(candidate)
-            or self._shut
-            or self._over_level(candidate)
-            or self._beyond_quota(candidate)
-        )
+        """Why a job of an open queue cannot start, as far as that does not depend on room."""
+        hold = self._ledger.never(candidate) or self._snapshot.shut or self._ledger.beyond_quota(candidate)
+        if hold is None and not self._ledger.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
+            hold = _BEYOND
+        return hold
 
     def _held_back(self, candidate: Candidate) -> Hold | None:
         hold = self._snapshot.blocked.get(candidate.key)
@@ -179,176 +187,112 @@ class _Cycle:
             return Hold(Reason.BACKING_OFF, f"its last start did not come off; tried again from {at} on", at)
         return hold
 
-    def _never(self, candidate: Candidate) -> Hold | None:
-        key = (candidate.shape, candidate.parallelism)
-        if key not in self._impossible:
-            self._impossible[key] = self._room.impossible(*key)
-        return self._impossible[key]
-
-    def _full(self) -> Hold | None:
-        limit = next((limit for limit in self._limits if not limit.under()), None)
-        return _at_level(limit) if limit is not None else None
-
-    def _over_level(self, candidate: Candidate) -> Hold | None:
-        if not self._snapshot.counted_with_candidate:
-            return None  # then only the load without it counts, which `_shut` knows
-        for limit in self._limits:
-            extra = candidate.shape.request(limit.resource) * candidate.parallelism
-            if not limit.under(extra):
-                hold = _would_pass_level(limit, extra)
-                self._refused[candidate.shape, candidate.parallelism] = hold
-                return hold
-        return None
-
-    def _beyond_quota(self, candidate: Candidate) -> Hold | None:
-        quota = self._lines.quota(candidate.queue)
-        if not quota:
+    def _give(self, candidate: Candidate) -> Hold | None:
+        """Start a job, or promise it the room of those that leave; or why neither can be."""
+        found = self._ledger.start(candidate)
+        if not isinstance(found, Hold):
+            self._start(candidate, found)
             return None
-        key = (candidate.queue, candidate.shape, candidate.parallelism)
-        hold = self._over_quota.get(key)
-        if hold is None:
-            allocated = self._lines.allocated(candidate.queue)
-            for name, most in sorted(quota.items()):
-                extra = candidate.shape.request(name) * candidate.parallelism
-                if extra and allocated.get(name, 0) + extra > most:
-                    hold = _over_quota(candidate.queue, name, allocated.get(name, 0), most, extra)
-                    self._over_quota[key] = hold
-                    break
-        return hold
+        if self._ledger.promise(candidate):
+            self._held[candidate.key] = _promised(self._ledger.shares, candidate)
+            return None
+        return found
 
-    def _no_place(self, candidate: Candidate) -> Hold:
-        key = (candidate.shape, candidate.parallelism)
-        hold = self._refused[key] = self._room.no_place(*key)
-        return hold
+    def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
+        self._starts.append(Start(candidate, nodes, self._ledger.load_ppm()))
 
     # --- step 6 ---
 
-    def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        shape, count = candidate.shape, candidate.parallelism
-        self._limits = [limit.plus(shape.request(limit.resource) * count) for limit in self._limits]
-        self._shut = self._full()
-        self._lines.allocate(candidate.queue, shape, count)
-        load = tuple((limit.resource, limit.ppm()) for limit in self._limits)
-        self._starts.append(Start(candidate, nodes, load))
+    def reclaim(self, rules: ReclaimRules) -> None:
+        if self._truncated or self._snapshot.shut is not None:
+            return
+        self._reclaims, promised = plan_reclaims(self._snapshot, self._ledger, self._short, rules)
+        self._unserved = self._ledger.shares.contested and len(promised) < len(self._short)
+        for candidate in promised:
+            self._held[candidate.key] = _promised(self._ledger.shares, candidate)
 
+    # --- step 7 ---
 
-class _Lines:
-    """The lines of the open queues, and which of them goes next."""
+    def backfill(self) -> None:
+        refused: dict[tuple[str, Shape, int], Hold] = {}
+        for line in self._turns({queue: tuple(line) for queue, line in self._beyond.items()}):
+            for candidate in line:
+                kind = (candidate.queue, candidate.shape, candidate.parallelism)
+                if kind not in refused:
+                    found = self._ledger.beyond_quota(candidate) or self._ledger.start(candidate)
+                    if not isinstance(found, Hold):
+                        self._start(candidate, found)
+                        break
+                    refused[kind] = _beyond_share(self._ledger.shares, candidate, found)
+                self._held[candidate.key] = refused[kind]
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._queues = snapshot.queues
-        self._capacity = {name: most for name, most in snapshot.capacity.items() if most > 0 and name != PODS}
-        self._allocated = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
-        self._lines = {
-            name: _Line(line)
-            for name, line in snapshot.candidates.items()
-            if _not_open(name, snapshot.queues.get(name)) is None
-        }
-        self._ranks = {name: self._rank(name) for name in self._lines}
+    # --- turns ---
 
-    def next(self) -> Iterator[Candidate] | None:
-        """The line of the most under-served open queue that still has jobs to look at."""
-        while self._ranks:
-            name = min(self._ranks, key=self._ranks.__getitem__)
-            if not self._lines[name].done:
-                return self._lines[name]
-            del self._ranks[name]
-        return None
-
-    def quota(self, queue: str) -> Mapping[str, int]:
-        return self._queues[queue].quota
-
-    def allocated(self, queue: str) -> Mapping[str, int]:
-        return self._allocated[queue]
-
-    def allocate(self, queue: str, shape: Shape, count: int) -> None:
-        add(self._allocated[queue], shape.requests, count)
-        self._ranks[queue] = self._rank(queue)
-
-    def _rank(self, name: str) -> tuple[int, int, str]:
-        """The smallest goes first.
-
-        1. dominant share (the greatest of its shares of what the nodes that count offer) / weight;
-        2. greater weight;
-        3. name.
-        """
-        weight = max(1, self._queues[name].weight)
-        allocated = self._allocated[name]
-        share = max(
-            (amount * _SHARE_SCALE // self._capacity[r] for r, amount in allocated.items() if r in self._capacity),
-            default=0,
-        )
-        return (share // weight, -weight, name)
-
-
-class _Line(Iterator[Candidate]):
-    """One queue's candidates, gone through once; it knows when it is through without taking the next."""
-
-    def __init__(self, candidates: tuple[Candidate, ...]) -> None:
-        self._candidates = candidates
-        self._next = 0
-
-    def __next__(self) -> Candidate:
-        if self.done:
-            raise StopIteration
-        self._next += 1
-        return self._candidates[self._next - 1]
-
-    @property
-    def done(self) -> bool:
-        return self._next >= len(self._candidates)
+    def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
+        """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
+        the limit of starts is reached waits for the next cycle."""
+        turns = Lines(self._ledger.shares, lines)
+        while (line := turns.next()) is not None:
+            if self._left is not None and len(self._starts) >= self._left:
+                self._truncated = True
+                for candidate in line:
+                    self._held[candidate.key] = _NEXT_CYCLE
+            else:
+                yield line
 
 
 # --- sentences ----------------------------------------------------------------------------------------------
 
+_LACKS_ROOM = frozenset({Reason.NO_PLACE, Reason.ADMISSION_LEVEL})
+_BEYOND = Hold(Reason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Hold(Reason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once")
 
 
 def _not_open(name: str, queue: QueueView | None) -> Hold | None:
     if queue is None:
-        return Hold(Reason.QUEUE_MISSING, f"there is no ScavengerQueue {name}", name)
+        return Hold(Reason.QUEUE_MISSING, f"there is no ScavengerQueue {name}: create it, or name another queue", name)
     if queue.state is QueueState.CLOSED:
-        return Hold(Reason.QUEUE_CLOSED, f"queue {name} is closed", name)
+        return Hold(Reason.QUEUE_CLOSED, f"queue {name} is closed: open it, or name another queue", name)
     if queue.state is QueueState.RELEASING:
-        return Hold(Reason.QUEUE_RELEASING, f"queue {name} is being deleted", name)
+        return Hold(Reason.QUEUE_RELEASING, f"queue {name} is being deleted, and its jobs with it", name)
     return None
 
 
-def _at_level(limit: LoadLimit) -> Hold:
-    if limit.allocatable == 0:
-        return Hold(
-            Reason.ADMISSION_LEVEL,
-            f"no node that counts (ready, not cordoned, not tainted) offers {limit.resource}",
-            limit.resource,
-        )
+def _promised(shares: Shares, candidate: Candidate) -> Hold:
+    """A job within its queue's share waits for pods that have been told to go."""
+    has_and_deserves = _standing(shares, candidate)
     return Hold(
-        Reason.ADMISSION_LEVEL,
-        lambda: (
-            f"{limit.resource} load is {percent(limit.ppm())}; jobs start while it is under the"
-            f" admission level of {percent(limit.admission_ppm)}"
-        ),
-        limit.resource,
+        Reason.MAKING_ROOM,
+        lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
+        candidate.queue,
     )
 
 
-def _would_pass_level(limit: LoadLimit, extra: int) -> Hold:
+def _beyond_share(shares: Shares, candidate: Candidate, lack: Hold) -> Hold:
+    """A job beyond its queue's share starts on what nobody else wants, and there is none."""
+    has_and_deserves = _standing(shares, candidate)
     return Hold(
-        Reason.ADMISSION_LEVEL,
+        Reason.QUEUE_SHARE,
         lambda: (
-            f"{limit.resource} load would be {percent(limit.ppm(extra))}; it has to stay under the"
-            f" admission level of {percent(limit.admission_ppm)}"
+            f"{has_and_deserves()}: this job, which needs {spell(_asked(candidate).items())} in all, would be beyond"
+            f" that and starts on what the other queues leave; {lack.message}"
         ),
-        limit.resource,
+        candidate.queue,
+        lack.reason,
     )
 
 
-def _over_quota(queue: str, resource: str, allocated: int, most: int, extra: int) -> Hold:
-    return Hold(
-        Reason.QUEUE_QUOTA,
-        lambda: (
-            f"needs {spell([(resource, extra)])}; queue {queue} has {format_amount(resource, allocated)} of"
-            f" its quota of {format_amount(resource, most)} in use"
-        ),
-        queue,
-        resource,
-    )
+def _standing(shares: Shares, candidate: Candidate) -> Callable[[], str]:
+    """What its queue has at this moment and what it deserves, of what the job asks for; in words when called."""
+    queue, held = candidate.queue, dict(shares.held(candidate.queue))
+
+    def words() -> str:
+        deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
+        has = spell((name, held.get(name, 0)) for name in deserved)
+        return f"queue {queue} has {has} and deserves {spell(deserved.items())}"
+
+    return words
+
+
+def _asked(candidate: Candidate) -> dict[str, int]:
+    return total(candidate.shape.requests, candidate.parallelism)

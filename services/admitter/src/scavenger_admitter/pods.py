@@ -44,6 +44,7 @@ class Cause(StrEnum):
     NODE_DRAINED = "NodeDrained"
     NODE_LOST = "NodeLost"
     NODE_SHUTDOWN = "NodeShutdown"
+    RECLAIMED = "Reclaimed"
     DELETED = "Deleted"
     JOB_DELETED = "JobDeleted"
 
@@ -62,6 +63,7 @@ _PHRASES: Final = {
     Cause.NODE_DRAINED: "was removed because of a taint on its node",
     Cause.NODE_LOST: "was lost with its node",
     Cause.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
+    Cause.RECLAIMED: "was taken back",
     Cause.DELETED: "was deleted",
     Cause.JOB_DELETED: "lost its Job, which was deleted",
 }

@@ -27,6 +27,19 @@ class AdmitterSettings(ServiceSettings):
     concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
     explain_after: Seconds = option(5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0)
 
+    reclaim_period: Seconds = option(
+        600.0,
+        "a job is not interrupted for another queue's share within this time of its last interruption",
+        unit="seconds",
+        ge=0,
+    )
+    startup_cost: Seconds = option(
+        60.0,
+        "what a restart costs each core of a job: at risk until the first checkpoint after a start",
+        unit="seconds",
+        ge=0,
+    )
+
     start_timeout: Seconds = option(
         600.0,
         "a start that is not running by then, image pulls included, is taken back",

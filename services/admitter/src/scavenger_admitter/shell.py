@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.job import Capacity, Phase, ScavengerJob
+from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
@@ -28,7 +28,7 @@ from scavenger_runtime.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, Resource
 
-from scavenger_admitter import metrics
+from scavenger_admitter import accounting, metrics
 from scavenger_admitter.actions import (
     Action,
     DeleteJob,
@@ -48,14 +48,16 @@ from scavenger_admitter.observe import (
     observe,
     observe_orphans,
 )
+from scavenger_admitter.pods import Cause
+from scavenger_admitter.queue_status import queue_state
+from scavenger_admitter.queues import SCAVENGERQUEUES, Queues, queue_of
+from scavenger_admitter.reclaim import Reclaim
+from scavenger_admitter.running import PER_CPU_SECOND, RunningJob
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueState, QueueView
 
 SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, ScavengerJob)
-SCAVENGERQUEUES: Final = Resource(
-    names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, ScavengerQueue
-)
 
 UNSEEN_START_SECONDS: Final = 10.0
 """A Job we created and the informer has not shown for this long is looked for again."""
@@ -66,6 +68,8 @@ LEAST_WAIT_SECONDS: Final = 0.01
 FIRST_STATUS_SECONDS: Final = 0.5
 """So long the first status of a newcomer may wait for the next admission cycle: most are started by it, and what would
 have been two writes is one."""
+
+REMIND_SECONDS: Final = 5.0
 
 RECLAIMED_NEEDS: Final = "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"
 
@@ -118,6 +122,7 @@ class Admitter:
             job=self.job,
             started=self._on_started,
             refused=self._on_refused,
+            reclaimed=self._on_reclaimed,
         )
         # What this process knows of a job beyond the API: lost with it, and nothing depends on that.
         self._written: dict[str, ScavengerJob] = {}
@@ -126,6 +131,7 @@ class Admitter:
         self._starting: dict[str, _Created] = {}
         self._runs: dict[str, str] = {}
         self._refusals: dict[str, tuple[str, Refusal]] = {}
+        self._reclaims: dict[str, tuple[str, str]] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, int] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
@@ -133,7 +139,7 @@ class Admitter:
         self._first_pass_done = asyncio.Event()
 
         client, clock, add = self._client, self._clock, context.add_informer
-        self._jobs = add(Informer(client, SCAVENGERJOBS, clock=clock))
+        self._jobs = add(Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of}))
         self._queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self._batch = add(Informer(client, JOBS, clock=clock))
         self._pods = add(Informer(client, PODS, clock=clock, indices={"job": _job_key, "node": by_node}))
@@ -158,6 +164,14 @@ class Admitter:
             )
         )
         self._jobs.add_handler(self._on_job)
+        self._queue_keeper = Queues(
+            client=client,
+            clock=clock,
+            events=context.events,
+            queues=self._queues,
+            jobs=self._jobs,
+            shares=lambda: self._admission.shares,
+        )
         self._queues.add_handler(self._on_queue)
         self._batch.add_handler(self._on_batch)
         self._pods.add_handler(self._on_pod)
@@ -185,6 +199,8 @@ class Admitter:
             group.create_task(loop.run())
             group.create_task(self._admit())
             group.create_task(self._explain())
+            group.create_task(self._remind())
+            group.create_task(self._queue_keeper.run())
 
     async def _admit(self) -> None:
         # Admitting from a line that is only half known would let a newcomer pass those before it.
@@ -198,6 +214,13 @@ class Admitter:
             await self._clock.sleep(max(1.0, self._settings.explain_after))
             for key in self._explanations.due(self._admission.held, self.job):
                 self._enqueue(key, priority=LOW_PRIORITY)
+
+    async def _remind(self) -> None:
+        """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
+        while True:
+            await self._clock.sleep(REMIND_SECONDS)
+            if self._admission.unserved:
+                self._admission.wake()
 
     # --- newcomers --------------------------------------------------------------------------------------------------
 
@@ -280,7 +303,7 @@ class Admitter:
                     queue.metadata.name,
                     weight=queue.spec.weight,
                     quota=amounts(queue.spec.quota or {}),
-                    state=_queue_state(queue),
+                    state=QueueState(queue_state(queue)),
                 )
             )
         self._admission.wake()
@@ -364,6 +387,7 @@ class Admitter:
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         batch, pods = self._batch.get(key), self._pods.by_index("job", key)
         run, refusal = self._refusals.get(key, ("", None))
+        asked, receiver = self._reclaims.get(key, ("", None))
         return Observation(
             job=job,
             batch=batch,
@@ -373,6 +397,7 @@ class Admitter:
             diagnosis=self._diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
             hold=self._hold(key, job),
             refused=refusal if run == run_of(job) else None,
+            reclaimed=receiver if asked == run_of(job) else None,
             assumed_started=self._is_starting(key, run_of(job)),
             settings=self._observe_settings,
         )
@@ -464,11 +489,26 @@ class Admitter:
         elif not self._holds_room(key, job):
             self._runs.pop(key, None)
             self._state.forget(key)
+        self._tell_running(key, job)
         if outcome.candidate and self._may_start(key, job):
             self._state.apply_candidate(_candidate(job, self._not_before.get(key, 0)))
             self._admission.wake()
         else:
             self._state.delete_candidate(key)
+
+    def _tell_running(self, key: str, job: ScavengerJob) -> None:
+        """Tell the admission loop what room may be taken back, and what has been."""
+        asked, _ = self._reclaims.get(key, ("", None))
+        if asked != run_of(job):
+            self._reclaims.pop(key, None)
+        running, phase = self._state.running, job.status.phase
+        if phase is Phase.INTERRUPTED and _cause(job) == Cause.RECLAIMED:
+            at = max(job.status.interrupted_timestamps, default=self._clock.now())
+            running.reclaim(key, micros(at), _shape(job).requests, job.spec.parallelism)
+        elif phase is not Phase.RUNNING:
+            running.delete(key)
+        elif key not in self._reclaims:  # else its room is spoken for, although its status does not say so yet
+            running.apply(_running_job(job))
 
     def _may_start(self, key: str, job: ScavengerJob) -> bool:
         """Whether a job in line may be chosen; not while it is being started from this very place: what was observed
@@ -502,9 +542,11 @@ class Admitter:
 
     def _forget(self, key: str) -> None:
         self._state.delete_candidate(key)
+        self._state.running.delete(key)
         self._state.forget(key)
         self._explanations.forget(key)
         for known in (
+            self._reclaims,
             self._newcomers,
             self._starting,
             self._runs,
@@ -524,6 +566,25 @@ class Admitter:
 
     def _on_refused(self, key: str, run: str, refusal: Refusal) -> None:
         self._refusals[key] = (run, refusal)
+        self._enqueue(key)
+
+    def _on_reclaimed(self, reclaim: Reclaim) -> None:
+        """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this
+        process die before, the next one decides anew."""
+        key, job = reclaim.key, self.job(reclaim.key)
+        if job is None or job.metadata.uid != reclaim.gang.job.uid:
+            return
+        self._state.running.reclaim(key, micros(self._clock.now()), reclaim.gang.requests, job.spec.parallelism)
+        self._reclaims[key] = (run_of(job), f"queue {reclaim.queue} has less than it deserves")
+        metrics.RECLAIMS.labels(job.spec.queue, reclaim.queue).inc()
+        log.info(
+            "reclaiming",
+            job=key,
+            queue=job.spec.queue,
+            receiver=reclaim.queue,
+            waiting=reclaim.waiting,
+            cpu_seconds_at_risk=round(reclaim.risk / PER_CPU_SECOND, 1),
+        )
         self._enqueue(key)
 
     # --- actions ----------------------------------------------------------------------------------------------------
@@ -589,10 +650,28 @@ def _candidate(job: ScavengerJob, not_before: int) -> Candidate:
     )
 
 
-def _queue_state(queue: ScavengerQueue) -> QueueState:
-    if queue.metadata.deletion_timestamp is not None:
-        return QueueState.RELEASING
-    return QueueState.CLOSED if queue.spec.closed else QueueState.OPEN
+def _running_job(job: ScavengerJob) -> RunningJob:
+    status, preemption = job.status, job.status.preemption
+    start = accounting.run_start(status)
+    since = accounting.recorded_reference(status, start) if start is not None else None
+    return RunningJob(
+        key=job.key,
+        uid=job.metadata.uid,
+        queue=job.spec.queue,
+        parallelism=job.spec.parallelism,
+        preemptible=preemption is None or preemption.class_ != names.NON_PREEMPTIBLE,
+        priority=preemption.running_priority if preemption is not None else None,
+        since=micros(since) if since is not None else 0,
+        fresh=since == start,
+        started=micros(start) if start is not None else 0,
+        interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
+    )
+
+
+def _cause(job: ScavengerJob) -> str:
+    """Why the job was interrupted last, until it runs again."""
+    found = job.status.condition(ConditionType.INTERRUPTED)
+    return found.reason if found is not None and found.status == "True" else ""
 
 
 def _lifelines(node: Node) -> tuple[bool, object, object, object]:

@@ -26,6 +26,7 @@ from scavenger_runtime.kinds import Node, Pod, Taint, condition
 
 from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.running import Gang, Leaving, RunningJobs
 from scavenger_admitter.shape import BLOCKING_EFFECTS, Requests, Shape, pod_requests
 
 Amounts = Mapping[str, int]
@@ -178,6 +179,11 @@ class Snapshot:
         candidates: waiting jobs per queue, in line; also of queues that do not exist.
         queues: the queues by name; `default` is always there.
         capacity: allocatable, summed over the nodes that count.
+        requested: requests of all pods bound to the nodes that count, and of starts under way.
+        scavenged: what all scavenger jobs request: their pods, wherever bound, and starts under way.
+        leaving: scavenger pods that have been told to go and still fill their nodes.
+        settling: what was taken back since the load was measured, and has left: the measurement still shows it.
+        gangs: the jobs all of whose pods run.
         limits: the load rule, one entry per limited resource.
         counted_with_candidate: whether the load is counted with the job that asks.
         closed_nodes: nodes at or above a level of their own: no new job starts there.
@@ -193,6 +199,11 @@ class Snapshot:
     candidates: Mapping[str, tuple[Candidate, ...]] = field(default_factory=dict)
     queues: Mapping[str, QueueView] = field(default_factory=dict)
     capacity: Amounts = field(default_factory=dict)
+    requested: Amounts = field(default_factory=dict)
+    scavenged: Amounts = field(default_factory=dict)
+    leaving: tuple[Leaving, ...] = ()
+    settling: Amounts = field(default_factory=dict)
+    gangs: tuple[Gang, ...] = ()
     limits: tuple[LoadLimit, ...] = ()
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
@@ -255,6 +266,7 @@ class _PodFacts:
     job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
     queue: str = ""
     run: str = ""
+    leaving: bool = False  # told to go; scavenger pods only
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
     pending: PendingPod | None = None
@@ -334,6 +346,7 @@ def _pod_facts(pod: Pod) -> _PodFacts:
         job=f"{meta.namespace}/{label}",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
+        leaving=meta.deletion_timestamp is not None,
         started=_started(pod),
         shape=shape,
     )
@@ -407,6 +420,7 @@ class ClusterState:
         self._starts = _Starts()
         # scavenger pods by job
         self._by_job: dict[str, dict[str, _PodFacts]] = {}
+        self.running: Final = RunningJobs(self._by_job)
         self._unbound: dict[str, dict[str, _PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
         self._assumed: dict[str, _Assumed] = {}
@@ -468,6 +482,7 @@ class ClusterState:
         self._account(facts, +1)
         if facts.job:
             self._by_job.setdefault(facts.job, {})[facts.key] = facts
+            self.running.touched(facts, there=True)
             if facts.node or facts.ended:
                 self._release(facts)
 
@@ -481,6 +496,7 @@ class ClusterState:
         self._account(pod, -1)
         if pod.job:
             _drop(self._by_job, pod.job, pod.key)
+            self.running.touched(pod, there=False)
             if gone:
                 self._release(pod)
 
@@ -632,6 +648,7 @@ class ClusterState:
     def snapshot(self, *, now: int, rule: LoadRule) -> Snapshot:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule."""
         reservations = self._reservations()
+        requested, scavenged = self._totals(reservations)
         return Snapshot(
             now=now,
             nodes=self._node_views(),
@@ -640,12 +657,28 @@ class ClusterState:
             candidates=self._candidates(),
             queues=self._queue_views(reservations),
             capacity=dict(self._capacity),
+            requested=requested,
+            scavenged=scavenged,
+            leaving=self.running.leaving({name: sums.counts for name, sums in self._nodes.items()}),
+            settling=self.running.settling(rule.observed_at),
+            gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
             shut=rule.shut,
             blocked=self._blocked(),
         )
+
+    def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
+        """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
+        requested: dict[str, int] = dict(self._used)
+        scavenged: dict[str, int] = {}
+        for sums in self._allocated.values():
+            add(scavenged, sums.items())
+        for _, reservation in reservations:
+            add(requested, reservation.shape.requests, reservation.count)
+            add(scavenged, reservation.shape.requests, reservation.count)
+        return requested, scavenged
 
     def _node_views(self) -> dict[str, NodeView]:
         for name in self._stale_views:

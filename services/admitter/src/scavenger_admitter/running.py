@@ -1,0 +1,206 @@
+"""Jobs that run, and pods that are on their way out: what reclaim takes from, and what it has taken.
+
+A gang is a possible victim only while all of its pods run: one that is starting, losing members or ending is no
+room to count on. Pods that are leaving still fill their nodes, and their room is as good as free: it is promised to
+those who wait for it, so that nobody is interrupted twice for the same room.
+
+Units: cpu in millicores, memory in bytes, all else in whole units. Times are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from scavenger_admitter.shape import Requests
+
+PER_CPU_SECOND: Final = 1_000 * 1_000_000
+"""Millicore-microseconds in a CPU-second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """What is known of a job in phase Running.
+
+    Attributes:
+        key: namespace/name.
+        uid: of the ScavengerJob.
+        queue: its share is used by it.
+        parallelism: pods in the gang.
+        preemptible: the prioritizer's class; jobs are born preemptible.
+        priority: CPU-seconds at risk as the prioritizer wrote them; None when nobody did.
+        since: up to here its work is safe (last checkpoint, start-over or start, whichever is latest).
+        fresh: nothing was saved since it started: the start-up cost is at risk, too.
+        started: of the present run.
+        interrupted_at: of the last interruption, whatever its cause; 0 for none.
+    """
+
+    key: str
+    uid: str
+    queue: str
+    parallelism: int = 1
+    preemptible: bool = True
+    priority: float | None = None
+    since: int = 0
+    fresh: bool = False
+    started: int = 0
+    interrupted_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A running job and the room it has.
+
+    Attributes:
+        job: what runs.
+        requests: of each pod.
+        nodes: of the pods, one entry each.
+    """
+
+    job: RunningJob
+    requests: Requests
+    nodes: tuple[str, ...]
+
+    def risk(self, now: int, startup_cost: int) -> int:
+        """What would be computed again if it went now, in millicore-microseconds (section 6 of the design).
+
+        `startup_cost`: microseconds added until the first checkpoint after a start.
+        """
+        if self.job.priority is not None:
+            return round(self.job.priority * PER_CPU_SECOND)
+        lost = max(0, now - self.job.since) + (startup_cost if self.job.fresh else 0)
+        return lost * len(self.nodes) * next((value for name, value in self.requests if name == "cpu"), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A scavenger pod that has been told to go and still fills its node.
+
+    Attributes:
+        node: where it is.
+        queue: whose share it still uses.
+        requests: what comes free.
+        counts: whether its node counts for the load.
+    """
+
+    node: str
+    queue: str
+    requests: Requests
+    counts: bool = True
+
+
+class BoundPod(Protocol):
+    """A scavenger pod, as far as it matters here."""
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+    @property
+    def job(self) -> str: ...  # noqa: D102
+    @property
+    def queue(self) -> str: ...  # noqa: D102
+    @property
+    def node(self) -> str: ...  # noqa: D102
+    @property
+    def requests(self) -> Requests: ...  # noqa: D102
+    @property
+    def ended(self) -> bool: ...  # noqa: D102
+    @property
+    def leaving(self) -> bool: ...  # noqa: D102
+
+
+class RunningJobs:
+    """Jobs that run, jobs whose room was taken back, and pods on their way out; kept up to date change by change.
+
+    Args:
+        pods: all scavenger pods by job and key; a live view of somebody else's.
+    """
+
+    def __init__(self, pods: Mapping[str, Mapping[str, BoundPod]]) -> None:
+        self._pods = pods
+        self._jobs: dict[str, RunningJob] = {}
+        self._gangs: dict[str, Gang] = {}
+        self._stale: set[str] = set()
+        self._reclaimed: dict[str, tuple[int, Requests, int]] = {}
+        self._leaving: dict[str, BoundPod] = {}
+
+    # --- what is told ---
+
+    def apply(self, job: RunningJob) -> None:
+        """A job runs, or what is known of its run has changed. It is not being reclaimed."""
+        self._reclaimed.pop(job.key, None)
+        if self._jobs.get(job.key) != job:
+            self._jobs[job.key] = job
+            self._stale.add(job.key)
+
+    def delete(self, key: str) -> None:
+        """A job does not run, and its room was not taken back either."""
+        self._reclaimed.pop(key, None)
+        self._drop(key)
+
+    def reclaim(self, key: str, at: int, requests: Requests, parallelism: int) -> None:
+        """The room of a job was taken back at `at`: whatever pods it still has are leaving."""
+        self._reclaimed[key] = (at, requests, parallelism)
+        self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        if self._jobs.pop(key, None) is not None:
+            self._gangs.pop(key, None)
+            self._stale.discard(key)
+
+    def touched(self, pod: BoundPod, *, there: bool) -> None:
+        """A scavenger pod appeared, changed or went."""
+        if pod.job in self._jobs:
+            self._stale.add(pod.job)
+        if there and pod.leaving and pod.node and not pod.ended:
+            self._leaving[pod.key] = pod
+        else:
+            self._leaving.pop(pod.key, None)
+
+    # --- what a cycle sees ---
+
+    def gangs(self) -> tuple[Gang, ...]:
+        """The jobs all of whose pods run."""
+        for key in self._stale:
+            gang = self._gang(self._jobs[key])
+            if gang is None:
+                self._gangs.pop(key, None)
+            else:
+                self._gangs[key] = gang
+        self._stale.clear()
+        return tuple(self._gangs.values())
+
+    def _gang(self, job: RunningJob) -> Gang | None:
+        alive = [pod for _, pod in sorted(self._pods.get(job.key, {}).items()) if not pod.ended]
+        if len(alive) != job.parallelism or any(pod.leaving or not pod.node for pod in alive):
+            return None
+        return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
+
+    def leaving(self, counts: Mapping[str, bool]) -> tuple[Leaving, ...]:
+        """The pods on their way out. `counts`: the nodes that count for the load, by name."""
+        return tuple(
+            Leaving(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
+            for pod in sorted(self._going(), key=lambda pod: pod.key)
+        )
+
+    def _going(self) -> Iterator[BoundPod]:
+        yield from self._leaving.values()
+        for key in self._reclaimed:
+            yield from (pod for pod in self._alive(key) if pod.key not in self._leaving)
+
+    def _alive(self, key: str) -> Iterable[BoundPod]:
+        return (pod for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended)
+
+    def settling(self, observed_at: int | None) -> dict[str, int]:
+        """What was taken back since a measurement and has left: the load still shows it. Empty without measurements."""
+        total: dict[str, int] = {}
+        if observed_at is None:
+            return total
+        for key, (at, requests, parallelism) in self._reclaimed.items():
+            gone = parallelism - sum(1 for _ in self._alive(key))
+            if at >= observed_at and gone > 0:
+                for name, value in requests:
+                    total[name] = total.get(name, 0) + value * gone
+        return total
