@@ -6,6 +6,7 @@
 | source | what is written |
 |---|---|
 | `charts/shared/` | the templates that are the same in every service's chart |
+| `charts/*/own/` | the values that one service's chart has beside those of all |
 | `services/*/settings.py` | the settings in values.yaml and values.schema.json: a misspelt one is refused by name |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
@@ -33,14 +34,23 @@ from scavenger_cluster.errors import ClusterError
 from scavenger_runtime.settings import ServiceSettings, parse_seconds
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SERVICES: Final = ("admitter", "regulator", "prioritizer")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{service}" for service in SERVICES))
 """In the order they are installed."""
 
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
 GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
-MANIFESTS_OF_A_SERVICE: Final = ("rbac", "deployment", "pdb", "service")
+MANIFESTS_OF_A_SERVICE: Final = (
+    "rbac",
+    "secret",
+    "policies",
+    "deployment",
+    "pdb",
+    "service",
+    "webhook-service",
+    "configurations",
+)
 TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Files = dict[Path, str]
@@ -119,16 +129,26 @@ def chart_files() -> Files:
             files[chart / source.relative_to(shared)] = source.read_text()
         head = "# " + HEADER.format(source=f"charts/shared and the settings of the {service}") + "\n\n"
         values = (shared / "values.yaml").read_text().replace("SERVICE", service)
-        files[chart / "values.yaml"] = head + values + "\n" + settings_block(service)
-        own = {
+        own_values, own_schema = own(chart)
+        files[chart / "values.yaml"] = head + values + "\n" + own_values + settings_block(service)
+        settings = {
             "type": "object",
             "additionalProperties": False,
             "description": f"settings of the {service}",
             "properties": setting_schemas(settings_of(service)),
         }
-        whole = schema | {"properties": schema["properties"] | {"settings": own}}
+        whole = schema | {"properties": schema["properties"] | own_schema | {"settings": settings}}
         files[chart / "values.schema.json"] = json.dumps(whole, indent=2) + "\n"
     return files
+
+
+def own(chart: Path) -> tuple[str, Schema]:
+    """The values of one chart alone, and the schemas of these; empty for most."""
+    values, schema = chart / "own" / "values.yaml", chart / "own" / "values.schema.json"
+    if not values.exists():
+        return "", {}
+    properties: Schema = json.loads(schema.read_text())["properties"]
+    return values.read_text() + "\n", properties
 
 
 # --- manifests ---

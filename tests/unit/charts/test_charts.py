@@ -15,11 +15,17 @@ from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import MissingRequirementError
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.settings import RegulatorSettings
+from scavenger_webhook.settings import WebhookSettings
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[3]
-SERVICES = {"admitter": AdmitterSettings, "regulator": RegulatorSettings, "prioritizer": PrioritizerSettings}
+SERVICES = {
+    "admitter": AdmitterSettings,
+    "regulator": RegulatorSettings,
+    "prioritizer": PrioritizerSettings,
+    "webhook": WebhookSettings,
+}
 CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
 GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
 
