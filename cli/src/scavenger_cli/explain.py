@@ -42,6 +42,12 @@ INTERRUPTIONS: Final = {
 """The reasons of the condition Interrupted, in words."""
 
 
+SAID_BY_FIGURES: Final = (Cause.ADMISSION_LEVEL, Cause.NO_PLACE, Cause.NODES_CLOSED, Cause.OVER_SHARE)
+"""Causes that the figures below the headline show as well; the admitter's own figures may be newer."""
+
+_WAIT: Final = ("wait: it starts when ordinary workloads or other jobs have freed enough",)
+
+
 def explain(facts: Facts) -> Explanation:
     """The explanation of a job's state. Total: there is one for every job."""
     job = facts.job
@@ -71,7 +77,8 @@ def _queued(facts: Facts) -> Explanation:
     interrupted = job.phase == objects.INTERRUPTED
     state = "was interrupted and has been in line again" if interrupted else "has been waiting"
     headline = f"{job.name} {state}{since}: {first.text}"
-    findings = [*_interruption(facts), *(Finding("also", other.text) for other in found[1:])]
+    others = [other for other in found[1:] if other.cause not in SAID_BY_FIGURES]
+    findings = [*_interruption(facts), *(Finding("also", other.text) for other in others)]
     findings += [*_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts), *_said(facts, first)]
     return Explanation(first.cause, headline, (*findings, *_unread(facts)), tuple(r for r in first.remedies if r))
 
@@ -80,6 +87,8 @@ def _turn(facts: Facts) -> Obstacle:
     """Nothing is in the way that can be seen from here."""
     if not facts.job.phase:
         return Obstacle(Cause.NOT_SEEN_YET, "the admitter has not looked at it yet", ("wait a moment, and ask again",))
+    if _says_why(facts.job.status.message):  # it knows what it has just started, and what others are about to take
+        return Obstacle(Cause.AS_THE_ADMITTER_SAYS, facts.job.status.message, _WAIT)
     place = facts.line
     if place is not None and place[0] > 1:
         ahead = plural(place[0] - 1, "job") + (" is" if place[0] == 2 else " are")
@@ -125,7 +134,8 @@ def _room(facts: Facts) -> list[Finding]:
         free = spell({name: room.largest_free.amounts.get(name, 0) for name in spec.requests})
         findings.append(Finding("largest free place", f"{free} (node {room.largest_free.node})"))
     nodes = plural(room.open, "node")
-    findings.append(Finding("room now", f"for {plural(room.places, 'such pod')} on {nodes} it may use"))
+    fit = plural(room.places, "such pod") if room.places else "no such pod"
+    findings.append(Finding("room now", f"for {fit} on {nodes} it may use"))
     return findings
 
 
@@ -152,11 +162,14 @@ def _queue_share(facts: Facts) -> list[Finding]:
 def _said(facts: Facts, first: Obstacle) -> list[Finding]:
     """The admitter's own sentence, where it adds to what was found here."""
     message = facts.job.status.message
-    if not message or message in first.text or first.cause in (Cause.HELD_BACK, Cause.START_FAILED):
-        return []
-    if message.startswith("in line"):
+    if first.cause not in SAID_BY_FIGURES or not _says_why(message):
         return []
     return [Finding("admitter", message)]
+
+
+def _says_why(message: str) -> bool:
+    """Whether the admitter has said more than that the job is in line."""
+    return bool(message) and not message.startswith("in line") and "; in line to start again" not in message
 
 
 def _unread(facts: Facts) -> list[Finding]:

@@ -41,6 +41,7 @@ class Cause(StrEnum):
     ADMISSION_LEVEL = "AdmissionLevel"
     NO_PLACE = "NoPlace"
     OVER_SHARE = "OverShare"
+    AS_THE_ADMITTER_SAYS = "AsTheAdmitterSays"
     IN_LINE = "InLine"
     # it does not wait
     STARTING = "Starting"

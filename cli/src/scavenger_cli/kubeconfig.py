@@ -51,8 +51,8 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Endpoint:
 
     Raises CliError where there is none, or where what is there cannot be used.
     """
+    paths = _paths(kubeconfig)
     given = kubeconfig or os.environ.get("KUBECONFIG")
-    paths = [Path(part).expanduser() for part in (given or DEFAULT_PATH).split(os.pathsep) if part]
     if not given and context is None and "KUBERNETES_SERVICE_HOST" in os.environ and not paths[0].is_file():
         return _in_cluster()
     if kubeconfig and not paths[0].is_file():
@@ -65,6 +65,17 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Endpoint:
         )
     merged = merge([(path, _read(path)) for path in paths if path.is_file()])
     return endpoint(merged, context)
+
+
+def contexts(kubeconfig: str | None = None) -> list[str]:
+    """The names of all contexts. Raises CliError for a kubeconfig that cannot be read."""
+    files = [(path, _read(path)) for path in _paths(kubeconfig) if path.is_file()]
+    return list(merge(files).contexts)
+
+
+def _paths(kubeconfig: str | None) -> list[Path]:
+    given = kubeconfig or os.environ.get("KUBECONFIG")
+    return [Path(part).expanduser() for part in (given or DEFAULT_PATH).split(os.pathsep) if part]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,15 @@ _NAMESPACE: Final = re.compile(r'in the namespace "(?P<namespace>[^"]*)"')
 _UNKNOWN_FIELD: Final = re.compile(r'unknown field "(?P<field>[^"]*)"')
 _VALUE_IN_MESSAGE: Final = re.compile(r"^Invalid value: (?:\S+: )?(?P<rest>.*)$", re.DOTALL)
 
+_IN_WORDS: Final = {
+    "RFC 1123": "write lower case letters, digits and dashes, with a letter or a digit at both ends",
+    "([KMGTPE]i|[numkMGTPE]": "write a quantity: a number with an optional suffix, as 500m, 2 or 4Gi",
+}
+"""Regular expressions the API server shows, by a part of them, and what they mean."""
+
+_NO_FAULTS: Final = ("some validation rules were not checked", "evaluating rule:")
+"""What the server adds when a rule could not run because the schema was not met: no fault of its own."""
+
 ROLE_FOR: Final = {
     "get": "scavenger-jobs-view",
     "list": "scavenger-jobs-view",
@@ -55,7 +64,7 @@ def as_cli_error(error: ApiError, *, server: str = "") -> CliError:
             f"somebody else changed the object at the same moment: {error.message}", "run the command again"
         )
     if isinstance(error, TooManyRequests | Unavailable):
-        return CliError(f"the API server is busy or unwell: {error}", "try again in a moment")
+        return CliError(f"the API server answers {error.message or error} ({error.status})", "try again in a moment")
     return CliError("\n".join(invalid_fields(error)))
 
 
@@ -117,8 +126,7 @@ def invalid_fields(error: ApiError, name: str = "") -> list[str]:
     seen = set()
     for cause in causes:
         line = f"  {field_of(cause)}: {_plain(str(cause.get('message', '')))}"
-        # The server repeats that CEL was not run when the schema was not met: it is no fault of its own.
-        if line not in seen and "some validation rules were not checked" not in line:
+        if line not in seen and not any(sign in line for sign in _NO_FAULTS):
             seen.add(line)
             lines.append(line)
     return lines
@@ -131,7 +139,10 @@ def field_of(cause: Mapping[str, Any]) -> str:
 
 
 def _plain(message: str) -> str:
-    """The rule's own words, without the value repeated before them."""
+    """The rule's own words, without the value repeated before them; patterns in words."""
+    for sign, words in _IN_WORDS.items():
+        if sign in message:
+            return words
     found = _VALUE_IN_MESSAGE.match(message)
     return (found["rest"] if found and found["rest"] else message).strip()
 

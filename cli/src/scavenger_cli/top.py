@@ -156,6 +156,8 @@ def queue_section(view: View, width: int) -> list[RenderableType]:
     """A line per queue: CPU in use against what it deserves now."""
     if view.queues is None:
         return [Text("Queues: you may not list them.", style="yellow")]
+    if not view.queues:
+        return [Text("Queues  none but default, of weight 1", style="bold")]
     table = _table("QUEUE", "STATE", "WEIGHT", "CPU OF ITS SHARE", "USED", "RUNNING", "WAITING")
     for column in table.columns[2:3] + table.columns[4:]:
         column.justify = "right"
