@@ -2,7 +2,8 @@
 
 The pods of scavenger jobs carry a finalizer that keeps the evidence of an interruption until it is recorded. Without an
 admitter nobody would ever take it off. So before the admitter goes for good, the Jobs of all ScavengerJobs are deleted
-and their pods released; the ScavengerJobs themselves stay, as data, until the CRD is deleted.
+and their pods released. ScavengerQueues lose their finalizer as well. They and the ScavengerJobs themselves stay, as
+data, until the CRDs are deleted.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import asyncio
 import contextlib
 
 from scavenger_api import names
-from scavenger_runtime import ApiClient, Clock, Conflict, SystemClock
+from scavenger_runtime import ApiClient, Clock, Conflict, NotFound, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.resources import JOBS, PODS
 
 from scavenger_admitter.freshness import metadata_of
+from scavenger_admitter.queues import SCAVENGERQUEUES, set_finalizers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import release
 
@@ -33,6 +35,7 @@ async def clean(client: ApiClient, clock: Clock | None = None) -> int:
         ApiError: when the API server refuses.
     """
     clock = clock or SystemClock()
+    await _release_queues(client)
     released = 0
     for _ in range(ROUNDS):
         for job in await metadata_of(client, JOBS, names.LABEL_JOB):
@@ -47,6 +50,15 @@ async def clean(client: ApiClient, clock: Clock | None = None) -> int:
         released += len(held)
         await clock.sleep(ROUND_SECONDS)
     raise RuntimeError("pods with the finalizer keep appearing: scale the admitter to 0 first")
+
+
+async def _release_queues(client: ApiClient) -> None:
+    with contextlib.suppress(NotFound):  # the CRD has gone first, and all queues with it
+        for queue in await metadata_of(client, SCAVENGERQUEUES):
+            rest = tuple(f for f in queue.finalizers if f != names.QUEUE_FINALIZER)
+            if rest != queue.finalizers:
+                with contextlib.suppress(NotFound):
+                    await set_finalizers(client, queue, rest)
 
 
 async def _run(settings: AdmitterSettings) -> int:
