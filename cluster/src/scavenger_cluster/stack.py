@@ -16,12 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from scavenger_cluster import admission
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MANIFESTS: Final = ROOT / "manifests"
-SERVICES: Final = ("admitter", "regulator", "prioritizer")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 """In the order they are started: each works without the later ones."""
 
 COUNTER_IMAGE: Final = "scavenger/counter:demo"
@@ -48,8 +49,8 @@ def install(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
     for name in existing_services():
-        roles = MANIFESTS / name / "rbac.yaml"
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(roles))
+        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml",):
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
     definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
 
@@ -58,12 +59,16 @@ def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mappin
     """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
     for name in names if names is not None else existing_services():
         cluster.service_start(name, environment={**_defaults(cluster, name), **(settings or {})}, wait="readyz")
+        if name == "webhook":
+            admission.activate(cluster, MANIFESTS / name)
 
 
 def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
     """What a service must be told about this cluster."""
     if name == "regulator" and not cluster.state.metrics:
         return {"SCAVENGER_SOURCE": "requests"}  # without metrics it would be blind, and nothing would start
+    if name == "webhook":
+        return admission.environment(cluster)
     return {}
 
 

@@ -91,6 +91,8 @@ class SecretKeeper:
         """Set once the server has a certificate."""
         self.problem = "no certificate yet"
         """Why there is none, for the probe."""
+        self.told = False
+        """Whether every configuration has once been seen to trust the authorities."""
         by_name = f"metadata.name={CONFIGURATION_NAME}"
         self.secrets = Informer(
             client, SECRETS, namespace=namespace, field_selector=f"metadata.name={SECRET_NAME}", clock=clock
@@ -219,6 +221,7 @@ class SecretKeeper:
             self._trusted_since = None
         elif self._trusted_since is None:
             self._trusted_since = self._clock.monotonic()
+            self.told = True
 
     async def _patch(
         self,
@@ -270,6 +273,7 @@ class FolderKeeper:
         self._loaded = b""
         self.ready = asyncio.Event()
         self.problem = f"no certificate in {folder} yet"
+        self.told = True
 
     async def run(self) -> None:
         """Look every few seconds: a mounted Secret changes without notice."""

@@ -54,6 +54,7 @@ async def main(context: ServiceContext[WebhookSettings]) -> None:
     for informer in (*cluster.informers, *keeper.informers):
         context.add_informer(informer)
     context.probes.add_readiness("certificate", lambda: keeper.ready.is_set() or keeper.problem)
+    context.probes.add_readiness("ca-bundle", lambda: keeper.told or "the configurations do not trust it yet")
     context.add_task("certificates", keeper.run())
     await context.wait_synced()
     await keeper.ready.wait()
