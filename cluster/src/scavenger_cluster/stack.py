@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from scavenger_cluster import admission
+from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError
 
@@ -26,6 +27,8 @@ SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 """In the order they are started: each works without the later ones."""
 
 COUNTER_IMAGE: Final = "scavenger/counter:demo"
+SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
+"""As the chart names it."""
 
 
 def one_core() -> list[str]:
@@ -49,8 +52,9 @@ def install(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
     for name in existing_services():
-        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml",):
-            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
+        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml", "policies.yaml"):
+            if (MANIFESTS / name / file).is_file():
+                cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
     definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
 
@@ -75,6 +79,13 @@ def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
 def build_images(cluster: Cluster) -> str:
     """Build the image of the counter demo on the local base and load it into the real nodes; returns its name."""
     return cluster.build_image(COUNTER_IMAGE, ROOT / "demo-apps" / "counter")
+
+
+def build_scheduler_image(cluster: Cluster) -> str:
+    """Build the image of the second scheduler and load it into the real nodes; returns its name."""
+    program = ensure_tools(["scavenger-scheduler"], cluster.report)["scavenger-scheduler"]
+    containerfile = ROOT / "services" / "scheduler" / "Containerfile"
+    return cluster.build_image(SCHEDULER_IMAGE, program.parent, containerfile=containerfile)
 
 
 def up(cluster: Cluster, nodes: str) -> None:
