@@ -17,8 +17,11 @@ from scavenger_runtime.errors import ApiError
 
 from scavenger_cli import kubeconfig, objects
 from scavenger_cli.access import Access
+from scavenger_cli.commands.showing import SECTIONS
 from scavenger_cli.exits import CliError
+from scavenger_cli.output import Format
 from scavenger_cli.transport import Client
+from scavenger_cli.waiting import Goal
 
 NO_FILES: Final = 4
 FILES: Final = 0
@@ -27,6 +30,12 @@ PATIENCE: Final = 3.0
 
 OPTIONS_OF_NAMES: Final = {"queue": "queue", "namespace": "namespace", "context": "context"}
 """Options whose values are names in the cluster: parameter, and where to look."""
+CHOICES: Final[Mapping[str, Iterable[str]]] = {
+    "output": tuple(Format),
+    "goal": tuple(Goal),
+    "status": tuple(phase.lower() for phase in objects.PHASES),
+    "section": SECTIONS,
+}
 FILE_PARAMETERS: Final = ("file", "kubeconfig")
 
 Lookup = Callable[[str], Iterable[str]]
@@ -100,11 +109,8 @@ def _first_line(command: Any) -> str:
 def _values(option: Any, find: Lookup) -> tuple[list[str], int]:
     if option.name in FILE_PARAMETERS:
         return [], FILES
-    if option.name == "status":
-        return [phase.lower() for phase in objects.PHASES], NO_FILES
-    choices = getattr(option.type, "choices", None)
-    if choices:
-        return [str(getattr(choice, "value", choice)) for choice in choices], NO_FILES
+    if option.name in CHOICES:
+        return list(CHOICES[option.name]), NO_FILES
     if option.name in OPTIONS_OF_NAMES:
         return list(find(OPTIONS_OF_NAMES[option.name])), NO_FILES
     return [], NO_FILES
@@ -117,8 +123,8 @@ def _argument(line: Line, find: Lookup) -> tuple[list[str], int]:
     argument = arguments[min(line.words, len(arguments) - 1)]
     if argument.name in FILE_PARAMETERS:
         return [], FILES
-    if argument.name == "section":
-        return ["nodes", "queues", "jobs"], NO_FILES
+    if argument.name in CHOICES:
+        return list(CHOICES[argument.name]), NO_FILES
     if line.path in (("run",), ("queue", "create")):
         return [], NO_FILES  # a new name
     return list(find("queue" if line.path[:1] == ("queue",) else "job")), NO_FILES

@@ -1,0 +1,109 @@
+"""The projections say what the contract says: every field, under the name it has on the wire."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+from scavenger_api import job as contract
+from scavenger_api import queue as queue_contract
+from scavenger_cli import objects
+from scavenger_cli.objects import Job, decode, decode_items, place_in_line, raw_items
+
+from .cases import NOW, ago, job, queued
+
+PAIRS = [
+    (objects.JobSpec, contract.ScavengerJobSpec),
+    (objects.JobStatus, contract.ScavengerJobStatus),
+    (objects.Preemption, contract.Preemption),
+    (objects.QueueSpec, queue_contract.ScavengerQueueSpec),
+    (objects.QueueStatus, queue_contract.ScavengerQueueStatus),
+    (objects.QueueCounts, queue_contract.QueueCounts),
+]
+
+
+@pytest.mark.parametrize(("projection", "model"), PAIRS, ids=lambda kind: kind.__name__)
+def test_fields_are_those_of_the_contract(projection: type[msgspec.Struct], model: type[BaseModel]) -> None:
+    on_the_wire = {field.alias or name for name, field in model.model_fields.items()}
+    assert {field.encode_name for field in msgspec.structs.fields(projection)} <= on_the_wire
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    spec = objects.JobSpec()
+    for name in ("queue", "parallelism", "interruption_after", "suspend"):
+        assert getattr(spec, name) == contract.ScavengerJobSpec.model_fields[name].default
+    assert spec.capacity == contract.ScavengerJobSpec.model_fields["capacity"].default
+
+
+def test_phases_are_those_of_the_contract() -> None:
+    assert set(objects.PHASES) == set(contract.Phase)
+    assert set(objects.QUEUED) == {phase for phase in contract.Phase if phase.queued}
+    assert set(objects.FINISHED) == {phase for phase in contract.Phase if phase.finished}
+
+
+def test_a_status_written_by_the_model_is_read_back() -> None:
+    status = contract.ScavengerJobStatus.model_validate(
+        {
+            "phase": "Running",
+            "usefulCPUSeconds": 12.5,
+            "lostCPUSeconds": 1,
+            "preemption": {"class": "preemptible", "runningPriority": 3.5},
+            "runningTimestamps": [NOW],
+        }
+    )
+    found = msgspec.convert(status.to_dict(), objects.JobStatus)
+    assert (found.useful_cpu_seconds, found.lost_cpu_seconds) == (12.5, 1.0)
+    assert (found.preemption.class_, found.preemption.running_priority) == ("preemptible", 3.5)
+    assert found.running_timestamps == ("2026-01-05T12:00:00Z",)
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        ({"runningTimestamps": [ago(100)]}, 100),
+        ({"runningTimestamps": [ago(100)], "priorityStartOverTimestamp": ago(40)}, 40),
+        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(10)}, 10),
+        # a checkpoint of the run before says nothing about this one, one in the future nothing at all
+        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(500)}, 100),
+        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(-500)}, 100),
+        ({}, 0),
+    ],
+)
+def test_at_risk_counts_from_what_is_safe(status: dict[str, Any], seconds: float) -> None:
+    assert job(phase="Running", cpu="500m", parallelism=4, status=status).at_risk(NOW) == seconds * 2.0
+
+
+def test_at_risk_is_the_prioritizers_figure_where_there_is_one() -> None:
+    status = {"runningTimestamps": [ago(100)], "preemption": {"runningPriority": 77}}
+    assert job(phase="Running", status=status).at_risk(NOW) == 77
+    assert job(phase="Interrupted", status=status).at_risk(NOW) == 0
+
+
+def test_the_line() -> None:
+    jobs = [
+        job("late", status={"queuedTimestamp": queued(10)}),
+        job("early", status={"queuedTimestamp": queued(20)}),
+        job("hit", phase="Interrupted", status={"queuedTimestamp": queued(1), "interruptedCount": 1}),
+        job("elsewhere", queue="night", status={"queuedTimestamp": queued(99)}),
+        job("running", phase="Running"),
+    ]
+    places = {one.name: place_in_line(one, jobs) for one in jobs}
+    assert places == {"hit": (1, 3), "early": (2, 3), "late": (3, 3), "elsewhere": (1, 1), "running": None}
+
+
+def test_lists() -> None:
+    body = msgspec.json.encode(
+        {"metadata": {}, "items": [{"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}, "new": 1}]}
+    )
+    assert [one.name for one in decode_items(body, Job)] == ["a"]
+    assert list(raw_items(body)) == [{"metadata": {"name": "a"}, "new": 1}]
+    assert decode_items(b'{"items": null}', Job) == []
+    with pytest.raises(ValueError, match="Expected"):
+        decode(b'{"spec": {"parallelism": "x"}}', Job)
+
+
+def test_the_checkpoint_interval() -> None:
+    assert job(interruption_after="1h30m").spec.checkpoint_interval == timedelta(minutes=90)

@@ -1,0 +1,112 @@
+"""Free places by requests, against the cases the scheduler knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_cli.objects import JobSpec
+from scavenger_cli.room import counts, pod_requests, room_for
+from scavenger_runtime.kinds import Pod
+from scavenger_testing import builders
+
+from .cases import nodes
+
+GIB = 2**30
+
+
+def spec(cpu: str = "1", memory: str = "1Gi", **fields: Any) -> JobSpec:
+    return msgspec.convert({"resources": {"requests": {"cpu": cpu, "memory": memory}}, **fields}, JobSpec)
+
+
+def test_ended_and_unplaced_pods_take_no_room() -> None:
+    pods = [
+        builders.pod("done", node="node-1", cpu="8", phase="Succeeded"),
+        builders.pod("pending", cpu="8"),
+        builders.pod("running", node="node-1", cpu="2", phase="Running"),
+    ]
+    room = room_for(spec("6"), nodes(1), pods)
+    assert (room.places, room.empty_places) == (1, 1)
+    assert room.load["cpu"].percent() == 25.0
+    assert room.load["cpu"].percent(6000) == 100.0
+
+
+def test_pod_slots_count() -> None:
+    pods = [builders.pod(f"p{i}", node="node-1", cpu="10m", memory="1Mi", phase="Running") for i in range(3)]
+    assert room_for(spec(), nodes(1, pods="4"), pods).places == 1
+    assert room_for(spec(), nodes(1, pods="3"), pods).places == 0
+
+
+def test_other_resources_are_looked_for() -> None:
+    asked = msgspec.convert({"resources": {"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}}}, JobSpec)
+    with_gpu = builders.node("gpu", allocatable={"cpu": "8", "memory": "32Gi", "pods": "10", "nvidia.com/gpu": "5"})
+    room = room_for(asked, [*nodes(2), with_gpu], [])
+    assert room.places == 2
+    assert room.largest_free is not None
+    assert (room.largest_free.node, room.largest_free.amounts["nvidia.com/gpu"]) == ("gpu", 5)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        ({}, False),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "value": "a100"}, True),
+        ({"key": "gpu", "value": "h100"}, False),
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+    ],
+)
+def test_tolerations(toleration: dict[str, str], fits: bool) -> None:
+    tainted = nodes(1, taints=[{"key": "gpu", "value": "a100", "effect": "NoSchedule"}])
+    room = room_for(spec(tolerations=[toleration] if toleration else []), tainted, [])
+    assert room.tolerated == int(fits)
+    assert room.taints == (() if fits else ("gpu=a100:NoSchedule",))
+
+
+def test_a_cordon_is_no_taint_to_tolerate() -> None:
+    """Kubernetes taints what is cordoned; the job is to be told that a node is cordoned, not to tolerate it."""
+    taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+    room = room_for(spec(), nodes(2, unschedulable=True, taints=taints), [])
+    assert (room.tolerated, room.open, room.taints) == (2, 0, ())
+
+
+def test_nodes_that_count() -> None:
+    soft = builders.node(taints=[{"key": "a", "effect": "PreferNoSchedule"}])
+    hard = builders.node(taints=[{"key": "a", "effect": "NoExecute"}])
+    assert counts(soft)
+    assert not any(counts(n) for n in (hard, builders.node(ready=False), builders.node(unschedulable=True)))
+
+
+def test_a_pod_takes_its_containers_or_its_init_phase_and_the_overhead() -> None:
+    def container(cpu: str, restart: str | None = None) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **({"restartPolicy": restart} if restart else {})}
+
+    spec = {
+        "containers": [container("1"), container("500m")],
+        "initContainers": [container("200m", "Always"), container("3")],
+        "overhead": {"cpu": "100m"},
+    }
+    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 3300}
+    spec["initContainers"] = [container("200m", "Always"), container("1")]
+    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 1800}
+    spec["resources"] = {"requests": {"cpu": "4"}}
+    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 4100}
+
+
+@given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 8))
+def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
+    cluster = nodes(len(taken))
+    pods = [
+        builders.pod(f"p{i}", node=f"node-{i}", cpu=str(cpu), memory="0", phase="Running")
+        for i, cpu in enumerate(taken, 1)
+    ]
+    room = room_for(spec(str(asked), "1Mi"), cluster, pods)
+    assert room.places == sum((8 - cpu) // asked for cpu in taken)
+    assert room.empty_places == len(taken) * (8 // asked)
+    if taken:
+        assert room.largest_free is not None
+        assert room.largest_free.amounts["cpu"] == 1000 * (8 - min(taken))
