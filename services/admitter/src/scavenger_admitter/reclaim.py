@@ -47,6 +47,9 @@ later ones."""
 MAX_GANGS: Final = 200
 """Waiting jobs for which room is made in one cycle."""
 
+MAX_TRIES: Final = 16
+"""Jobs that are tried as the first to go, where the cheapest ones do not come to anything."""
+
 _Cost = tuple[int, int, int]
 _Place = tuple[_Cost, int]
 
@@ -178,9 +181,8 @@ class _Search:
         kind = (candidate.shape, candidate.parallelism)
         if kind in self._failed or not self._may_have(candidate):
             return False
-        attempt = _Attempt(self, candidate)
-        if not (attempt.find_places() and attempt.relieve_load()):
-            attempt.undo()
+        attempt = self._attempt(candidate)
+        if attempt is None:
             self._failed.add(kind)
             return False
         attempt.spare()
@@ -190,6 +192,18 @@ class _Search:
         self._ledger.soon_limits = attempt.limits
         self._ledger.take_promised(candidate, tuple(self._names[i] for i in attempt.places))
         return True
+
+    def _attempt(self, candidate: Candidate) -> _Attempt | None:
+        """The cheapest victims; where they leave a donor too little for the last ones that are needed, one of the
+        largest that may go is taken first, and the cheapest beside it."""
+        attempt = _Attempt(self, candidate)
+        if attempt.succeeds():
+            return attempt
+        for victim in heapq.nlargest(MAX_TRIES, self.rest(), key=lambda v: (len(v.gang.nodes), *v.takes.values())):
+            attempt = _Attempt(self, candidate, victim)
+            if attempt.succeeds():
+                return attempt
+        return None
 
     def _may_have(self, candidate: Candidate) -> bool:
         """Whether an exchange is all it takes; it may have become too much for its queue's share or quota meanwhile."""
@@ -315,15 +329,24 @@ def _cost(victims: list[_Victim]) -> _Cost:
 class _Attempt:
     """The search for one waiting job. Changes the room of the search as it goes; `undo` takes all of it back."""
 
-    def __init__(self, search: _Search, candidate: Candidate) -> None:
+    def __init__(self, search: _Search, candidate: Candidate, first: _Victim | None = None) -> None:
         self.chosen: dict[str, _Victim] = {}
         self.places: list[int] = []
         self.limits = list(search._ledger.soon_limits)
         self._search = search
         self._candidate = candidate
         self._shape = candidate.shape
+        if first is not None:
+            self._choose(first)
 
-    def find_places(self) -> bool:
+    def succeeds(self) -> bool:
+        """Whether everything was found; nothing is changed otherwise."""
+        if self._find_places() and self._relieve_load():
+            return True
+        self._undo()
+        return False
+
+    def _find_places(self) -> bool:
         """Rule 4, the nodes: a place for every pod of the gang."""
         for _ in range(self._candidate.parallelism):
             found = self._search.cheapest(self._shape)
@@ -336,7 +359,7 @@ class _Attempt:
             self.places.append(i)
         return True
 
-    def relieve_load(self) -> bool:
+    def _relieve_load(self) -> bool:
         """Rule 4, the load: under its level with this job."""
         if self._fits_load(self.limits):
             return True
@@ -355,7 +378,7 @@ class _Attempt:
                 self.limits = limits
                 del self.chosen[victim.gang.job.key]
 
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """As if nothing had been tried."""
         for i in self.places:
             self._search.take(self._shape, i, -1)
