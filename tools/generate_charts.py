@@ -35,7 +35,10 @@ from scavenger_runtime.settings import ServiceSettings, parse_seconds
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
-CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{service}" for service in SERVICES))
+SCHEDULER: Final = "scheduler"
+"""kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
+SHARED_WITH_THE_SCHEDULER: Final = ("templates/_helpers.tpl", "templates/pdb.yaml")
+CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
@@ -45,6 +48,7 @@ MANIFESTS_OF_A_SERVICE: Final = (
     "rbac",
     "secret",
     "policies",
+    "configmap",
     "deployment",
     "pdb",
     "service",
@@ -139,6 +143,8 @@ def chart_files() -> Files:
         }
         whole = schema | {"properties": schema["properties"] | own_schema | {"settings": settings}}
         files[chart / "values.schema.json"] = json.dumps(whole, indent=2) + "\n"
+    for piece in SHARED_WITH_THE_SCHEDULER:
+        files[charts / f"scavenger-{SCHEDULER}" / piece] = (shared / piece).read_text()
     return files
 
 
@@ -190,7 +196,7 @@ def manifest_files(helm: Path) -> Files:
             files[ROOT / "manifests" / "uninstall" / f"{name}.yaml"] = head + text
         for template, bodies in by_template.items():
             files[folder / f"{template}.yaml"] = head + "---\n".join(bodies)
-        if name in SERVICES:
+        if name in (*SERVICES, SCHEDULER):
             parts = [part for part in MANIFESTS_OF_A_SERVICE if part in by_template]
             files[folder / "kustomization.yaml"] = (
                 f"{head}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n"
@@ -272,7 +278,7 @@ def _objects(rule: Mapping[str, Any]) -> str:
 
 def stale(wanted: Files) -> list[Path]:
     """Files in wholly generated folders that nothing writes any more."""
-    folders = {path.parent for path in wanted if path.parent.name in {*SERVICES, "files", "uninstall"}}
+    folders = {path.parent for path in wanted if path.parent.name in {*SERVICES, SCHEDULER, "files", "uninstall"}}
     return sorted({file for folder in folders for file in folder.glob("*") if file.is_file()} - set(wanted))
 
 

@@ -49,8 +49,9 @@ def start_second(cluster: Cluster, port: int) -> None:
     kubeconfig.write_text(yaml.safe_dump(admin))
     kubeconfig.chmod(0o600)
     config = layout.config / f"{SECOND}.yaml"
-    shipped = yaml.safe_load((MANIFESTS / "scheduler" / "config.yaml").read_text())
-    shipped["clientConnection"] = {"kubeconfig": str(kubeconfig)}
+    config_map = yaml.safe_load((MANIFESTS / "scheduler" / "configmap.yaml").read_text())
+    shipped = yaml.safe_load(config_map["data"]["config.yaml"])
+    shipped["clientConnection"]["kubeconfig"] = str(kubeconfig)
     config.write_text(yaml.safe_dump(shipped))
     program = ensure_tools([names.SCHEDULER], cluster.report)[names.SCHEDULER]
     argv = (str(program), f"--config={config}", "--bind-address=127.0.0.1", f"--secure-port={port}")

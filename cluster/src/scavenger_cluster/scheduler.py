@@ -23,7 +23,7 @@ QPS: Final = 1000
 BURST: Final = 2000
 """Client limits; the usual ones are otherwise what any measurement measures."""
 
-_NAME: Final = "scavenger-scheduler:default"
+_NAME: Final = "kube-scheduler:priorityclasses"
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -63,14 +63,11 @@ def configuration(kubeconfig: Path, arguments: Mapping[str, Any]) -> str:
 
 
 def rights() -> dict[str, dict[str, Any]]:
-    """Return what the plugin may do beyond a kube-scheduler, whose user it is: path and object."""
-    metadata = {
-        "name": _NAME,
-        "labels": {
-            "app.kubernetes.io/name": "scavenger-scheduler",
-            "app.kubernetes.io/part-of": "scavenger-jobs",
-        },
-    }
+    """Return what the plugin may do beyond a kube-scheduler, whose user it is: path and object.
+
+    They belong to the cluster and not to an installation on it, so they bear a name of their own.
+    """
+    metadata = {"name": _NAME}
     role = {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",

@@ -22,8 +22,9 @@ pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "scavenger-system"
 SERVICES = ("admitter", "regulator", "prioritizer")
-CHARTS = ("crds", "base", *SERVICES)
+CHARTS = ("crds", "base", *SERVICES, "scheduler")
 FINALIZER = "scavenger.dev/interruption-record"
+SCHEDULER = "scavenger-scheduler"
 CLUSTER_SCOPED = (
     "clusterroles,clusterrolebindings,priorityclasses,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings,"
@@ -36,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
     """One real node where there can be one, else an API server alone."""
     found = Cluster("it-charts", report=lambda line: print(line, flush=True))  # noqa: T201
     try:
-        found.up("none" if obstacles() else "real:1")
+        found.up("none" if obstacles() else "real:1", scheduler="stock")  # as a cluster is where this gets installed
         yield found
     finally:
         found.down()
@@ -127,7 +128,7 @@ def definitions(cluster: Cluster) -> list[str]:
 
 def test_install_and_uninstall_leave_nothing_cluster_wide(cluster: Cluster, helm: Helm) -> None:
     for chart in CHARTS:
-        helm.install(chart, *(["--set=replicas=0"] if chart in SERVICES else []))
+        helm.install(chart, *(["--set=replicas=0"] if chart in (*SERVICES, "scheduler") else []))
     assert len(definitions(cluster)) == 2
     assert "ClusterRole/scavenger-regulator" in ours(cluster, CLUSTER_SCOPED)
 
@@ -263,3 +264,68 @@ def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
     left = ours(cluster, "deployments,services,serviceaccounts,roles,rolebindings,jobs,poddisruptionbudgets", "-A")
     assert not left, "what the hooks have made goes with them"
     assert len(definitions(cluster)) == 2
+
+
+# --- the second scheduler ---
+
+
+def placed(name: str, priority_class: str, share: float, cores: float, **job: Any) -> dict[str, Any]:
+    """A pod that asks the second scheduler for a share of the node's cores."""
+    sleep = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
+    main = {
+        "name": "main",
+        "image": stack.COUNTER_IMAGE,
+        "command": ["python3", "-c", sleep],
+        "resources": {"requests": {"cpu": f"{int(share * cores * 1000)}m"}},
+    }
+    spec = {"schedulerName": SCHEDULER, "priorityClassName": priority_class, "terminationGracePeriodSeconds": 2}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **job},
+        "spec": {**spec, "containers": [main]},
+    }
+
+
+@pytest.mark.real
+def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified_one(
+    cluster: Cluster, helm: Helm
+) -> None:
+    stack.build_scheduler_image(cluster)
+    stack.build_images(cluster)
+    for chart in ("crds", "base"):
+        helm.install(chart)
+    helm.install("scheduler", "--wait", "--timeout=60s")
+    lease = get(cluster, "lease", SCHEDULER, "-n", SYSTEM)
+    assert lease["spec"]["holderIdentity"].startswith(f"{SCHEDULER}-"), "a pod of the Deployment leads"
+    cluster.kubectl("create", "namespace", "research")
+    (node,) = get(cluster, "nodes")["items"]
+    cores = float(node["status"]["allocatable"]["cpu"])
+
+    def phase(name: str) -> str:
+        return cluster.kubectl(
+            "get", "pod", name, "-n", "research", "--ignore-not-found", "-o=jsonpath={.status.phase}"
+        )
+
+    def run(body: dict[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        apply(cluster, body)
+        wait(f"{name} to run", lambda: phase(name) == "Running", helm.describe)
+
+    for name, risk in (("cheap", "10"), ("dear", "1000")):  # the unmodified one would take the younger
+        labels = {"scavenger.dev/job": name, "scavenger.dev/preemption-class": "preemptible"}
+        notes = {"scavenger.dev/running-priority": risk}
+        run(placed(name, "scavenger-preemptible", 0.4, cores, labels=labels, annotations=notes))
+    run(placed("web", "ordinary-workload", 0.35, cores))
+
+    wait("cheap to be gone", lambda: not phase("cheap"), helm.describe)
+    assert phase("dear") == "Running"
+    events = get(cluster, "events", "-n", "research")["items"]
+    (told,) = [e for e in events if e["reason"] == "PreemptedBy" and e["involvedObject"]["name"] == "cheap"]
+    assert "research/web" in told["message"]
+    assert told["reportingComponent"] == SCHEDULER
+    cluster.kubectl("delete", "namespace", "research", "--timeout=60s")
+    helm.uninstall("scheduler", "--wait")
+    for chart in ("base", "crds"):
+        helm.uninstall(chart)
+    assert not ours(cluster, f"{CLUSTER_SCOPED},rolebindings", "-A")

@@ -163,6 +163,12 @@ def test_lint(helm, name, values):
         ("prioritizer", {"settings": {"drainTaints": "a,b"}}, "/settings/drainTaints"),
         ("base", {"priorityClass": {"create": False}}, "'priorityClass'"),
         ("crds", {"keeep": True}, "'keeep'"),
+        ("scheduler", {"settings": {}}, "'settings'"),
+        ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
+        ("scheduler", {"plugin": {"nonPreemptibleWait": "5 minutes"}}, "/plugin/nonPreemptibleWait"),
+        ("scheduler", {"plugin": {"minCandidateNodesPercentage": 101}}, "/plugin/minCandidateNodesPercentage"),
+        ("scheduler", {"schedulerName": "My Scheduler"}, "/schedulerName"),
+        ("scheduler", {"extraArgs": ["v=4"]}, "/extraArgs/0"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
@@ -277,6 +283,83 @@ def test_uninstall_runs_before_anything_is_deleted(helm, name):
     assert pod["metadata"]["labels"]["app.kubernetes.io/name"] != f"scavenger-{name}"
     assert pod["spec"]["serviceAccountName"] == f"scavenger-{name}"
     assert ([c.get("args") for c in pod["spec"]["containers"]] == [["uninstall"]]) == (name == "admitter")
+
+
+# --- the scheduler ---
+
+COMMON = {
+    key: value
+    for key, value in EVERYTHING.items()
+    if key not in ("extraEnv", "extraVolumes", "extraVolumeMounts", "settings")
+}
+
+
+def configuration(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return dict(yaml.safe_load(objects["ConfigMap"]["data"]["config.yaml"]))
+
+
+def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_preemption(helm):
+    objects = Chart(helm, "scheduler").objects()
+    found = configuration(objects)
+    profile = found["profiles"][0]
+
+    assert found["leaderElection"] == {
+        "leaderElect": True,
+        "resourceName": "scavenger-scheduler",
+        "resourceNamespace": "elsewhere",
+    }
+    assert profile["schedulerName"] == "scavenger-scheduler"
+    assert profile["plugins"] == {
+        "multiPoint": {"enabled": [{"name": "ScavengerPreemption"}], "disabled": [{"name": "DefaultPreemption"}]}
+    }
+    assert container(objects["Deployment"])["image"] == "scavenger/scheduler:0.1.0"
+    assert "scavenger-system" not in json.dumps(objects)
+    assert "ServiceMonitor" not in objects
+
+
+def test_in_place_of_the_cluster_s_own_it_says_the_same_as_the_file_for_a_static_pod(helm):
+    beside = yaml.safe_load((ROOT / "manifests" / "scheduler" / "default" / "config.yaml").read_text())
+    chart = Chart(helm, "scheduler")
+
+    assert configuration(chart.objects({"schedulerName": "default-scheduler"}))["profiles"] == beside["profiles"]
+
+
+def test_a_changed_argument_of_the_plugin_brings_new_pods(helm):
+    chart = Chart(helm, "scheduler")
+    objects = [chart.objects({"plugin": {"nonPreemptibleWait": wait}}) for wait in ("5m", "30s")]
+    stamps = [o["Deployment"]["spec"]["template"]["metadata"]["annotations"] for o in objects]
+
+    assert stamps[0] == chart.objects()["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    assert stamps[0] != stamps[1]
+    args = configuration(objects[1])["profiles"][0]["pluginConfig"][0]["args"]
+    assert args == {"nonPreemptibleWait": "30s", "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100}
+
+
+def test_every_value_of_the_scheduler_lands_where_it_belongs(helm):
+    own = {"clientConnection": {"qps": 200, "burst": 400}, "logVerbosity": 4, "extraArgs": ["--profiling=false"]}
+    objects = Chart(helm, "scheduler").objects(COMMON | own)
+    pod = objects["Deployment"]["spec"]["template"]
+    main = container(objects["Deployment"])
+
+    assert objects["Deployment"]["spec"]["replicas"] == 3
+    assert main["image"] == "mirror.example/scavenger/scheduler:1.2.3"
+    assert main["args"][-2:] == ["--v=4", "--profiling=false"]
+    assert main["resources"] == EVERYTHING["resources"]
+    assert configuration(objects)["clientConnection"] == {"qps": 200, "burst": 400}
+    assert "priorityClassName" not in pod["spec"]
+    for key in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
+        assert pod["spec"][key] == EVERYTHING[key]
+    assert pod["metadata"]["annotations"]["checksum"] == "1"
+    assert objects["PodDisruptionBudget"]["spec"]["maxUnavailable"] == "50%"
+    assert objects["Service"]["spec"]["ports"][0]["port"] == 9090
+    assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["scheme"] == "https"
+    assert {o["metadata"]["labels"]["team"] for o in objects.values()} == {"batch"}
+
+
+def test_the_scheduler_without_rbac_loses_nothing_else(helm):
+    kinds = {o["kind"] for o in Chart(helm, "scheduler").objects({"rbac": {"create": False}}).values()}
+
+    assert kinds == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
 
 
 # --- definitions, classes, roles ---

@@ -86,9 +86,13 @@ def test_the_plugin_takes_the_place_of_default_preemption() -> None:
 
 
 def test_the_plugin_has_the_rights_of_the_manifests() -> None:
-    wanted = yaml.safe_load_all((MANIFESTS / "default/rbac.yaml").read_text())
-    assert list(scheduler.rights().values()) == list(wanted)
-    assert [path.rpartition("/")[2] for path in scheduler.rights()] == ["scavenger-scheduler:default"] * 2
+    shipped_role, shipped_binding = yaml.safe_load_all((MANIFESTS / "default/rbac.yaml").read_text())
+    (role_path, role), (binding_path, binding) = scheduler.rights().items()
+    assert role["rules"] == shipped_role["rules"]
+    assert binding["subjects"] == shipped_binding["subjects"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    for path, body in ((role_path, role), (binding_path, binding)):
+        assert path.endswith(f"/{body['kind'].lower()}s/{body['metadata']['name']}")
 
 
 def test_short_names() -> None:

@@ -1,12 +1,16 @@
-# The second scheduler: pods choose it with `schedulerName: scavenger-scheduler`.
+{{- /* What kube-scheduler reads at its start. */ -}}
+{{- define "scheduler.configuration" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
+clientConnection:
+  qps: {{ .Values.clientConnection.qps }}
+  burst: {{ .Values.clientConnection.burst }}
 leaderElection:
   leaderElect: true
-  resourceName: scavenger-scheduler
-  resourceNamespace: scavenger-system
+  resourceName: {{ .Chart.Name }}
+  resourceNamespace: {{ .Release.Namespace }}
 profiles:
-  - schedulerName: scavenger-scheduler
+  - schedulerName: {{ .Values.schedulerName }}
     plugins:
       multiPoint: # not postFilter alone: while its victims are being removed a pod is kept out of the queue by PreEnqueue
         enabled:
@@ -16,6 +20,5 @@ profiles:
     pluginConfig:
       - name: ScavengerPreemption
         args:
-          nonPreemptibleWait: 5m
-          minCandidateNodesPercentage: 10
-          minCandidateNodesAbsolute: 100
+          {{- toYaml .Values.plugin | nindent 10 }}
+{{- end }}
