@@ -50,6 +50,7 @@ class Ended:
     """A pod's log has come to its end. problem: why it could not be read, None where it could."""
 
     uid: str
+    pod: str
     problem: str | None = None
 
 
@@ -119,8 +120,10 @@ class Follow:
         self._streams: dict[str, bool] = {}
         self._ended_pods: set[str] = set()
 
-    def items(self) -> Iterator[Line | Change[Job]]:
-        """Lines, and the job whenever it changed; ends when the job has finished and its pods have said everything.
+    def items(self) -> Iterator[Line | Ended | Change[Job]]:
+        """Lines, logs that could not be read, and the job whenever it changed.
+
+        Ends when the job has finished, or is gone, and its pods have said everything.
 
         Raises CliError, ApiError.
         """
@@ -135,6 +138,8 @@ class Follow:
                 yield item
             elif isinstance(item, Ended):
                 self._streams[item.uid] = True
+                if item.problem:
+                    yield item
             elif isinstance(item.obj, Pod):
                 self._on_pod(item.obj)
             elif isinstance(item.obj, Job):
@@ -206,7 +211,7 @@ class Follow:
                 if pod.metadata.uid in self._ended_pods:
                     break  # otherwise a kubelet or a proxy in between ended the answer, and there is more to come
             self._sleep(RETRY_SECONDS)
-        self._items.put(Ended(pod.metadata.uid, problem))
+        self._items.put(Ended(pod.metadata.uid, pod.metadata.name, problem))
 
 
 @dataclass

@@ -25,6 +25,7 @@ from scavenger_cli.kubeconfig import Endpoint
 CONNECT_TIMEOUT: Final = 10.0
 REQUEST_TIMEOUT: Final = 60.0
 """Seconds of silence after which a request counts as lost."""
+READ_BYTES: Final = 64 * 1024
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 
@@ -103,9 +104,7 @@ class Client:
             connection, response = self._open(target, silence)
         try:
             with _as_unavailable(self.endpoint.server):
-                for line in response:
-                    if text := line.rstrip(b"\r\n"):
-                        yield text
+                yield from _lines(response)
         finally:
             connection.close()
 
@@ -169,6 +168,16 @@ class Client:
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connection.sock.settimeout(silence)
         return connection
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The lines of a body. Iterating over the response itself would take a broken connection for its end."""
+    rest = b""
+    while chunk := response.read1(READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)
+    if rest:
+        yield rest
 
 
 def _target(path: str, params: Params | None) -> str:

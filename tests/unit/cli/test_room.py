@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_cli.objects import JobSpec
 from scavenger_cli.room import counts, pod_requests, room_for
@@ -97,6 +97,7 @@ def test_a_pod_takes_its_containers_or_its_init_phase_and_the_overhead() -> None
     assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 4100}
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 8))
 def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
     cluster = nodes(len(taken))

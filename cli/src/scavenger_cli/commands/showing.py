@@ -153,7 +153,7 @@ def logs(
       kubectl sj logs -f simulation
       kubectl sj logs simulation --index 3 --tail 20
     """
-    from scavenger_cli.logs import Follow, Line, Selection, notice, printed
+    from scavenger_cli.logs import Ended, Follow, Line, Selection, notice, printed
 
     job = access.job(name)
     newest = seconds(since)
@@ -167,6 +167,8 @@ def logs(
     for item in Follow(access, job, selection).items():
         if isinstance(item, Line):
             _print_line(item.index, item.text, gang)
+        elif isinstance(item, Ended):
+            note(f"--- the output of pod {item.pod} cannot be read: {item.problem} ---")
         elif item.type == "DELETED":
             raise CliError(f"{name} was deleted", code=ExitCode.NOT_FOUND)
         elif item.obj is not None:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.follow import Deadline, Follower
+from scavenger_cli.objects import Job
+from scavenger_cli.transport import Client
+from scavenger_runtime.errors import NotFound
+from scavenger_testing.builders import scavengerjob_dict
+
+from .conftest import Answer, Server, event, listed, status
+
+PATH = "/apis/scavenger.dev/v1alpha1/scavengerjobs"
+
+
+def one(name: str, phase: str = "Waiting") -> dict[str, object]:
+    return scavengerjob_dict(name, phase=phase, uid=f"uid-{name}")
+
+
+def follow(client: Client, count: int) -> list[tuple[str, str]]:
+    """The first changes: type, name and phase of each."""
+    changes = Follower(client, PATH, Job, {"labelSelector": "x=y"}, sleep=lambda seconds: None).changes()
+    return [(c.type, f"{c.obj.name} {c.obj.phase}" if c.obj is not None else "") for c in islice(changes, count)]
+
+
+def test_a_list_then_what_changes(server: Server, client: Client) -> None:
+    server.on(PATH, listed(one("a"), version="10"))
+    lines = [
+        event("MODIFIED", one("a", "Running"), "11"),
+        event("BOOKMARK", {}, "12"),
+        event("DELETED", one("a"), "13"),
+    ]
+    server.on(PATH, Answer(lines=lines), Answer(lines=[event("ADDED", one("b"), "14")]), watch=True)
+    assert follow(client, 5) == [
+        ("ADDED", "a Waiting"),
+        ("SYNCED", ""),
+        ("MODIFIED", "a Running"),
+        ("DELETED", "a Waiting"),
+        ("ADDED", "b Waiting"),
+    ]
+    watches = [r.query for r in server.asked(PATH) if "watch" in r.query]
+    assert [q["resourceVersion"] for q in watches] == ["10", "13"]
+    assert watches[0]["labelSelector"] == "x=y"
+
+
+@pytest.mark.parametrize(
+    "gone", [Answer(410, status(410, "Expired")), Answer(lines=[event("ERROR", status(410, "Expired"))])]
+)
+def test_an_expired_version_lists_again_and_misses_nothing(server: Server, client: Client, gone: Answer) -> None:
+    server.on(PATH, listed(one("a"), one("b"), version="10"), listed(one("b", "Running"), one("c"), version="90"))
+    server.on(PATH, gone, Answer(lines=[event("MODIFIED", one("c", "Running"), "91")]), watch=True)
+    assert follow(client, 8) == [
+        ("ADDED", "a Waiting"),
+        ("ADDED", "b Waiting"),
+        ("SYNCED", ""),
+        ("DELETED", "a Waiting"),
+        ("MODIFIED", "b Running"),
+        ("ADDED", "c Waiting"),
+        ("SYNCED", ""),
+        ("MODIFIED", "c Running"),
+    ]
+
+
+def test_a_broken_watch_is_taken_up_where_it_broke(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    broken = Answer(lines=[event("ADDED", one("a"), "11")], cut=True)
+    unwell = Answer(503, status(503, "ServiceUnavailable"))
+    server.on(PATH, broken, unwell, Answer(lines=[event("ADDED", one("b"), "12")]), watch=True)
+    assert follow(client, 3) == [("SYNCED", ""), ("ADDED", "a Waiting"), ("ADDED", "b Waiting")]
+    watches = [r.query["resourceVersion"] for r in server.asked(PATH) if "watch" in r.query]
+    assert watches == ["10", "11", "11"]
+
+
+def test_what_cannot_be_listed_at_all_is_an_error(server: Server, client: Client) -> None:
+    with pytest.raises(NotFound):
+        follow(client, 1)
+
+
+def test_a_deadline_ends_it() -> None:
+    moments = iter((0.0, 4.0, 10.5, 11.0))
+    deadline = Deadline(10, clock=lambda: next(moments))
+    assert deadline.left() == 6.0
+    assert deadline.over
+    with pytest.raises(CliError) as caught:
+        deadline.check("not yet")
+    assert caught.value.code is ExitCode.TIMED_OUT
+    assert not Deadline(None).over

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import gzip
+import socket
+
+import pytest
+from scavenger_cli.kubeconfig import Endpoint
+from scavenger_cli.transport import Client
+from scavenger_runtime.errors import Conflict, Forbidden, Unauthorized, Unavailable
+
+from .conftest import Answer, Server, status
+
+
+def test_one_connection_serves_many_requests(server: Server, client: Client) -> None:
+    server.on("/a", Answer(body={"n": 1}))
+    assert client.get("/a", {"x": True, "y": None, "z": "", "n": 3}) == b'{"n": 1}'
+    kept = client._kept
+    assert client.get("/a") == b'{"n": 1}'
+    assert client._kept is kept
+    first = server.asked("/a")[0]
+    assert first.query == {"x": "true", "n": "3"}
+    assert first.headers["authorization"] == "Bearer secret"
+
+
+def test_a_connection_that_the_server_closed_is_made_anew(server: Server, client: Client) -> None:
+    server.on("/a", Answer(body={"n": 1}))
+    client.get("/a")
+    assert client._kept is not None
+    client._kept.sock.shutdown(socket.SHUT_RDWR)
+    assert client.get("/a") == b'{"n": 1}'
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"), [(403, "Forbidden", Forbidden), (409, "Conflict", Conflict), (503, "", Unavailable)]
+)
+def test_refusals_are_the_errors_of_the_services(
+    server: Server, client: Client, code: int, reason: str, kind: type[Exception]
+) -> None:
+    server.on("/a", Answer(code, status(code, reason, "no")))
+    with pytest.raises(kind, match="no"):
+        client.get("/a")
+
+
+def test_refused_credentials_are_loaded_once_more(server: Server) -> None:
+    """Those of a plugin expire while a log is being followed."""
+    tokens = iter(("old", "new"))
+    with Client(lambda: Endpoint(server.url, f"Bearer {next(tokens)}")) as client:
+
+        def answer(request: object) -> Answer:
+            fresh = request.headers["authorization"] == "Bearer new"  # type: ignore[attr-defined]
+            return Answer(body={}) if fresh else Answer(401, status(401, "Unauthorized"))
+
+        server.on("/a", answer)
+        client.get("/a")
+        assert [r.headers["authorization"] for r in server.asked("/a")] == ["Bearer old", "Bearer new"]
+
+
+def test_credentials_that_stay_refused(server: Server, client: Client) -> None:
+    server.on("/a", Answer(401, status(401, "Unauthorized")))
+    with pytest.raises(Unauthorized):
+        list(client.stream("/a"))
+    assert len(server.asked("/a")) == 2
+
+
+def test_a_compressed_answer(server: Server, client: Client) -> None:
+    server.on("/a", Answer(body=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}))
+    assert client.get("/a") == b"{}"
+
+
+def test_a_stream_of_lines(server: Server, client: Client) -> None:
+    server.on("/log", Answer(lines=[b"one", b"", b"two  "]))
+    assert list(client.stream("/log")) == [b"one", b"two  "]
+
+
+def test_a_stream_that_breaks(server: Server, client: Client) -> None:
+    server.on("/log", Answer(lines=[b"one"], cut=True))
+    lines = client.stream("/log")
+    assert next(lines) == b"one"
+    with pytest.raises(Unavailable):
+        next(lines)
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (
+        Client(lambda: Endpoint(f"http://127.0.0.1:{port}")) as client,
+        pytest.raises(Unavailable, match=f"127.0.0.1:{port}: Connection refused"),
+    ):
+        client.get("/a")
+
+
+def test_silence(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with Client(lambda: Endpoint(url), timeout=0.1) as client, pytest.raises(Unavailable, match="does not answer"):
+            client.get("/a")
+
+
+def test_a_proxy_is_asked_for_a_tunnel() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        url = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        with Client(lambda: Endpoint("http://api.example:8080", proxy=url), timeout=5) as client:
+            import threading
+
+            seen: list[bytes] = []
+
+            def refuse() -> None:
+                connection, _ = proxy.accept()
+                with connection:
+                    seen.append(connection.recv(1000))
+                    connection.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+
+            thread = threading.Thread(target=refuse)
+            thread.start()
+            with pytest.raises(Unavailable, match="403"):
+                client.get("/a")
+            thread.join(5)
+            assert seen[0].startswith(b"CONNECT api.example:8080 HTTP/1.")
