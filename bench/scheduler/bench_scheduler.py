@@ -29,9 +29,10 @@ from bench.scheduler import harness
 
 NODE_COUNT: Final = int(os.environ.get("BENCH_NODES", "1000"))
 THROUGHPUT_PODS: Final = int(os.environ.get("BENCH_PODS", "1500"))
-THROUGHPUT_TURNS: Final = 8
+THROUGHPUT_TURNS: Final = 6
 JOBS_PER_NODE: Final = 2
-PREEMPTORS: Final = 200
+PREEMPTORS: Final = int(os.environ.get("BENCH_PREEMPTORS", "200"))
+PREEMPTION_TURNS: Final = 4
 PER_SECOND: Final = 8
 PREEMPTIBLE_PERCENT: Final = 33
 MAX_RISK: Final = 3600
@@ -43,6 +44,8 @@ Figure = dict[str, Any]
 
 def run() -> list[Figure]:
     """The figures; brings up a cluster of its own and takes it down."""
+    if PREEMPTORS > NODE_COUNT * JOBS_PER_NODE * PREEMPTIBLE_PERCENT / 100:
+        raise ValueError(f"BENCH_PREEMPTORS={PREEMPTORS} is more than there are preemptible jobs on {NODE_COUNT} nodes")
     cluster = Cluster("bench-sched", report=lambda line: None)
     try:
         cluster.up("fake:1", fake_cpu="0")
@@ -79,8 +82,10 @@ def _in_turn(
     measured: dict[str, list[Any]] = {name: [] for name in starts}
     for turn in range(turns):
         name = ("stock", "plugin", "plugin", "stock")[turn % 4]
+        began = time.monotonic()
         measured[name].append(measure(cluster, starts[name], turn))
-        print(f"  {name}: {str(measured[name][-1])[:100]}", file=sys.stderr, flush=True)
+        took = f"turn {turn + 1} of {turns} took {time.monotonic() - began:.0f} s"
+        print(f"  {name}, {took}: {str(measured[name][-1])[:80]}", file=sys.stderr, flush=True)
     return measured
 
 
@@ -155,7 +160,7 @@ def _preemption(cluster: Cluster, nodes: list[str]) -> list[Figure]:
             },
         },
     )
-    rounds = _in_turn(cluster, lambda cluster, start, turn: _preempt(cluster, nodes, start, turn), 4)
+    rounds = _in_turn(cluster, lambda cluster, start, turn: _preempt(cluster, nodes, start, turn), PREEMPTION_TURNS)
     figures: list[Figure] = []
     p99, lost = {}, {}
     for name, results in rounds.items():
