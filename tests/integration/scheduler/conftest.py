@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +19,6 @@ from bench.scheduler import harness
 
 WAIT_SECONDS = 6
 """nonPreemptibleWait in these tests."""
-
-CONDITION = "application/strategic-merge-patch+json"
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +69,20 @@ class Pool:
 
     def wait_running(self, *names: str, timeout: float = 60) -> None:
         harness.wait_until_running(self.cluster, self.name, names, timeout)
+
+    def usual_delay(self) -> float:
+        """Seconds from creation to Running of a pod that finds room at once, on this machine at this moment."""
+        (node,) = self.with_nodes(1, cpu="1")
+        name = f"{self.name}-unhurried"
+        body = self.pods.ordinary(name)
+        body["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+        began = time.monotonic()
+        self.submit(body)
+        self.wait_running(name)
+        delay = time.monotonic() - began
+        self.client.delete(f"{harness.PODS}/{name}?gracePeriodSeconds=0")
+        self.client.delete(f"{harness.NODES}/{node}")
+        return delay
 
     def living(self) -> set[str]:
         return harness.living(self.cluster, self.name)
