@@ -45,8 +45,6 @@ INTERRUPTIONS: Final = {
 SAID_BY_FIGURES: Final = (Cause.ADMISSION_LEVEL, Cause.NO_PLACE, Cause.NODES_CLOSED, Cause.OVER_SHARE)
 """Causes that the figures below the headline show as well; the admitter's own figures may be newer."""
 
-_WAIT: Final = ("wait: it starts when ordinary workloads or other jobs have freed enough",)
-
 
 def explain(facts: Facts) -> Explanation:
     """The explanation of a job's state. Total: there is one for every job."""
@@ -88,7 +86,7 @@ def _turn(facts: Facts) -> Obstacle:
     if not facts.job.phase:
         return Obstacle(Cause.NOT_SEEN_YET, "the admitter has not looked at it yet", ("wait a moment, and ask again",))
     if _says_why(facts.job.status.message):  # it knows what it has just started, and what others are about to take
-        return Obstacle(Cause.AS_THE_ADMITTER_SAYS, facts.job.status.message, _WAIT)
+        return Obstacle(Cause.AS_THE_ADMITTER_SAYS, facts.job.status.message, ())
     place = facts.line
     if place is not None and place[0] > 1:
         ahead = plural(place[0] - 1, "job") + (" is" if place[0] == 2 else " are")

@@ -172,10 +172,10 @@ class Queue(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def state(self) -> str:
-        """Open, Closed or Releasing: as the admitter says, or as the spec has it where no admitter has seen it yet."""
-        if self.metadata.deletion_timestamp is not None:
+        """Open, Closed or Releasing. By the spec, which the status follows a second later: `open` is seen at once."""
+        if self.metadata.deletion_timestamp is not None or self.status.state == "Releasing":
             return "Releasing"
-        return self.status.state or ("Closed" if self.spec.closed else "Open")
+        return "Closed" if self.spec.closed else "Open"
 
 
 T = TypeVar("T")

@@ -94,7 +94,7 @@ def wait_for(
         if not missing:
             return
     raise CliError(
-        f"{' and '.join(missing)} not {goal.value} within {timeout:g} s",
+        f"{' and '.join(missing)} {'was' if len(missing) == 1 else 'were'} not {goal.value} within {timeout:g} s",
         f"kubectl sj why {next(iter(missing))} says what is in the way",
         ExitCode.TIMED_OUT,
     )

@@ -26,6 +26,14 @@ MANIFESTS: Final = ROOT / "manifests"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 """In the order they are started: each works without the later ones."""
 
+TRY: Final = """\
+Then try:
+
+  kubectl sj run hello --image none --cpu 1 --memory 64Mi --dry-run -o yaml
+  kubectl sj top
+  kubectl sj list -A
+"""
+
 COUNTER_IMAGE: Final = "scavenger/counter:demo"
 SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
 """As the chart names it."""
@@ -113,7 +121,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         if arguments.command == "up":
             up(cluster, arguments.nodes)
-            sys.stdout.write(f"\nReady. Paste this line, then try `kubectl get sj -A`:\n\n{paste_line(cluster)}\n")
+            sys.stdout.write(f"\nReady. Paste these lines:\n\n{paste_line(cluster)}\n{path_line(cluster)}\n\n{TRY}")
         elif arguments.command == "down":
             down(cluster)
         else:
@@ -127,6 +135,11 @@ def main(words: list[str] | None = None) -> int:
 def paste_line(cluster: Cluster) -> str:
     """The shell line that points kubectl (and puts the one built here on PATH, where there is none) at the cluster."""
     return f"export KUBECONFIG={cluster.kubeconfig}"
+
+
+def path_line(cluster: Cluster) -> str:
+    """The shell line by which kubectl finds its plugin `kubectl sj`, and the shell the kubectl built here."""
+    return f"export PATH={Path(sys.executable).parent}:$PATH:{Path(cluster.kubectl_command[0]).parent}"
 
 
 if __name__ == "__main__":

@@ -93,6 +93,6 @@ def test_a_misspelt_name_is_not_waited_for(server: Server, access: Access) -> No
 
 def test_too_late(server: Server, access: Access) -> None:
     serve(server, one("a", "Running"), then=[])
-    with pytest.raises(CliError, match=r"a not completed within 0\.05 s") as caught:
+    with pytest.raises(CliError, match=r"a was not completed within 0\.05 s") as caught:
         wait_for(access, ["a"], Goal.COMPLETED, 0.05)
     assert caught.value.code is ExitCode.TIMED_OUT
