@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
-from scavenger_cluster import cgroups, kubeconfig, kwok, network, node_config, ports, scheduler, teardown
+from scavenger_cluster import build, cgroups, kubeconfig, kwok, network, node_config, ports, scheduler, teardown
 from scavenger_cluster.build import TOOLS, go_dir, go_numbers, module_dir, needed_go
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
 from scavenger_cluster.control_plane import COMPONENTS, full_name, program, tool_of
@@ -288,6 +288,24 @@ def test_the_programs_are_pinned() -> None:
         assert tool.package.startswith("./") or tool.package in text
     assert go_numbers(needed_go((go_dir() / "go.mod").read_text())) >= (1, 26)
     assert go_numbers("go1.26.8") > go_numbers("1.26") > go_numbers("go1.19.8")
+
+
+def test_the_scheduler_is_built_anew_when_its_source_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "module_dir", lambda module: tmp_path / module)
+    for name in ("go.mod", "go.sum", "cmd/scavenger-scheduler/main.go", "pkg/preemption/plugin.go"):
+        file = tmp_path / "scheduler" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    tool, go = TOOLS["scavenger-scheduler"], build.Go("go", "go1.26.0")
+    folders = [go.cached(tool)]
+    (tmp_path / "scheduler/pkg/preemption/plugin_test.go").write_text("a test is not part of the program")
+    assert go.cached(tool) == folders[0]
+    for name in ("pkg/preemption/plugin.go", "cmd/scavenger-scheduler/main.go", "go.sum"):
+        (tmp_path / "scheduler" / name).write_text("changed")
+        folders.append(go.cached(tool))
+    folders.append(build.Go("go", "go1.26.1").cached(tool))
+    assert len(set(folders)) == 5
+    assert {folder.name for folder in folders} == {"scavenger-scheduler"}
 
 
 def test_waiting_ends_with_the_value_or_names_what_it_waited_for() -> None:
