@@ -133,7 +133,7 @@ class Server:
                 response = self._connection.getresponse()
                 text = response.read().decode()
                 break
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            except (http.client.HTTPException, OSError):
                 self._connection.close()  # the API server was restarted since
                 if attempt == 2:
                     raise

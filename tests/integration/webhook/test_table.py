@@ -431,7 +431,7 @@ UPDATES = [
     u(
         "the class by the admitter",
         labels(preemption_class="non-preemptible"),
-        "changed by the prioritizer only",
+        "denied request",
         user=ADMITTER,
     ),
     u("the job of a pod", labels(job="other"), "do not change"),

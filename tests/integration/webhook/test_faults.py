@@ -1,0 +1,143 @@
+"""What happens when the webhook, the API server or everything is gone, and comes back."""
+
+from __future__ import annotations
+
+import pytest
+from scavenger_cluster import Cluster
+
+from .conftest import Object, Place, job, pod, pod_spec, start_webhook
+
+REFUSED = 'failed calling webhook "scavengerjobs.scavenger.dev"'
+ORDINARY = {"priorityClassName": "ordinary-workload", "priority": 1000}
+
+
+@pytest.fixture
+def no_default_class(place: Place) -> object:
+    """Without a default class it is the webhook that ranks pods, not the API server."""
+    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": False})
+    place.wait("no default", lambda: place.get("priorityclasses", "ordinary-workload").get("globalDefault") is not True)
+    yield
+    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": True})
+
+
+def rank(answer_body: Object) -> Object:
+    spec = answer_body["spec"]
+    return {key: spec[key] for key in ORDINARY if key in spec}
+
+
+def deployment(name: str, replicas: int) -> Object:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(terminationGracePeriodSeconds=0)}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.usefixtures("webhook", "no_default_class")
+def test_a_deployment_s_pods_outrank_scavenger_jobs_and_kube_system_is_left_alone(place: Place) -> None:
+    place.wait("the webhook ranks", lambda: rank(place.try_create("pods", pod()).body) == ORDINARY)
+    assert place.create("deployments", deployment("web", 3)).allowed
+    place.wait("three pods run", lambda: [p["status"].get("phase") for p in place.items("pods")] == ["Running"] * 3)
+    assert [rank(p) for p in place.items("pods")] == [ORDINARY] * 3
+    for system in ("kube-system", "scavenger-system"):
+        assert rank(place.try_create("pods", confined(), namespace=system).body) == {"priority": 0}
+    mirror = pod(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}, nodeName="fake-001")
+    assert rank(place.try_create("pods", mirror).body) == {"priority": 0}
+    place.delete("deployments", "web", "Foreground")
+    place.wait("foreground deletion ends", lambda: not place.items("deployments") and not place.items("pods"))
+
+
+@pytest.mark.usefixtures("webhook", "no_default_class")
+def test_the_webhook_killed(cluster: Cluster, place: Place) -> None:
+    cluster.service_kill("webhook")
+    answer = place.try_create("pods", pod())
+    assert answer.allowed
+    assert rank(answer.body) == {"priority": 0}, "let in as it is, and still above every scavenger job"
+    refused = place.try_create("scavengerjobs", job())
+    assert (refused.code, REFUSED in refused.message) == (500, True), refused
+    guarded = place.try_create("pods", pod(priorityClassName="scavenger-preemptible"))
+    assert guarded.code == 403, "the guard is in the API server"
+
+    start_webhook(cluster)
+    place.wait("jobs are let in again", lambda: place.try_create("scavengerjobs", job()).allowed)
+    assert rank(place.try_create("pods", pod()).body) == ORDINARY
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_job_lives_on_without_the_webhook(cluster: Cluster, place: Place) -> None:
+    """Started, interrupted, suspended, deleted with all it owns: guard and failure policies let it all happen."""
+    assert place.create("scavengerjobs", job("alone", parallelism=2)).allowed
+    place.wait("it runs", lambda: phase(place, "alone") == "Running")
+    cluster.service_kill("webhook")
+    place.delete("pods", members(place, "alone")[0])
+    place.wait(
+        "interrupted and back", lambda: interruptions(place, "alone") == 1 and phase(place, "alone") == "Running"
+    )
+    assert place.patch("scavengerjobs", "alone", {"spec": {"suspend": True}}).allowed
+    place.wait(
+        "suspended, and no pod left", lambda: phase(place, "alone") == "Suspended" and not members(place, "alone")
+    )
+    place.delete("scavengerjobs", "alone", "Foreground")
+    place.wait("gone with all it owns", lambda: not place.items("scavengerjobs") and not place.items("jobs"))
+
+
+@pytest.mark.usefixtures("webhook")
+def test_the_whole_cluster_restarts_and_nothing_waits_for_the_webhook(cluster: Cluster, place: Place) -> None:
+    """Everything comes back while the webhook is down: pods first, as the webhook's own would be."""
+    assert place.create("deployments", deployment("before", 1)).allowed
+    cluster.service_kill("webhook")
+    for component in ("scheduler", "kcm", "apiserver", "etcd"):
+        cluster.component_kill(component)
+    for component in ("etcd", "apiserver", "kcm", "scheduler"):
+        cluster.component_start(component)
+    place.wait("the API server answers", lambda: cluster.client.ready())
+    assert place.create("deployments", deployment("after", 2)).allowed
+    assert place.create("pods", confined("system"), namespace="scavenger-system").allowed, "as a replica of the webhook"
+    place.wait("pods run", lambda: running(place) == 3)
+    assert not place.try_create("scavengerjobs", job()).allowed
+    start_webhook(cluster)
+    place.wait("jobs are let in", lambda: place.create("scavengerjobs", job("revived")).allowed)
+    place.wait("and run", lambda: phase(place, "revived") == "Running", timeout=90)
+    place.server("DELETE", place.path("pods", "system", "scavenger-system"))
+
+
+@pytest.mark.usefixtures("webhook")
+def test_the_api_server_restarted_under_the_running_webhook(cluster: Cluster, place: Place) -> None:
+    cluster.component_kill("apiserver")
+    cluster.component_start("apiserver")
+    place.wait("jobs are let in", lambda: place.try_create("scavengerjobs", job()).allowed)
+    assert place.create("scavengerqueues", queue("fresh")).allowed
+    created = place.try_create("scavengerjobs", job(queue="fresh"))
+    assert created.allowed, "a queue of this very moment is asked for, the watch may still be on its way"
+    place.delete("scavengerqueues", "fresh")
+    place.wait("its end is seen", lambda: not place.try_create("scavengerjobs", job(queue="fresh")).allowed)
+
+
+def confined(name: str = "p") -> Object:
+    """A pod as the namespace of the system takes it (Pod Security, restricted)."""
+    made = pod(name, securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})
+    context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsUser": 65532}
+    made["spec"]["containers"][0]["securityContext"] = context
+    return made
+
+
+def members(place: Place, name: str) -> list[str]:
+    found = [p["metadata"] for p in place.items("pods")]
+    return [meta["name"] for meta in found if meta.get("labels", {}).get("scavenger.dev/job") == name]
+
+
+def queue(name: str) -> Object:
+    return {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerQueue", "metadata": {"name": name}, "spec": {}}
+
+
+def phase(place: Place, name: str) -> str:
+    return str(place.get("scavengerjobs", name).get("status", {}).get("phase"))
+
+
+def interruptions(place: Place, name: str) -> int:
+    return int(place.get("scavengerjobs", name).get("status", {}).get("interruptedCount", 0))
+
+
+def running(place: Place) -> int:
+    return sum(
+        p["status"].get("phase") == "Running" and "deletionTimestamp" not in p["metadata"] for p in place.items("pods")
+    )

@@ -1,0 +1,200 @@
+"""Each service under its service account as shipped may do what it needs, and nothing on a list of other things.
+
+Asked twice: the authorizer (SubjectAccessReview), and by doing it, which goes through the policies as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from scavenger_cluster import Cluster
+
+from .conftest import Object, Place, Server, account, job, namespace, pod, wait
+
+SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
+SYSTEM = "scavenger-system"
+
+# (verb, group, resource[/subresource], name, namespace): "*" is a namespace of users.
+NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
+    "admitter": [
+        ("watch", "scavenger.dev", "scavengerjobs", "", "*"),
+        ("patch", "scavenger.dev", "scavengerjobs/status", "", "*"),
+        ("create", "batch", "jobs", "", "*"),
+        ("delete", "batch", "jobs", "", "*"),
+        ("patch", "", "pods", "", "*"),
+        ("watch", "", "nodes", "", ""),
+        ("create", "", "services", "", "*"),
+        ("update", "coordination.k8s.io", "leases", "scavenger-admitter", SYSTEM),
+    ],
+    "regulator": [
+        ("watch", "", "nodes", "", ""),
+        ("list", "metrics.k8s.io", "nodes", "", ""),
+        ("create", "", "pods/eviction", "", "*"),
+        ("patch", "", "configmaps", "scavenger-levels", SYSTEM),
+        ("patch", "", "pods", "", "*"),
+    ],
+    "prioritizer": [
+        ("patch", "", "pods", "", "*"),
+        ("patch", "scavenger.dev", "scavengerjobs/status", "", "*"),
+        ("create", "policy", "poddisruptionbudgets", "", "*"),
+        ("delete", "policy", "poddisruptionbudgets", "scavenger-non-preemptible", "*"),
+    ],
+    "webhook": [
+        ("watch", "scavenger.dev", "scavengerqueues", "", ""),
+        ("get", "scavenger.dev", "scavengerqueues", "any", ""),
+        ("watch", "scheduling.k8s.io", "priorityclasses", "", ""),
+        ("update", "", "secrets", "scavenger-webhook-tls", SYSTEM),
+        ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "scavenger-webhook", ""),
+    ],
+}
+
+FORBIDDEN: list[tuple[str, str, str, str, str]] = [
+    ("get", "", "secrets", "token", "*"),
+    ("list", "", "secrets", "", "*"),
+    ("list", "", "secrets", "", SYSTEM),
+    ("create", "", "secrets", "", SYSTEM),
+    ("create", "", "serviceaccounts/token", "scavenger-admitter", SYSTEM),
+    ("impersonate", "", "serviceaccounts", "", SYSTEM),
+    ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
+    ("create", "rbac.authorization.k8s.io", "clusterroles", "", ""),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", "", ""),
+    ("bind", "rbac.authorization.k8s.io", "clusterroles", "cluster-admin", ""),
+    ("create", "", "pods", "", "*"),
+    ("create", "", "pods/exec", "", "*"),
+    ("create", "", "pods/portforward", "", "*"),
+    ("get", "", "pods/log", "", "*"),
+    ("get", "", "configmaps", "kube-root-ca.crt", "*"),
+    ("list", "", "persistentvolumeclaims", "", "*"),
+    ("create", "apps", "deployments", "", "*"),
+    ("delete", "apps", "deployments", "", "*"),
+    ("delete", "", "namespaces", "*", ""),
+    ("patch", "", "nodes", "", ""),
+    ("delete", "", "nodes", "", ""),
+    ("get", "", "nodes/proxy", "", ""),
+    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
+    ("delete", "admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", ""),
+    ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "other", ""),
+    ("update", "scavenger.dev", "scavengerjobs", "", "*"),
+    ("create", "scavenger.dev", "scavengerjobs", "", "*"),
+    ("create", "scheduling.k8s.io", "priorityclasses", "", ""),
+    ("delete", "policy", "poddisruptionbudgets", "other", "*"),
+    ("create", "certificates.k8s.io", "certificatesigningrequests", "", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def place(cluster: Cluster, server: Server) -> Iterator[Place]:
+    """An ordinary pod and a Secret, and a running scavenger job."""
+    with namespace(cluster, server) as made:
+        assert made.create("pods", pod("ordinary", nodeSelector={"nobody": "here"})).allowed
+        assert made.create("secrets", {"metadata": {"name": "token"}, "stringData": {"a": "b"}}).allowed
+        assert made.create("configmaps", {"metadata": {"name": "mine"}}).allowed
+        wait("jobs are let in", lambda: made.create("scavengerjobs", job("runs")).allowed)
+        wait("it runs", lambda: made.get("scavengerjobs", "runs").get("status", {}).get("phase") == "Running")
+        yield made
+
+
+def may(place: Place, service: str, verb: str, group: str, resource: str, name: str, where: str) -> bool:
+    plural, _, sub = resource.partition("/")
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": plural,
+        "subresource": sub,
+        "name": place.namespace if name == "*" else name,
+        "namespace": place.namespace if where == "*" else where,
+    }
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"]
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": account(service), "groups": groups, "resourceAttributes": attributes},
+    }
+    answer = place.server("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    assert answer.code == 201, answer
+    return bool(answer.body["status"]["allowed"])
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_it_needs(place: Place, service: str) -> None:
+    assert [right for right in NEEDED[service] if not may(place, service, *right)] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_it_must_not(place: Place, service: str) -> None:
+    assert len(FORBIDDEN) >= 20
+    assert [right for right in FORBIDDEN if may(place, service, *right)] == []
+
+
+ATTEMPTS: list[tuple[str, str, str, Object | None]] = [
+    ("read a Secret", "GET", "secrets/token", None),
+    ("list Secrets", "GET", "secrets", None),
+    ("read a ConfigMap", "GET", "configmaps/mine", None),
+    ("create a pod", "POST", "pods", pod("sneaked")),
+    ("delete an ordinary pod", "DELETE", "pods/ordinary", None),
+    ("delete all pods", "DELETE", "pods", None),
+    ("label an ordinary pod", "PATCH", "pods/ordinary", {"metadata": {"labels": {"a": "b"}}}),
+    (
+        "protect an ordinary pod",
+        "PATCH",
+        "pods/ordinary",
+        {"metadata": {"labels": {"scavenger.dev/preemption-class": "non-preemptible"}}},
+    ),
+    ("annotate an ordinary pod", "PATCH", "pods/ordinary", {"metadata": {"annotations": {"a": "b"}}}),
+    ("free an ordinary pod", "PATCH", "pods/ordinary", {"metadata": {"finalizers": ["a.b/c"]}}),
+    ("create a Secret", "POST", "secrets", {"metadata": {"name": "x"}}),
+    ("create a ServiceAccount", "POST", "serviceaccounts", {"metadata": {"name": "x"}}),
+    ("create a ConfigMap", "POST", "configmaps", {"metadata": {"name": "x"}}),
+]
+CLUSTER_WIDE: list[tuple[str, str, str, Object | None]] = [
+    (
+        "bind cluster-admin",
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": "x"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        },
+    ),
+    ("cordon a node", "PATCH", "/api/v1/nodes/fake-001", {"spec": {"unschedulable": True}}),
+    ("delete a node", "DELETE", "/api/v1/nodes/fake-001", None),
+    ("pods of the system", "DELETE", "/api/v1/namespaces/kube-system/pods/x", None),
+    (
+        "a budget for everybody",
+        "POST",
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        {"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {}}},
+    ),
+    (
+        "a Job of its own",
+        "POST",
+        "/apis/batch/v1/namespaces/default/jobs",
+        {
+            "metadata": {"name": "x"},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "m", "image": "n"}]}}},
+        },
+    ),
+    (
+        "a Service of its own",
+        "POST",
+        "/api/v1/namespaces/default/services",
+        {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]}},
+    ),
+]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_attempts(place: Place, service: str) -> None:
+    """The same by doing it. A 404 would mean that it was let through to look."""
+    succeeded = []
+    for name, method, path, body in [*ATTEMPTS, *CLUSTER_WIDE]:
+        whole = path if path.startswith("/") else f"/api/v1/namespaces/{place.namespace}/{path}"
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = place.server(method, whole + "?dryRun=All", body, user=account(service), content_type=kind)
+        nothing_there = answer.code == 404 and name == "pods of the system" and service == "admitter"
+        denied = answer.code == 403 or "ValidatingAdmissionPolicy" in answer.message
+        if not denied and not nothing_there:
+            succeeded.append((name, answer.code, answer.message))
+    assert succeeded == []
+    assert place.get("pods", "ordinary")["metadata"].get("labels") is None
