@@ -56,6 +56,8 @@ def test_published_levels_are_obeyed() -> None:
     assert dict(found.admission_ppm) == {"cpu": 800_000, "memory": 800_000}
     assert found.observed_at == NOW
     assert not found.counted_with_candidate
+    averaged = format_time(START - timedelta(seconds=10))
+    assert rule({**LEVELS, "averagedSince": averaged}).observed_at == NOW - 10_000_000, "pods started since are unseen"
 
 
 @pytest.mark.parametrize(

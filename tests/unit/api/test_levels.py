@@ -38,6 +38,17 @@ def test_what_is_written_is_read_back() -> None:
     assert PublishedLevels.parse(data) == LEVELS
 
 
+def test_pods_that_started_while_the_average_was_taken_are_not_fully_seen() -> None:
+    began = NOW - timedelta(seconds=15)
+    averaged = replace(LEVELS, averaged_since=began)
+    assert PublishedLevels.parse(averaged.to_data()) == averaged
+    assert LevelsView.of(averaged.to_data(), NOW).unseen_since == began
+    assert LevelsView.of(LEVELS.to_data(), NOW).unseen_since == NOW, "of a moment"
+    for nonsense in ("soon", "2027-01-01T00:00:00Z"):
+        assert LevelsView.of({**averaged.to_data(), "averagedSince": nonsense}, NOW).unseen_since == NOW
+    assert LevelsView.of(averaged.to_data(), NOW + timedelta(hours=1)).unseen_since is None, "stale"
+
+
 def test_every_key_of_the_contract_is_written() -> None:
     assert set(LEVELS.to_data()) >= {
         names.LEVELS_PREEMPTIBLE_PERCENTAGE,

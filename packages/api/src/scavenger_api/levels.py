@@ -29,6 +29,10 @@ CLOSED_NODES: Final = "closedNodes"
 """Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
 where the regulator has a level per node. Start nothing new on them."""
 
+AVERAGED_SINCE: Final = "averagedSince"
+"""Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
+not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
+
 MAX_PERIOD_SECONDS: Final = 86_400.0
 ORDER_TOLERANCE: Final = 0.01
 """Percentage points by which rounding may put two levels out of order."""
@@ -72,7 +76,8 @@ class PublishedLevels:
     """The content of `scavenger-levels`.
 
     preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
-    the oldest sample used; None only when Blind. message: why it is Blind, or what the regulator is at.
+    the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
+    moment. message: why it is Blind, or what the regulator is at.
     """
 
     state: LevelsState
@@ -84,6 +89,7 @@ class PublishedLevels:
     resources: Mapping[str, ResourceLevels] = field(default_factory=lambda: MappingProxyType({}))
     closed_nodes: frozenset[str] = frozenset()
     message: str = ""
+    averaged_since: datetime | None = None
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -106,6 +112,8 @@ class PublishedLevels:
             data[names.LEVELS_RESERVE] = _number(self.reserve)
         if self.observed_at is not None:
             data[names.LEVELS_OBSERVED_AT] = format_time(self.observed_at)
+        if self.averaged_since is not None:
+            data[AVERAGED_SINCE] = format_time(self.averaged_since)
         for resource, levels in self.resources.items():
             for name in names.LEVELS_PER_RESOURCE:
                 value: float | None = getattr(levels, name)
@@ -217,8 +225,15 @@ class LevelsView:
 
     @property
     def observed_at(self) -> datetime | None:
-        """Scavenger pods started after this moment are not in the load yet; None without fresh levels."""
+        """When the load was measured; None without fresh levels."""
         return self.levels.observed_at if self.visibility is Visibility.FRESH and self.levels else None
+
+    @property
+    def unseen_since(self) -> datetime | None:
+        """Scavenger pods started after this moment are not, or not fully, in the load; None without fresh levels."""
+        if self.observed_at is None or self.levels is None or self.levels.averaged_since is None:
+            return self.observed_at
+        return min(self.observed_at, self.levels.averaged_since)
 
     @property
     def preemptible_percentage(self) -> float | None:
@@ -334,6 +349,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         resources=MappingProxyType(resources),
         closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
         message=data.get(MESSAGE, ""),
+        averaged_since=parse_time(data.get(AVERAGED_SINCE)),
     )
 
 

@@ -66,6 +66,7 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
     return LoadRule.published(
         levels,
         observed_at=micros(view.observed_at),
+        unseen_since=micros(view.unseen_since or view.observed_at),
         now=now,
         period_seconds=view.levels.period_seconds,
         admit=view.admit,

@@ -3,8 +3,8 @@
 Three ways to know the load of a resource:
   1. *fixed*: nobody publishes levels. Load is what is requested on the nodes that count, plus starts under
      way.
-  2. *published*: the regulator measured the load at `observed_at`. Scavenger pods that started since then,
-     and starts under way, come on top with their requests, because the measurement does not know them.
+  2. *published*: the regulator measured the load. Scavenger pods that started since the averaging of that began,
+     and starts under way, come on top with their requests, because the measurement does not fully know them.
   3. *shut*: the measurement is missing, stale or nonsense, or the regulator says no. Nothing starts.
 
 Percentages are turned into whole millionths (ppm) on the way in and the rule compares integers, so that equal
@@ -50,7 +50,8 @@ class LoadRule:
     Attributes:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
         load_ppm: measured load per resource, in millionths; None: the load is what is requested.
-        observed_at: time of the oldest sample, microseconds since the epoch; None with `load_ppm`.
+        observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
+            of the oldest sample, or when its averaging began; None with `load_ppm`.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
         closed_nodes: nodes at or above a level of their own; no new job starts there.
         shut: why nothing starts, if so.
@@ -88,6 +89,7 @@ class LoadRule:
         observed_at: int | None,
         now: int,
         period_seconds: float,
+        unseen_since: int | None = None,
         admit: bool = True,
         state: str = "",
         closed_nodes: frozenset[str] = frozenset(),
@@ -100,6 +102,7 @@ class LoadRule:
             observed_at: time of the oldest sample used, microseconds since the epoch.
             now: microseconds since the epoch.
             period_seconds: how often the regulator publishes; three periods without make the levels stale.
+            unseen_since: when the averaging of that sample began, where it is an average; microseconds since the epoch.
             admit: the regulator's own word.
             state: the regulator's state; in `Blind` nothing starts.
             closed_nodes: see the class.
@@ -114,7 +117,7 @@ class LoadRule:
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
             load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
-            observed_at=min(observed_at, now),
+            observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
             counted_with_candidate=counted_with_candidate,
         )

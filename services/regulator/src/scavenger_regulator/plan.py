@@ -402,6 +402,7 @@ def _publish(cluster: Judgement, history: Mapping[str, Figures], shut: frozenset
         admit=cluster.admit,
         reserve=rules.reserve,
         observed_at=cluster.reading.observed_at,
+        averaged_since=cluster.reading.since,
         period_seconds=rules.period,
         resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
         closed_nodes=shut,
