@@ -12,6 +12,9 @@ from scavenger_cluster.waiting import wait_for
 
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "scavenger"
+NODE_SHARES = 16
+"""A node has so many times the claim to CPU of any other busy process: it is to behave like a machine of its own, whose
+containers get what they may use, while the control plane beside it still answers."""
 V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
 
 
@@ -52,6 +55,15 @@ def create(group: str, root: Path = ROOT) -> None:
             child.mkdir(exist_ok=True)
             _hand_down(parent, child)
             parent = child
+
+
+def prefer(group: str, root: Path = ROOT) -> None:
+    """Give a group NODE_SHARES times the usual share of CPU when there is not enough for all."""
+    for hierarchy in hierarchies(root):
+        for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            file = hierarchy / group.strip("/") / name
+            if file.exists():
+                file.write_text(str(usual * NODE_SHARES))
 
 
 def _hand_down(parent: Path, child: Path) -> None:

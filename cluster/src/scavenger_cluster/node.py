@@ -111,6 +111,7 @@ class RealNode:
 
     def _create_groups(self) -> None:
         cgroups.create(cgroups.daemons_group(self.state.name, self.name))
+        cgroups.prefer(cgroups.node_group(self.state.name, self.name))
 
     def _part(self, name: str) -> str:
         return f"{self.name}/{name}"

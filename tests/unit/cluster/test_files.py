@@ -184,6 +184,13 @@ def test_cgroups_on_both_versions(tmp_path: Path) -> None:
     for root in (v1, v2):
         cgroups.create(group, root)
     assert (v1 / "memory/scavenger/c/node1").is_dir()
+    (v1 / "cpu/scavenger/c/node1/cpu.shares").write_text("1024")
+    (v2 / "scavenger/c/node1/cpu.weight").write_text("100")
+    for root in (v1, v2):
+        cgroups.prefer(group, root)
+    assert (v1 / "cpu/scavenger/c/node1/cpu.shares").read_text() == str(16 * 1024)
+    assert (v2 / "scavenger/c/node1/cpu.weight").read_text() == "1600"
+    (v1 / "cpu/scavenger/c/node1/cpu.shares").unlink()
     assert (v2 / "scavenger/c/node1").is_dir()
     assert (v2 / "cgroup.subtree_control").read_text() == cgroups.V2_CONTROLLERS
     cgroups.kill(group, v1)
