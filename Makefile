@@ -12,6 +12,7 @@ TYPED := packages/api/src packages/runtime/src packages/testing/src \
 	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src
 ONLY ?=
 CLUSTER ?= scavenger
+CLUSTER_TESTS := -q --timeout 900 -rs
 
 .PHONY: help
 help: ## List what can be made
@@ -42,7 +43,20 @@ cluster-down: sync ## End the embedded cluster; leaves no process, mount or inte
 ##@ Test it
 
 .PHONY: test
-test: verify test-unit test-integration test-e2e ## All of it
+test: verify test-unit test-clusters ## All of it
+
+# Tests against clusters mostly wait, so they run beside each other, each lane on clusters of its own. A folder or file
+# that no lane names is in `rest` or `e2e`.
+LOOP := tests/e2e/test_closed_loop.py tests/e2e/test_budget_trick.py
+ADMITTER := tests/integration/admitter tests/integration/scheduler
+CHARTS := tests/integration/charts
+.PHONY: test-clusters
+test-clusters: programs ## What test-integration and test-e2e run, in lanes beside each other
+	$(RUN) python tools/side_by_side.py \
+	  'e2e=$(PYTEST) tests/e2e $(LOOP:%=--ignore %) $(CLUSTER_TESTS)' \
+	  'loop=$(PYTEST) $(LOOP) $(CLUSTER_TESTS); one=$$?; $(PYTEST) $(CHARTS) $(CLUSTER_TESTS) && exit $$one' \
+	  'admitter=$(PYTEST) $(ADMITTER) $(CLUSTER_TESTS)' \
+	  'rest=$(PYTEST) tests/integration $(ADMITTER:%=--ignore %) $(CHARTS:%=--ignore %) $(CLUSTER_TESTS)'
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
@@ -50,11 +64,11 @@ test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
-	$(PYTEST) tests/integration -q --timeout 600 -rs
+	$(PYTEST) tests/integration $(CLUSTER_TESTS)
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
-	$(PYTEST) tests/e2e -q --timeout 900 -rs
+	$(PYTEST) tests/e2e $(CLUSTER_TESTS)
 
 .PHONY: verify
 verify: sync ## Formatting, types, layers, generated files, manifests
@@ -84,6 +98,10 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 .PHONY: sync
 sync: ## Install the Python workspace into .venv (uv itself too, if it is absent)
 	@$(UV) sync --frozen --quiet
+
+.PHONY: programs
+programs: sync ## Build Kubernetes and what goes with it: minutes the first time, then cached outside the checkout
+	$(RUN) python -m scavenger_cluster build
 
 .PHONY: images
 images: sync ## Build the images of the services and of the demo applications from local bases

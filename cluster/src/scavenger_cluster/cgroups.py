@@ -58,12 +58,14 @@ def create(group: str, root: Path = ROOT) -> None:
 
 
 def prefer(group: str, root: Path = ROOT) -> None:
-    """Give a group NODE_SHARES times the usual share of CPU when there is not enough for all."""
+    """Give a group, and those it is in, NODE_SHARES times the usual share of CPU when there is not enough for all."""
     for hierarchy in hierarchies(root):
-        for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)):
-            file = hierarchy / group.strip("/") / name
-            if file.exists():
-                file.write_text(str(usual * NODE_SHARES))
+        folder = hierarchy
+        for part in group.strip("/").split("/"):
+            folder = folder / part
+            for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)):
+                if (folder / name).exists():
+                    (folder / name).write_text(str(usual * NODE_SHARES))
 
 
 def _hand_down(parent: Path, child: Path) -> None:
