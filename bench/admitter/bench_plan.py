@@ -6,6 +6,9 @@ shapes, a quarter of them gangs, in five queues.
   * full cycle: a fifth of the cluster is free and nothing has been judged before; a good thousand
     jobs start.
   * one arrival: the room that is left fits none of the jobs waiting; one more job arrives.
+  * 50 queues: the full cycle with fifty queues, against the one with a single queue, in turns.
+  * reclaim: ten thousand jobs of two queues run on all nodes and leave nothing; a third queue with as much weight as
+    both has jobs waiting of two hundred shapes, a quarter of them gangs. The whole cycle is timed.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import time
 from typing import Any, Final
 
 from scavenger_admitter.load import LoadRule
-from scavenger_admitter.plan import plan_admissions
+from scavenger_admitter.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.running import RunningJob
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView
 from scavenger_runtime.kinds import (
@@ -86,12 +90,12 @@ def shapes(rng: random.Random, smallest: int) -> list[Shape]:
     ]
 
 
-def candidate(index: int, rng: random.Random, known: list[Shape]) -> Candidate:
+def candidate(index: int, rng: random.Random, known: list[Shape], queues: int = QUEUES) -> Candidate:
     """A waiting job; every fourth a gang of two to eight pods."""
     return Candidate(
         key=f"team/job-{index}",
         uid=f"uid-{index:06}",
-        queue=f"queue-{index % QUEUES}",
+        queue=f"queue-{index % queues}",
         shape=known[index % SHAPES],
         parallelism=rng.randint(2, 8) if index % 4 == 0 else 1,
         interrupted_count=rng.choice((0, 0, 0, 1, 2)),
@@ -99,7 +103,7 @@ def candidate(index: int, rng: random.Random, known: list[Shape]) -> Candidate:
     )
 
 
-def cluster(ordinary: float, smallest: int) -> ClusterState:
+def cluster(ordinary: float, smallest: int, queues: int = QUEUES) -> ClusterState:
     """The state with ordinary pods requesting that share of every node."""
     rng = random.Random(1)
     state = ClusterState(tolerated_taints=("dedicated",))
@@ -107,17 +111,17 @@ def cluster(ordinary: float, smallest: int) -> ClusterState:
         state.apply_node(node(index))
     for index in range(NODES * PODS_PER_NODE):
         state.apply_pod(ordinary_pod(index, ordinary))
-    for index in range(QUEUES):
+    for index in range(queues):
         state.apply_queue(QueueView(f"queue-{index}", weight=index + 1))
     known = shapes(rng, smallest)
     for index in range(JOBS):
-        state.apply_candidate(candidate(index, rng, known))
+        state.apply_candidate(candidate(index, rng, known, queues))
     return state
 
 
-def full_cycle() -> tuple[float, int]:
+def full_cycle(queues: int = QUEUES) -> tuple[float, int]:
     """Seconds of the first cycle after a start, and how many jobs it starts."""
-    state = cluster(ordinary=0.80, smallest=500)
+    state = cluster(ordinary=0.80, smallest=500, queues=queues)
     begun = time.perf_counter()
     plan = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(99)))
     return time.perf_counter() - begun, len(plan.starts)
@@ -141,9 +145,62 @@ def one_arrival() -> float:
     return sorted(cycles)[REPEAT // 2]
 
 
+def many_queues() -> float:
+    """The cycle with fifty queues / the one with a single queue: the median of ratios of neighbours in time."""
+    return sorted(full_cycle(50)[0] / full_cycle(1)[0] for _ in range(REPEAT))[REPEAT // 2]
+
+
+def running_pod(index: int, queue: str) -> Pod:
+    """The pod of a scavenger job: a tenth of its node."""
+    at = index // (JOBS // NODES)
+    cpu = SIZES[at % len(SIZES)] * 1000 * NODES // JOBS
+    requests = {"cpu": f"{cpu}m", "memory": f"{cpu * 4 * 1024 // 1000}Mi"}
+    return Pod(
+        metadata=ObjectMeta(
+            name=f"run-{index}",
+            namespace="team",
+            uid=f"run-{index}",
+            labels={"scavenger.dev/job": f"run-{index}", "scavenger.dev/queue": queue},
+        ),
+        spec=PodSpec(node_name=f"node-{at:05}", containers=(Container(resources=Resources(requests=requests)),)),
+        status=PodStatus(phase="Running", start_time="2026-01-01T00:00:00Z"),
+    )
+
+
+def lent_cluster() -> ClusterState:
+    """Every node is full of the jobs of two queues; a third has jobs waiting."""
+    rng = random.Random(3)
+    state = ClusterState(tolerated_taints=("dedicated",))
+    for index in range(NODES):
+        state.apply_node(node(index))
+    for index, weight in enumerate((1, 1, 2)):
+        state.apply_queue(QueueView(f"queue-{index}", weight=weight))
+    for index in range(JOBS):
+        queue, since = f"queue-{index % 2}", NOW - rng.randrange(1, 1800) * 1_000_000
+        state.apply_pod(running_pod(index, queue))
+        state.running.apply(RunningJob(f"team/run-{index}", f"u{index:06}", queue, since=since, started=since))
+    known = shapes(rng, 500)
+    for index in range(JOBS // 10):
+        waiting = candidate(2 + index * 3, rng, known, 3)  # the third queue's
+        state.apply_candidate(waiting)
+    return state
+
+
+def reclaim() -> tuple[float, AdmissionPlan]:
+    """Seconds of a cycle that plans reclaims, and what it planned."""
+    state = lent_cluster()
+    state.snapshot(now=NOW, rule=LoadRule.fixed(99))
+    begun = time.perf_counter()
+    plan = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(99.999)))
+    return time.perf_counter() - begun, plan
+
+
 def run() -> list[dict[str, Any]]:
     """The figures for bench.json."""
     cycles = [full_cycle() for _ in range(REPEAT)]
+    reclaims = [reclaim() for _ in range(REPEAT)]
+    if not reclaims[0][1].reclaims:
+        raise AssertionError("this cluster is meant to be lent")
     return [
         {
             "name": "admission.full_cycle.seconds",
@@ -158,6 +215,19 @@ def run() -> list[dict[str, Any]]:
             "unit": "s",
             "goal": "<= 0.05",
         },
+        {
+            "name": "admission.queues50_ratio",
+            "value": round(many_queues(), 2),
+            "unit": "ratio",
+            "goal": "<= 1.3",
+        },
+        {
+            "name": "admission.reclaim_plan.seconds",
+            "value": round(sorted(seconds for seconds, _ in reclaims)[REPEAT // 2], 4),
+            "unit": "s",
+            "goal": "<= 0.2",
+        },
+        {"name": "admission.reclaim_plan.victims", "value": len(reclaims[0][1].reclaims), "unit": "jobs", "goal": ""},
     ]
 
 

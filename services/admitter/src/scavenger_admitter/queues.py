@@ -35,6 +35,8 @@ SCAVENGERQUEUES: Final = Resource(
 
 ROUND_SECONDS: Final = 1.0
 DELETIONS_AT_ONCE: Final = 32
+DELETIONS_A_ROUND: Final = 500
+"""The other queues are waiting."""
 
 log = get_logger(__name__)
 
@@ -141,7 +143,7 @@ class Queues:
             await self._set_finalizers(queue, tuple(f for f in queue.metadata.finalizers if f != names.QUEUE_FINALIZER))
             log.info("queue released", queue=name)
             return
-        due = [job for job in left if job.metadata.deletion_timestamp is None]
+        due = [job for job in left if job.metadata.deletion_timestamp is None][:DELETIONS_A_ROUND]
         if due:
             log.info("releasing queue", queue=name, jobs=len(left), deleting=len(due))
             self._events.record(SCAVENGERQUEUES, queue, "Normal", "Releasing", "its jobs are deleted, then it goes")

@@ -19,15 +19,14 @@ asks for, would have to go first, that is the regulator's to judge, and nobody i
 
 How victims are found. For each pod of the waiting gang the node on which the cheapest victims make a place: what is
 free there or will soon be, plus room of victims in the order of rule 5; cheap is fewest non-preemptible jobs, then
-least CPU time at risk, then fewest jobs. A gang that goes makes room on all of its nodes. Where the load, not the room,
-is in the way, further victims follow in the order of rule 5 wherever they are. Whoever then turns out not to be needed
-is spared, the most expensive first.
+least CPU time at risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that
+goes makes room on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of
+rule 5 wherever they are. Whoever then turns out not to be needed is spared, the most expensive first.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -36,14 +35,16 @@ from scavenger_admitter.ledger import Ledger
 from scavenger_admitter.lines import Lines
 from scavenger_admitter.load import LoadLimit
 from scavenger_admitter.running import Gang
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.shares import Shares, total
+from scavenger_admitter.shape import Requests, Shape
+from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, Snapshot, add
 
 SECOND: Final = 1_000_000
-MAX_KINDS: Final = 8
+MAX_KINDS: Final = 16
 """Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in
 later ones."""
+MAX_LOOKS: Final = 2000
+"""Nodes that are looked at for victims in one cycle: bounds its time where nothing comes of it."""
 MAX_GANGS: Final = 200
 """Waiting jobs for which room is made in one cycle."""
 
@@ -52,6 +53,8 @@ MAX_TRIES: Final = 16
 
 _Cost = tuple[int, int, int]
 _Place = tuple[_Cost, int]
+_FREE: Final = (0, 0, 0)
+_NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def plan_reclaims(
         return (), ()
     search = _Search(snapshot, ledger, victims)
     lines: dict[str, list[Candidate]] = {}
-    kinds = _kinds(short, snapshot.now)
+    kinds = _kinds(short, snapshot)
     for candidate in short:
         if (candidate.shape, candidate.parallelism) in kinds:
             lines.setdefault(candidate.queue, []).append(candidate)
@@ -126,32 +129,35 @@ class _Victim:
     gang: Gang
     risk: int
     order: tuple[bool, int, int, str]
-    on: Mapping[str, int]
-    takes: Mapping[str, int]
 
 
 def _victims(snapshot: Snapshot, shares: Shares, rules: ReclaimRules) -> list[_Victim]:
-    """Rules 1, 3 and 5, of the queues that are over their share."""
+    """Who may go at all, in the order of rule 5."""
     over = {name for name in snapshot.queues if shares.over(name)}
+    keeps: dict[tuple[str, Requests, int], bool] = {}
     found = []
     for gang in snapshot.gangs:
         job = gang.job
         if job.queue not in over or (job.interrupted_at and snapshot.now - job.interrupted_at < rules.period):
             continue
-        risk = gang.risk(snapshot.now, rules.startup_cost)
-        order = (not job.preemptible, risk, -job.started, job.uid)
-        found.append(_Victim(gang, risk, order, Counter(gang.nodes), total(gang.requests, len(gang.nodes))))
+        kind = (job.queue, gang.requests, len(gang.nodes))
+        if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare
+            keeps[kind] = shares.keeps(job.queue, gang.takes)
+        if keeps[kind]:
+            risk = gang.risk(snapshot.now, rules.startup_cost)
+            found.append(_Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
     found.sort(key=lambda victim: victim.order)
     return found
 
 
-def _kinds(short: Iterable[Candidate], now: int) -> set[tuple[Shape, int]]:
+def _kinds(short: Iterable[Candidate], snapshot: Snapshot) -> set[tuple[Shape, int]]:
     """The kinds of gangs that have their turn in this cycle."""
     kinds = list(dict.fromkeys((candidate.shape, candidate.parallelism) for candidate in short))
-    if len(kinds) > MAX_KINDS:  # by the clock, so that one for which nothing can be done does not stand before others
-        first = now // SECOND * MAX_KINDS % len(kinds)
-        kinds = (kinds[first:] + kinds[:first])[:MAX_KINDS]
-    return set(kinds)
+    turn, odd = divmod(snapshot.now // SECOND, 2)
+    if odd and len(kinds) * len(snapshot.nodes) > MAX_LOOKS:
+        # Every other second, so that those for which nothing can be done do not stand before the others for ever.
+        kinds = kinds[turn % len(kinds) :]
+    return set(kinds[:MAX_KINDS])
 
 
 class _Search:
@@ -169,17 +175,20 @@ class _Search:
         self._victims = victims
         self._on_node: dict[int, list[_Victim]] = {}
         for victim in victims:
-            for name in victim.on:
+            for name in victim.gang.on:
                 if name in self._index:
                     self._on_node.setdefault(self._index[name], []).append(victim)
+        self._bounds = {i: _sums(there) for i, there in self._on_node.items()}
+        self._most: dict[str, list[int]] = {}
         self._heaps: dict[Shape, list[_Place]] = {}
+        self._looks = MAX_LOOKS
         self._gone: set[str] = set()
         self._failed: set[tuple[Shape, int]] = set()
 
     def serve(self, candidate: Candidate) -> bool:
         """Make room for a waiting job, if that can be done; nothing is changed otherwise."""
         kind = (candidate.shape, candidate.parallelism)
-        if kind in self._failed or not self._may_have(candidate):
+        if kind in self._failed or self._looks <= 0 or not self._may_have(candidate):
             return False
         attempt = self._attempt(candidate)
         if attempt is None:
@@ -199,7 +208,9 @@ class _Search:
         attempt = _Attempt(self, candidate)
         if attempt.succeeds():
             return attempt
-        for victim in heapq.nlargest(MAX_TRIES, self.rest(), key=lambda v: (len(v.gang.nodes), *v.takes.values())):
+        if self._looks <= 0:
+            return None
+        for victim in heapq.nlargest(MAX_TRIES, self.rest(), key=lambda v: (len(v.gang.nodes), *v.gang.takes.values())):
             attempt = _Attempt(self, candidate, victim)
             if attempt.succeeds():
                 return attempt
@@ -225,12 +236,12 @@ class _Search:
 
     def move(self, victim: _Victim, times: int) -> None:
         """Let a victim go (+1), or have it back (-1)."""
-        for name, count in victim.on.items():
+        for name, count in victim.gang.on.items():
             i = self._index.get(name)
             if i is not None:
                 for resource, amount in victim.gang.requests:
                     self.column(resource)[i] += amount * count * times
-                self._revalue(i)
+                self._cheaper(i)
         self._shares.allocate(victim.gang.job.queue, victim.gang.requests, -len(victim.gang.nodes) * times)
         (self._gone.add if times > 0 else self._gone.discard)(victim.gang.job.key)
 
@@ -238,15 +249,13 @@ class _Search:
         """Give the room of a pod on a node away (+1), or back (-1)."""
         for resource, amount in shape.requests:
             self.column(resource)[i] -= amount * times
-        self._revalue(i)
+        if times < 0:
+            self._cheaper(i)
 
     def relieved(self, limits: list[LoadLimit], victim: _Victim, times: int = 1) -> list[LoadLimit]:
         """The load without a victim (+1), or with it again (-1)."""
-        pods = sum(count for name, count in victim.on.items() if self._counts.get(name))
-        return [
-            limit.plus(-times * pods * next((v for r, v in victim.gang.requests if r == limit.resource), 0))
-            for limit in limits
-        ]
+        pods = sum(count for name, count in victim.gang.on.items() if self._counts.get(name))
+        return [limit.plus(-times * pods * victim.gang.request(limit.resource)) for limit in limits]
 
     def rest(self) -> Iterable[_Victim]:
         """Who may still go, in order."""
@@ -256,7 +265,7 @@ class _Search:
         """Rule 2, with what else is to be taken from each queue."""
         queue = victim.gang.job.queue
         also = taken.get(queue)
-        takes = victim.takes if also is None else {r: n + also.get(r, 0) for r, n in victim.takes.items()}
+        takes = victim.gang.takes if also is None else {r: n + also.get(r, 0) for r, n in victim.gang.takes.items()}
         return self._shares.keeps(queue, takes)
 
     # --- the cheapest place for one pod ---
@@ -265,11 +274,10 @@ class _Search:
         """The node on which one pod more costs least, and who has to go there."""
         heap = self._heaps.get(shape)
         if heap is None:
-            places = ((i, self._victims_at(i, shape)) for i in self._ledger.soon.places(shape))
-            heap = self._heaps[shape] = [(_cost(found), i) for i, found in places if found is not None]
-            heapq.heapify(heap)
-        while heap:
+            heap = self._heaps[shape] = self._by_lower_bound(shape)
+        while heap and self._looks > 0:
             cost, i = heap[0]
+            self._looks -= 1
             found = self._victims_at(i, shape)
             if found is not None and _cost(found) == cost:
                 return i, found
@@ -278,11 +286,37 @@ class _Search:
                 heapq.heappush(heap, (_cost(found), i))
         return None
 
-    def _revalue(self, i: int) -> None:
-        """The room on a node has changed: it may be cheaper than it was, for every shape."""
-        for shape, heap in self._heaps.items():
-            if (found := self._victims_at(i, shape)) is not None:
-                heapq.heappush(heap, (_cost(found), i))
+    def _by_lower_bound(self, shape: Shape) -> list[_Place]:
+        """The places of a shape by what one pod costs there at least: the first victims, as many as it takes if each
+        gave as much room as the one that gives most."""
+        places = self._ledger.soon.places(shape)
+        needed = [0] * len(places)
+        for resource, amount in shape.requests:
+            free, gives = self.column(resource), self._gives(resource)
+            needed = [
+                max(n, -((free[i] - amount) // gives[i]) if gives[i] else 0 if free[i] >= amount else _NEVER)
+                for n, i in zip(needed, places, strict=True)
+            ]
+        bounds, without = self._bounds, [_FREE]
+        found = ((n, i, bounds.get(i, without)) for n, i in zip(needed, places, strict=True))
+        heap = [(costs[n], i) for n, i, costs in found if n < len(costs)]
+        heapq.heapify(heap)
+        return heap
+
+    def _gives(self, resource: str) -> list[int]:
+        """Per node, the most of a resource that one victim frees there."""
+        most = self._most.get(resource)
+        if most is None:
+            most = self._most[resource] = [0] * len(self._names)
+            for i, victims in self._on_node.items():
+                name = self._names[i]
+                most[i] = max(v.gang.request(resource) * v.gang.on[name] for v in victims)
+        return most
+
+    def _cheaper(self, i: int) -> None:
+        """A node may have become cheaper than it was; by how much is seen when it is looked at."""
+        for heap in self._heaps.values():
+            heapq.heappush(heap, (_FREE, i))
 
     def _victims_at(self, i: int, shape: Shape) -> list[_Victim] | None:
         """Who has to go for one pod more on a node; None when nobody can make that room."""
@@ -300,10 +334,10 @@ class _Search:
             if victim.gang.job.key in self._gone or not self.spares(victim, taken):
                 continue
             picked.append(victim)
-            add(taken.setdefault(victim.gang.job.queue, {}), victim.takes.items())
+            add(taken.setdefault(victim.gang.job.queue, {}), victim.gang.takes.items())
             for resource, amount in victim.gang.requests:
                 if resource in short:
-                    short[resource] -= amount * victim.on[name]
+                    short[resource] -= amount * victim.gang.on[name]
             if all(missing <= 0 for missing in short.values()):
                 return _needed(picked, name, short)
         return None
@@ -314,12 +348,21 @@ def _needed(picked: list[_Victim], node: str, excess: dict[str, int]) -> list[_V
     missing per resource, zero or less."""
     needed = list(picked)
     for victim in reversed(picked):
-        gives = {r: amount * victim.on[node] for r, amount in victim.gang.requests if r in excess}
+        gives = {r: amount * victim.gang.on[node] for r, amount in victim.gang.requests if r in excess}
         if all(missing + gives.get(r, 0) <= 0 for r, missing in excess.items()):
             needed.remove(victim)
             for resource, amount in gives.items():
                 excess[resource] += amount
     return needed
+
+
+def _sums(victims: list[_Victim]) -> list[_Cost]:
+    """What the first none, one, two, … victims of a node cost."""
+    found = [_FREE]
+    for victim in victims:
+        protected, risk, count = found[-1]
+        found.append((protected + victim.order[0], risk + victim.risk, count + 1))
+    return found
 
 
 def _cost(victims: list[_Victim]) -> _Cost:
@@ -398,7 +441,7 @@ class _Attempt:
         """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""
         gives = dict(victim.gang.requests)
         for i in set(self.places):
-            count = victim.on.get(self._search._names[i], 0)
+            count = victim.gang.on.get(self._search._names[i], 0)
             for resource, _ in self._shape.requests:
                 if count and self._search.column(resource)[i] < gives.get(resource, 0) * count:
                     return True

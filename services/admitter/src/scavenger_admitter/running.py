@@ -9,8 +9,9 @@ Units: cpu in millicores, memory in bytes, all else in whole units. Times are mi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from scavenger_admitter.shape import Requests
@@ -56,11 +57,24 @@ class Gang:
         job: what runs.
         requests: of each pod.
         nodes: of the pods, one entry each.
+        on: how many of its pods are on each node.
+        takes: what they request together.
     """
 
     job: RunningJob
     requests: Requests
     nodes: tuple[str, ...]
+    # A cycle looks at ten thousand of them; they change far less often than that.
+    on: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    takes: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on", dict(Counter(self.nodes)))
+        object.__setattr__(self, "takes", {name: value * len(self.nodes) for name, value in self.requests})
+
+    def request(self, resource: str) -> int:
+        """What one pod requests of a resource; 0 when it does not name it."""
+        return next((value for name, value in self.requests if name == resource), 0)
 
     def risk(self, now: int, startup_cost: int) -> int:
         """What would be computed again if it went now, in millicore-microseconds (section 6 of the design).
@@ -70,7 +84,7 @@ class Gang:
         if self.job.priority is not None:
             return round(self.job.priority * PER_CPU_SECOND)
         lost = max(0, now - self.job.since) + (startup_cost if self.job.fresh else 0)
-        return lost * len(self.nodes) * next((value for name, value in self.requests if name == "cpu"), 0)
+        return lost * self.takes.get("cpu", 0)
 
 
 @dataclass(frozen=True, slots=True)

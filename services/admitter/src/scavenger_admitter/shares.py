@@ -82,6 +82,12 @@ class Shares:
         for pod in snapshot.leaving:
             if pod.queue in self._held:
                 add(self._held[pod.queue], pod.requests, -1)
+        # Compared are `held * weights` and `usable * weight`, both whole.
+        self._scale = {name: self._weights_with(name) for name in snapshot.queues}
+        self._due = {
+            name: {resource: most * self._weight(name) for resource, most in self._usable.items()}
+            for name in snapshot.queues
+        }
         self._beyond: set[tuple[str, Shape, int]] = set()
 
     # --- asking ---
@@ -97,9 +103,7 @@ class Shares:
 
     def deserved(self, queue: str) -> dict[str, int]:
         """What a queue deserves of each resource, rounded down."""
-        weights = self._weights_with(queue)
-        weight = self._weight(queue)
-        return {name: amount * weight // weights for name, amount in self._usable.items()}
+        return {name: due // self._scale[queue] for name, due in self._due[queue].items()}
 
     def within(self, queue: str, shape: Shape, count: int) -> bool:
         """Whether a queue stays within its share with `count` pods of a shape more."""
@@ -108,10 +112,9 @@ class Shares:
         key = (queue, shape, count)
         if key in self._beyond:  # within a cycle a queue only ever holds more, but for victims, who stay at the share
             return False
-        held, weight, weights = self._held[queue], self._weight(queue), self._weights_with(queue)
+        held, due, scale = self._held[queue], self._due[queue], self._scale[queue]
         for name, value in shape.requests:
-            most = self._usable.get(name)
-            if most is not None and (held.get(name, 0) + value * count) * weights > most * weight:
+            if name in due and (held.get(name, 0) + value * count) * scale > due[name]:
                 self._beyond.add(key)
                 return False
         return True
@@ -125,13 +128,12 @@ class Shares:
         return self._exceeds(queue, taken, strictly=False)
 
     def _exceeds(self, queue: str, taken: Mapping[str, int], *, strictly: bool) -> bool:
-        weight, weights = self._weight(queue), self._weights_with(queue)
+        due, scale = self._due[queue], self._scale[queue]
         for name, amount in self._held[queue].items():
-            if name == PODS:
-                continue
-            have, due = (amount - taken.get(name, 0)) * weights, self._usable.get(name, 0) * weight
-            if have > due or (not strictly and have == due > 0):
-                return True
+            if name != PODS:
+                left = (amount - taken.get(name, 0)) * scale - due.get(name, 0)
+                if left > 0 or (left == 0 and not strictly and due.get(name, 0) > 0):
+                    return True
         return False
 
     def rank(self, queue: str) -> tuple[int, int, str]:
