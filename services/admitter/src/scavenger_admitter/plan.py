@@ -30,7 +30,7 @@ Room and load only get worse within a cycle, so what was refused once is refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -210,6 +210,19 @@ class _Cycle:
         self._unserved = self._ledger.shares.contested and len(promised) < len(self._short)
         for candidate in promised:
             self._held[candidate.key] = _promised(self._ledger.shares, candidate)
+        if promised:
+            self._tell_who_is_beyond_now({candidate.key for candidate in promised})
+
+    def _tell_who_is_beyond_now(self, promised: Set[str]) -> None:
+        """With what was promised to others of their queue, jobs may have become too much for its share."""
+        told: dict[tuple[str, Shape, int], Hold] = {}
+        shares = self._ledger.shares
+        for candidate in self._short:
+            kind = (candidate.queue, candidate.shape, candidate.parallelism)
+            if candidate.key not in promised and not shares.within(*kind):
+                if kind not in told:
+                    told[kind] = _beyond_share(shares, candidate, self._held[candidate.key])
+                self._held[candidate.key] = told[kind]
 
     # --- step 7 ---
 
