@@ -270,7 +270,7 @@ class FolderKeeper:
         self._folder = Path(folder)
         self._clock = clock
         self._context = context
-        self._loaded = b""
+        self.loaded = b""
         self.ready = asyncio.Event()
         self.problem = f"no certificate in {folder} yet"
         self.told = True
@@ -285,7 +285,7 @@ class FolderKeeper:
         """Take up what the folder holds, if it is something new."""
         try:
             certificate = (self._folder / SERVING_CERTIFICATE).read_bytes()
-            if certificate == self._loaded:
+            if certificate == self.loaded:
                 return
             tls.load(self._context, certificate, (self._folder / SERVING_KEY).read_bytes())
             expires = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
@@ -293,7 +293,7 @@ class FolderKeeper:
             self.problem = f"no certificate from {self._folder}: {error}"
             log.warning("certificate not loaded", error=str(error))
             return
-        self._loaded = certificate
+        self.loaded = certificate
         metrics.RELOADS.inc()
         metrics.EXPIRY.set(expires.timestamp())
         log.info("certificate in use", expires=expires)

@@ -1,0 +1,375 @@
+"""Decisions as tables: what is let in, changed, warned about and refused. The big table is in tests/integration."""
+
+from __future__ import annotations
+
+import pytest
+from scavenger_webhook.image import image_problem
+from scavenger_webhook.models import MalformedReview, parse_review
+from scavenger_webhook.review import MAX_PROBLEMS, NotOurs
+from scavenger_webhook.snapshot import LowPriority, NodeFacts, QueueFacts
+from scavenger_webhook.verdict import MAX_WARNING, warning
+
+from .cases import GI, answer_to, facts, job, patched, pod, problems, rules
+
+# --- pods ---
+
+RAISED = {"priorityClassName": "ordinary-workload", "priority": 1000, "preemptionPolicy": "PreemptLowerPriority"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "known", "changed", "warned"),
+    [
+        ({"priority": 0}, facts(), True, False),
+        ({"priorityClassName": "", "priority": 0}, facts(), True, False),
+        ({"priorityClassName": "high", "priority": 5}, facts(), False, False),
+        ({"priorityClassName": "just-above", "priority": -999}, facts(), False, False),
+        ({"priorityClassName": "as-low", "priority": -1000}, facts(), True, True),
+        ({"priorityClassName": "low", "priority": -1500}, facts(), True, True),
+        ({"priorityClassName": "low", "priority": -1500}, rules(low_priority=LowPriority.WARN), False, True),
+        ({"priorityClassName": "low"}, facts(), True, True),
+        ({"priorityClassName": "unknown"}, facts(), False, False),
+        ({"priorityClassName": "scavenger-preemptible", "priority": -2000}, facts(), False, False),
+        ({"priorityClassName": "scavenger-non-preemptible", "priority": -1000}, facts(), False, False),
+        # naming a class that does not exist would have every pod of the cluster refused
+        ({"priority": 0}, facts(priority_classes={}), False, False),
+        ({"priorityClassName": "low", "priority": -1500}, facts(priority_classes={}), False, True),
+        # nor is a class that is itself too low of any use
+        ({"priority": 0}, rules(ordinary_class="low"), False, False),
+    ],
+)
+def test_pods(spec, known, changed, warned):
+    response = answer_to("pods", pod(**spec), known)
+
+    assert response.allowed
+    assert bool(response.warnings) == warned
+    after = patched(pod(**spec), response)
+    assert after == (pod(**(spec | RAISED)) if changed else pod(**spec))
+
+
+def test_a_pod_that_exists_is_left_alone():
+    assert answer_to("pods", pod(priority=0), operation="UPDATE").patch is None
+
+
+def test_a_pod_that_is_raised_says_what_to_do():
+    response = answer_to("pods", pod(priorityClassName="low", priority=-1500))
+
+    assert response.warnings == (
+        "PriorityClass low (-1500) does not outrank scavenger jobs: raised to ordinary-workload (1000); "
+        "name a class above -1000",
+    )
+
+
+# --- jobs ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, None),
+        ({"queue": "open"}, None),
+        ({"queue": "nowhere"}, "spec.queue"),
+        ({"queue": "closed"}, "spec.queue"),
+        ({"queue": "going"}, "spec.queue"),
+        ({"queue": "small", "parallelism": 2}, None),
+        ({"queue": "small", "parallelism": 3}, "spec.resources"),
+        ({"terminationGracePeriodSeconds": 300}, None),
+        ({"terminationGracePeriodSeconds": 301}, "spec.terminationGracePeriodSeconds"),
+        ({"nodeSelector": {"a/b/c": "d"}}, "spec.nodeSelector[a/b/c]"),
+        ({"nodeSelector": {"size": "s"}}, None),
+        ({"tolerations": [{"operator": "Exists"}]}, None),
+        ({"tolerations": [{"key": "a", "operator": "Equal", "value": "b c"}]}, "spec.tolerations[0].value"),
+        (
+            {"secrets": [{"name": "s", "mountPath": "/a/../b"}, {"name": "s", "mountPath": "/b"}]},
+            "spec.secrets[1].mountPath",
+        ),
+    ],
+)
+def test_jobs(spec, field):
+    response = answer_to("scavengerjobs", job(**spec))
+
+    assert response.allowed == (field is None), problems(response)
+    assert list(problems(response)) == ([field] if field else [])
+
+
+def test_all_errors_at_once_and_each_says_what_to_do():
+    response = answer_to(
+        "scavengerjobs",
+        job(
+            queue="nowhere",
+            image="Example.com/App",
+            terminationGracePeriodSeconds=999,
+            resources={"requests": {"cpu": "0.1m", "memory": "1"}},
+        ),
+    )
+
+    found = problems(response)
+    assert set(found) == {
+        "spec.queue",
+        "spec.image",
+        "spec.terminationGracePeriodSeconds",
+        "spec.resources.requests[cpu]",
+        "spec.resources.requests[memory]",
+    }
+    assert response.status is not None
+    assert (response.status.code, response.status.reason) == (422, "Invalid")
+    assert all(message in response.status.message for message in found.values())
+    assert found["spec.queue"] == "there is no queue 'nowhere'; choose one that is open: default, open, small"
+
+
+def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed():
+    assert answer_to("scavengerjobs", job(queue="default"), facts(queues={})).allowed
+    closed = facts(queues={"default": QueueFacts("default", facts().queues["closed"].state)})
+    assert problems(answer_to("scavengerjobs", job(queue="default"), closed)) == {
+        "spec.queue": "queue default is closed and takes no new jobs; wait until it is open, or ask the administrator "
+        "to open one (kubectl get sq)"
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "allowed"),
+    [
+        ({"queue": "open"}, {"queue": "small"}, True),
+        ({"queue": "open"}, {"queue": "closed"}, False),
+        ({"queue": "closed"}, {"queue": "closed", "suspend": True}, True),
+        ({"queue": "gone"}, {"queue": "gone", "ttlSecondsAfterFinished": 1}, True),
+        # the rest of the spec cannot change: not judged again by rules that may have become stricter
+        ({"terminationGracePeriodSeconds": 999}, {"terminationGracePeriodSeconds": 999, "queue": "open"}, True),
+    ],
+)
+def test_changes(old, new, allowed):
+    response = answer_to("scavengerjobs", job(**new), old=job(**old), operation="UPDATE")
+
+    assert response.allowed == allowed
+
+
+def test_a_job_that_is_being_deleted_is_left_alone():
+    leaving = job(queue="closed")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    assert answer_to("scavengerjobs", leaving, old=job(queue="open"), operation="UPDATE").allowed
+    assert answer_to("scavengerjobs", None, old=job(queue="nowhere"), operation="DELETE").allowed
+
+
+@pytest.mark.parametrize(
+    ("requests", "selector", "text"),
+    [
+        ({"cpu": "16", "memory": "8Gi"}, {}, None),
+        (
+            {"cpu": "17", "memory": "1Gi"},
+            {},
+            "no node has room for one pod, even empty: it asks for 17 of cpu, the largest has 16",
+        ),
+        ({"cpu": "16", "memory": "64Gi"}, {}, "no node has all of it together"),
+        ({"cpu": "5", "memory": "1Gi"}, {"size": "l"}, "no node with those labels has room"),
+        ({"cpu": "1", "memory": "1Gi"}, {"size": "xl"}, "spec.nodeSelector: no node has size=xl"),
+        (
+            {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"},
+            {},
+            "it asks for 1 of nvidia.com/gpu, the largest has 0",
+        ),
+    ],
+)
+def test_room_on_the_largest_node(requests, selector, text):
+    response = answer_to("scavengerjobs", job(resources={"requests": requests}, nodeSelector=selector))
+
+    assert response.allowed
+    assert [text in found for found in response.warnings or ()] == ([True] if text else [])
+
+
+def test_no_nodes_yet_is_no_reason_to_warn():
+    response = answer_to("scavengerjobs", job(resources={"requests": {"cpu": "99", "memory": "1Gi"}}), facts(nodes=()))
+
+    assert response.warnings is None
+
+
+@pytest.mark.parametrize(
+    ("path", "warned"),
+    [
+        ("/data", False),
+        ("/etc/app", False),
+        ("/var/lib/app", False),
+        ("/dev/shm", False),
+        ("/", True),
+        ("//", True),
+        ("/etc/", True),
+        ("/usr/../etc", True),
+        ("/proc/1", True),
+        ("/var/run/secrets/kubernetes.io/serviceaccount", True),
+    ],
+)
+def test_mounts_that_hide_system_folders(path, warned):
+    response = answer_to("scavengerjobs", job(configMaps=[{"name": "c", "mountPath": path}]))
+
+    assert response.allowed
+    assert bool(response.warnings) == warned
+
+
+@pytest.mark.parametrize(
+    ("side", "resource", "quantity", "part"),
+    [
+        ("requests", "memory", "1Mi", None),
+        ("requests", "memory", "1023Ki", "with which no container starts"),
+        ("limits", "memory", "64000000500m", "fraction of a byte"),
+        ("requests", "cpu", "1m", None),
+        ("requests", "cpu", "1e-4", "finer than a thousandth"),
+        ("requests", "memory", "1e30", "more than Kubernetes can count"),
+        ("requests", "hugepages-1Gi", "2Gi", None),
+        ("requests", "hugepages-1Gi", "1536Mi", "not a multiple of the page size"),
+        ("requests", "requests.x/gpu", "1", "no device is called so"),
+        ("requests", "example.com/Gpu_a.1", "1", None),
+        ("requests", "example.com/a/b", "1", "before the slash stands a domain"),
+    ],
+)
+def test_quantities(side, resource, quantity, part):
+    amounts = {"cpu": "1", "memory": "64Mi"} | {resource: quantity}
+    found = problems(answer_to("scavengerjobs", job(resources={side: amounts})))
+
+    assert list(found) == ([f"spec.resources.{side}[{resource}]"] if part else [])
+    assert part is None or part in found[f"spec.resources.{side}[{resource}]"]
+
+
+def test_a_job_that_is_none_is_refused_by_field_and_its_values_are_not_repeated():
+    secret = "hunter2"
+    bad = job(env=[{"name": "PASSWORD", "value": {"a": secret}}], parallelism="many")
+    response = answer_to("scavengerjobs", bad)
+
+    assert set(problems(response)) == {"spec.env[0].value", "spec.parallelism"}
+    assert secret not in response.model_dump_json()
+
+
+def test_so_many_problems_are_cut_short():
+    claims = [{"name": "d", "mountPath": "/d"} for _ in range(MAX_PROBLEMS + 3)]
+    response = answer_to("scavengerjobs", job(persistentVolumeClaims=claims))
+
+    assert response.status is not None
+    assert response.status.message.endswith(", and 2 more]")
+
+
+# --- images ---
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "app",
+        "app:1",
+        "library/app:latest",
+        "localhost/app",
+        "localhost:5000/app:v1",
+        "example.com/a/b/c:1.2-rc.3_4",
+        "example.com:443/a@sha256:" + "0" * 64,
+        "[2001:db8::1]:5000/app",
+        "EXAMPLE.com/app",
+        "a__b/c--d/e.f",
+        "app@sha512:" + "f" * 128,
+    ],
+)
+def test_good_images(reference):
+    assert image_problem(reference) is None
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        "app:",
+        "app@",
+        ":1",
+        "/app",
+        "app/",
+        "App",
+        "example.com/App",
+        "http://example.com/app",
+        "a___b",
+        "a..b",
+        "-app",
+        "app:-1",
+        "app:" + "x" * 129,
+        "app@sha256:" + "0" * 63,
+        "app@sha256:" + "G" * 64,
+        "app@md5:" + "0" * 32,
+        "example.com:port/app",
+        "ex_ample.com/app",
+        "a" * 256,
+        "0" * 64,
+        "app\u00e9",
+    ],
+)
+def test_bad_images_say_how_to_write_them(reference):
+    problem = image_problem(reference)
+
+    assert problem
+    assert len(problem) > 20
+
+
+# --- quotas ---
+
+SCOPE = {
+    "scopeName": "PriorityClass",
+    "operator": "NotIn",
+    "values": ["scavenger-non-preemptible", "scavenger-preemptible"],
+}
+HIGH = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+BEST_EFFORT = {"scopeName": "BestEffort", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "selector", "warned"),
+    [
+        ({"hard": {"requests.cpu": "4", "limits.memory": "8Gi", "pods": "10"}}, [SCOPE], False),
+        ({"hard": {"pods": "1"}, "scopeSelector": {}}, [SCOPE], False),
+        ({"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [BEST_EFFORT]}}, [BEST_EFFORT, SCOPE], False),
+        ({"hard": {"cpu": "4"}, "scopeSelector": {"matchExpressions": [HIGH]}}, [HIGH], False),
+        ({"hard": {"cpu": "4"}, "scopeSelector": {"matchExpressions": [SCOPE]}}, [SCOPE], False),
+        ({"hard": {"services": "4"}}, None, False),
+        ({"hard": {"cpu": "4", "services": "4"}}, None, True),
+        ({"hard": {"cpu": "4", "requests.nvidia.com/gpu": "4"}}, None, True),
+        ({}, None, False),
+    ],
+)
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_quotas(spec, selector, warned, operation):
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
+    response = answer_to("resourcequotas", quota, operation=operation, old=quota)
+
+    after = patched(quota, response)["spec"].get("scopeSelector")
+    assert response.allowed
+    assert after == ({"matchExpressions": selector} if selector else None)
+    assert bool(response.warnings) == warned
+
+
+# --- the envelope ---
+
+
+def test_what_no_rule_sends_here_is_not_answered():
+    with pytest.raises(NotOurs, match="configmaps are not reviewed here"):
+        answer_to("configmaps", {})
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        (b"", "expected an AdmissionReview"),
+        (b"[]", "expected an AdmissionReview"),
+        (b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}', "apiVersion: "),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"Review","request":{}}', "kind: "),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "request: "),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}', "request.uid: "),
+    ],
+)
+def test_what_is_no_review(body, part):
+    with pytest.raises(MalformedReview, match=part):
+        parse_review(body)
+
+
+def test_warnings_are_one_line_of_what_http_can_carry():
+    text = warning("a\nb\x00c" + "d" * 400)
+
+    assert text.startswith("a b c")
+    assert len(text) == MAX_WARNING
+    assert text.isprintable()
+
+
+def test_nodes_are_found_by_what_they_have_together():
+    one = NodeFacts("one", {}, {"cpu": 1000, "memory": GI})
+    assert answer_to("scavengerjobs", job(), facts(nodes=(one,))).warnings is None
