@@ -107,7 +107,7 @@ def history(seed: int) -> int:
 
 def nobody_is_kept_from_its_share(market: Market) -> None:
     """No queue is below its share while a job of it waits that would fit within it, if jobs of queues above theirs left
-    that may be asked to. Every set of such jobs is tried. Looked at when nobody is leaving: nothing is promised then."""
+    that may be asked to. Every set of such jobs is tried. Looked at when nobody leaves: nothing is promised then."""
     plan = market.settle()
     if any(run.leaves is not None for run in market.runs.values()):
         market.pass_time(market.grace)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from scavenger_admitter import __main__ as program
 from scavenger_admitter import uninstall
+from scavenger_admitter.queues import SCAVENGERQUEUES
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
@@ -54,6 +55,17 @@ async def test_pods_that_stop_slowly_are_released_all_the_same() -> None:
         assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
         assert c.held() == []
         assert all("deletionTimestamp" in pod["metadata"] for pod in c.api.list(PODS))
+
+
+async def test_queues_lose_our_finalizer_and_no_other() -> None:
+    async with empty_lab() as c:
+        for name, finalizers in (("a", [names.QUEUE_FINALIZER]), ("b", ["x/y", names.QUEUE_FINALIZER]), ("c", ["x/y"])):
+            meta = {"name": name, "uid": name, "finalizers": finalizers}
+            c.api.put(SCAVENGERQUEUES, {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": meta})
+        await c.run_to_end(uninstall.clean(c.user(), c.clock))
+        left = [queue["metadata"].get("finalizers", []) for queue in c.api.list(SCAVENGERQUEUES)]
+        assert left == [[], ["x/y"], ["x/y"]]
+        assert c.api.count("PATCH", "/scavengerqueues/c") == 0
 
 
 async def test_foreign_jobs_and_finalizers_stay() -> None:
