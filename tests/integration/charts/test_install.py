@@ -143,6 +143,34 @@ def test_install_and_uninstall_leave_nothing_cluster_wide(cluster: Cluster, helm
     wait("no definition left", lambda: not definitions(cluster), helm.describe)
 
 
+def test_the_default_queue_is_the_administrators(cluster: Cluster, helm: Helm) -> None:
+    """Its weight survives upgrades, it survives the uninstall, and one that somebody else made is left alone."""
+
+    def weight() -> int:
+        return int(get(cluster, "scavengerqueue", "default")["spec"]["weight"])
+
+    helm.install("crds")
+    helm.install("base")
+    assert weight() == 1
+    cluster.kubectl("patch", "scavengerqueue", "default", "--type=merge", "-p", '{"spec": {"weight": 5}}')
+    helm.install("base")
+    helm.install("base", "--set", "labels.team=batch")
+    assert weight() == 5
+    assert get(cluster, "scavengerqueue", "default")["metadata"]["labels"]["team"] == "batch"
+    helm.uninstall("base")
+    assert weight() == 5
+    helm.install("base")
+    assert weight() == 5
+    helm.uninstall("base")
+    cluster.kubectl("delete", "scavengerqueue", "default")
+    queue = "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerQueue\nmetadata: {name: default}\nspec: {weight: 7}"
+    cluster.kubectl("create", "-f", "-", input=queue)
+    helm.install("base")
+    helm.uninstall("base")
+    assert weight() == 7
+    helm.uninstall("crds")
+
+
 def test_what_kustomize_installed_helm_takes_over(cluster: Cluster, helm: Helm) -> None:
     cluster.kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "admitter"))
     before = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
