@@ -22,3 +22,5 @@ def test_the_story_is_seen_to_happen() -> None:
         assert len(re.findall(words, told.stdout)) == 2, f"{words!r}: {told.stdout[-6000:]}"
     if "fake node" not in told.stdout:
         assert told.stdout.count("every step counted exactly once") == 2
+        assert re.search(r"[1-5] of 6 jobs had to leave", told.stdout), told.stdout[-6000:]
+        assert "Evicting | 100 %" in told.stdout
