@@ -51,16 +51,6 @@ app = _app(HELP)
 queue_app = _app("Queues: weighted shares of what scavenging may use.")
 
 
-@app.callback()
-def root(
-    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """What is asked before any command."""
-    if show_version:
-        say(_version())
-        raise typer.Exit
-
-
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -68,6 +58,21 @@ def _version() -> str:
         return version("scavenger-cli")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(_version())
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """What is asked before any command."""
 
 
 for name, function in (

@@ -128,8 +128,8 @@ def _table(*headers: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def _more(hidden: int, noun: str) -> list[RenderableType]:
-    return [Text(f"… and {plural(hidden, noun)} more (--limit)", style="bright_black")] if hidden > 0 else []
+def _more(hidden: int, noun: str, remedy: str = " (--limit)") -> list[RenderableType]:
+    return [Text(f"… and {plural(hidden, noun)} more{remedy}", style="bright_black")] if hidden > 0 else []
 
 
 def _share_bar(fraction: float, width: int) -> Text:
@@ -225,8 +225,9 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bo
     order = (objects.RUNNING, objects.STARTING, objects.INTERRUPTED, objects.WAITING, "", objects.SUSPENDED)
     rank = {phase: i for i, phase in enumerate(order)}
     shown = sorted(by_name(jobs), key=lambda job: rank.get(job.phase, len(order)))
-    headers = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "MESSAGE"]
-    table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=("INTERRUPTED", "RUNTIME", "AGE"))
+    headers = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"]
+    table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=("INTERR.", "RUNTIME", "AGE"))
+    table.columns[-1].no_wrap = False  # rich narrows what may be wrapped before it cuts any other column
     room = max(1, rows - 3)
     for job in shown[:room]:
         cells: list[RenderableType] = [Text(job.namespace)] if namespaces else []
@@ -238,12 +239,12 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bo
             Text(str(job.status.interrupted_count)),
             Text(age(job.started_at, now)),
             Text(age(job.metadata.creation_timestamp, now)),
-            Text(job.status.message.replace("\n", " ")),
+            Text(job.status.message.replace("\n", " "), no_wrap=True, overflow="ellipsis"),
         ]
         table.add_row(*cells)
     counts = {phase: sum(displayed_phase(job) == phase for job in jobs) for phase in objects.PHASES}
     summary = ", ".join(f"{count} {phase.lower()}" for phase, count in counts.items() if count) or "no jobs"
-    return Group(Text(summary, style="bold"), table, *_more(len(shown) - room, "job"))
+    return Group(Text(summary, style="bold"), table, *_more(len(shown) - room, "job", ""))
 
 
 def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:

@@ -361,7 +361,7 @@ def test_watch_in_a_terminal_of_80_columns(sj: Sj) -> None:
     lines = [line.rstrip() for line in _plain(first).splitlines() if line.strip()]
     assert all(len(line) <= 80 for line in lines)
     table = [line.split() for line in lines]
-    assert ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "MESSAGE"] in table
+    assert ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"] in table
     assert ["1", "running"] in table
     assert ["sim", "default", "Running", "0"] in [row[:4] for row in table]
     assert "sim" in _plain(second)

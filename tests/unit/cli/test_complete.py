@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+import typer
+from scavenger_cli.complete import FILES, NO_FILES, candidates, cluster_names
+from scavenger_cli.main import app
+
+ROOT = typer.main.get_command(app)
+NAMES = {
+    "job": ["gang", "simulation", "sine"],
+    "queue": ["default", "night"],
+    "namespace": ["lab", "prod"],
+    "context": ["main"],
+}
+
+
+def complete(*words: str) -> tuple[list[str], int, Mapping[str, str]]:
+    given: Mapping[str, str] = {}
+
+    def lookup(options: Mapping[str, str]) -> object:
+        nonlocal given
+        given = options
+
+        def find(sort: str) -> Iterable[str]:
+            return NAMES[sort]
+
+        return find
+
+    found, directive = candidates(ROOT, words, lookup)  # type: ignore[arg-type]
+    return [one.split("\t")[0] for one in found], directive, given
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("w",), ["watch", "wait", "why"]),
+        (("why", "si"), ["simulation", "sine"]),
+        (("why", "simulation", ""), []),
+        (("cancel", "gang", "s"), ["simulation", "sine"]),
+        (("queue", "cl"), ["close"]),
+        (("queue", "close", ""), ["default", "night"]),
+        (("queue", "create", ""), []),
+        (("run", ""), []),
+        (("list", "--queue", "n"), ["night"]),
+        (("list", "-n", ""), ["lab", "prod"]),
+        (("list", "--context", ""), ["main"]),
+        (("list", "-o", "j"), ["json"]),
+        (("list", "--status", "s"), ["starting", "suspended"]),
+        (("wait", "gang", "--for", "f"), ["finished"]),
+        (("list", "--al"), ["--all-namespaces"]),
+        (("list", "-A", "--no"), []),
+        (("top", "n"), ["nodes"]),
+        (("submit", "--timeout", ""), []),
+    ],
+    ids=" ".join,
+)
+def test_candidates(words: tuple[str, ...], expected: list[str]) -> None:
+    found, directive, _ = complete(*words)
+    assert (found, directive) == (expected, NO_FILES)
+
+
+@pytest.mark.parametrize("words", [("submit", ""), ("list", "--kubeconfig", "")], ids=" ".join)
+def test_files(words: tuple[str, ...]) -> None:
+    assert complete(*words)[:2] == ([], FILES)
+
+
+def test_names_are_looked_for_where_the_options_say() -> None:
+    assert complete("why", "-n", "lab", "--context=other", "s")[2] == {"namespace": "lab", "context": "other"}
+
+
+def test_nothing_typed_yet() -> None:
+    assert set(complete()[0]) >= {"submit", "why", "queue"}
+
+
+def test_a_cluster_that_is_not_there_completes_nothing() -> None:
+    assert list(cluster_names({"kubeconfig": "/nowhere"}, "job")) == []
+    assert list(cluster_names({"kubeconfig": "/nowhere"}, "context")) == []

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from scavenger_cli import kubeconfig
+from scavenger_cli.exits import CliError
+from scavenger_cli.kubeconfig import credentials, endpoint, load, merge
+
+SERVER = "https://10.0.0.1:6443"
+
+
+def config(user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None, **context: str) -> dict[str, Any]:
+    return {
+        "current-context": "main",
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", **context}}],
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+    }
+
+
+def write(path: Path, content: Any) -> str:
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_what_a_context_says(tmp_path: Path) -> None:
+    cluster = {"server": f"{SERVER}/", "tls-server-name": "api.example", "proxy-url": "http://proxy:3128"}
+    found = load(write(tmp_path / "k", config({"token": "t"}, cluster, namespace="lab")))
+    assert (found.server, found.namespace, found.authorization) == (SERVER, "lab", "Bearer t")
+    assert (found.server_name, found.proxy) == ("api.example", "http://proxy:3128")
+    assert found.tls is not None
+    assert found.tls.check_hostname
+
+
+def test_several_files_are_one_and_the_first_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = write(tmp_path / "first", {"contexts": [{"name": "lab", "context": {"cluster": "c", "namespace": "n1"}}]})
+    other = config(cluster={"server": "http://second:80"})
+    other["contexts"].append({"name": "lab", "context": {"cluster": "other"}})
+    second = write(tmp_path / "second", other)
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'missing'}:{second}")
+    found = load(context="lab")
+    assert (found.server, found.namespace, found.tls) == ("http://second:80", "n1", None)
+    assert kubeconfig.contexts() == ["lab", "main"]
+
+
+def test_home_is_the_default(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    write(tmp_path / ".kube" / "config", config())
+    assert load().namespace == "default"
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({}, None),
+        ({"token": "abc"}, "Bearer abc"),
+        ({"tokenFile": "token"}, "Bearer from-file"),
+        ({"username": "ada", "password": "x"}, "Basic " + base64.b64encode(b"ada:x").decode()),
+    ],
+)
+def test_credentials(tmp_path: Path, user: dict[str, Any], header: str | None) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    assert credentials(user, tmp_path, SERVER) == (header, None)
+
+
+def plugin(path: Path, answer: str) -> str:
+    path.write_text(
+        f'#!/bin/sh\n[ "$EXTRA" = 1 ] || exit 9\necho "$KUBERNETES_EXEC_INFO" > {path}.asked\necho \'{answer}\'\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_plugin_is_asked(tmp_path: Path) -> None:
+    command = plugin(tmp_path / "login", json.dumps({"status": {"token": "fresh"}}))
+    spec = {
+        "command": command,
+        "env": [{"name": "EXTRA", "value": "1"}],
+        "apiVersion": "client.authentication.k8s.io/v1",
+    }
+    assert credentials({"exec": spec}, tmp_path, SERVER) == ("Bearer fresh", None)
+    asked = json.loads((tmp_path / "login.asked").read_text())
+    assert (asked["kind"], asked["apiVersion"]) == ("ExecCredential", "client.authentication.k8s.io/v1")
+    with pytest.raises(CliError, match="gave no credentials"):
+        credentials({"exec": {"command": command}}, tmp_path, SERVER)  # without EXTRA it exits 9
+
+
+def test_a_client_certificate(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ada")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (tmp_path / "cert").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
+    (tmp_path / "key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    data = base64.b64encode((tmp_path / "cert").read_bytes()).decode()
+    user = {"client-certificate-data": data, "client-key": "key"}
+    found = load(write(tmp_path / "k", config(user, {"certificate-authority": "cert"})))
+    assert found.tls is not None
+    assert found.tls.cert_store_stats()["x509"] == 1
+    (tmp_path / "key").write_text("no key")
+    with pytest.raises(CliError, match="cannot be used"):
+        load(str(tmp_path / "k"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([1], "is not a kubeconfig"),
+        ({}, "no current-context"),
+        ({**config(), "current-context": "gone"}, "no context gone"),
+        (config(cluster={"server": "10.0.0.1"}), "has the server"),
+        (config({"auth-provider": {"name": "gcp"}}), "auth-provider"),
+        (config({"tokenFile": "/nowhere"}), "/nowhere, which the kubeconfig points at, cannot be read"),
+        (config({"exec": {"command": "no-such-login"}}), "no-such-login of the kubeconfig is not installed"),
+        (config(cluster={"certificate-authority-data": "AAAA"}), "certificate in the kubeconfig cannot be used"),
+        ({**config(), "clusters": []}, "which the kubeconfig does not have"),
+    ],
+)
+def test_what_cannot_be_used_is_said(tmp_path: Path, content: Any, words: str) -> None:
+    with pytest.raises(CliError, match=words):
+        load(write(tmp_path / "k", content))
+
+
+def test_nothing_found() -> None:
+    with pytest.raises(CliError, match="no kubeconfig found") as caught:
+        load()
+    assert "--kubeconfig" in caught.value.remedy
+
+
+def test_inside_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("pod-token")
+    (folder / "namespace").write_text("lab")
+    (folder / "ca.crt").write_text("")
+    monkeypatch.setattr(kubeconfig, "IN_CLUSTER", folder)
+    monkeypatch.setattr(ssl, "create_default_context", lambda cadata: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    found = load()
+    assert (found.server, found.authorization, found.namespace) == ("https://[fd00::1]:443", "Bearer pod-token", "lab")
+
+
+def test_skipping_verification() -> None:
+    found = endpoint(merge([(Path("k"), config(cluster={"insecure-skip-tls-verify": True}))]))
+    assert found.tls is not None
+    assert not found.tls.check_hostname

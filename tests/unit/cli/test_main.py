@@ -1,0 +1,201 @@
+"""The command line as a whole: its help, its exit codes, its forms of output."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from scavenger_cli import main
+from scavenger_cli.exits import ExitCode
+from scavenger_cli.facts import Cause
+from scavenger_testing.builders import scavengerjob_dict
+
+from .conftest import Answer, Server, listed, status
+
+ROOT = Path(__file__).resolve().parents[3]
+ALL_JOBS = "/apis/scavenger.dev/v1alpha1/scavengerjobs"
+JOBS = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
+PODS = "/api/v1/namespaces/lab/pods"
+
+
+def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    command = command or typer.main.get_command(main.app)
+    for name, inner in getattr(command, "commands", {}).items():
+        if hasattr(inner, "commands"):
+            yield from commands(inner, (*path, name))
+        else:
+            yield (*path, name), inner
+
+
+EVERY = dict(commands())
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_help_has_an_example_of_the_command(path: tuple[str, ...]) -> None:
+    text = EVERY[path].help
+    assert f"kubectl sj {' '.join(path)}" in text
+    assert len(text.strip().split("\n")[0]) <= 45, "the list of commands cuts it"
+    assert all(option.help for option in EVERY[path].params)
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_takes_the_options_of_kubectl(path: tuple[str, ...]) -> None:
+    names = {name for option in EVERY[path].params for name in option.opts}
+    assert {"--context", "--kubeconfig"} <= names
+    assert ({"-n", "--namespace"} <= names) != (path[0] in ("queue", "levels"))
+    assert ("-A" in names) == (path[-1] in ("list", "watch", "top") and path[0] != "queue")
+
+
+def test_the_documentation_knows_every_command_cause_and_exit_code() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for path in EVERY:
+        assert f"`{' '.join(path)}" in text, path
+    for cause in Cause:
+        assert f"`{cause}`" in text
+    for code in ExitCode:
+        assert f"| {code.value} |" in text
+
+
+@pytest.fixture
+def sj(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line against the server; returns exit code, output, error output."""
+    config = {
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["kubectl-sj", *words])
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            main.main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def one(name: str, phase: str = "Waiting", **fields: Any) -> dict[str, Any]:
+    made = scavengerjob_dict(name, namespace="lab", phase=phase, uid=f"uid-{name}", **fields)
+    made["metadata"]["managedFields"] = [{"manager": "somebody"}]
+    return made
+
+
+def test_a_list_in_every_form(server: Server, sj: Any) -> None:
+    server.on(JOBS, listed(one("b", "Running"), one("a")))
+    code, out, _ = sj("list")
+    assert code == 0
+    assert [line.split()[:4] for line in out.splitlines()] == [
+        ["NAME", "QUEUE", "STATUS", "INTERRUPTED"],
+        ["a", "default", "Waiting", "0"],
+        ["b", "default", "Running", "0"],
+    ]
+    assert sj("list", "-o", "name", "--status", "running")[1] == "scavengerjob.scavenger.dev/b\n"
+    found = json.loads(sj("list", "-o", "json", "-q", "default")[1])
+    assert (found["kind"], found["apiVersion"]) == ("List", "v1")
+    assert [item["metadata"].get("managedFields") for item in found["items"]] == [None, None]
+    assert yaml.safe_load(sj("list", "-o", "yaml")[1]) == found
+    assert sj("list", "-q", "night") == (0, "", "No jobs found in namespace lab.\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "code", "says"),
+    [
+        (Answer(401, status(401, "Unauthorized")), ("list",), 1, "log in again"),
+        (Answer(503, status(503, "ServiceUnavailable", "overloaded")), ("list",), 1, "answers overloaded (503)"),
+        (
+            Answer(404, status(404, "NotFound", "the server could not find")),
+            ("list",),
+            1,
+            "helm install scavenger-crds",
+        ),
+        (Answer(), ("list", "--kubeconfig", "/nowhere"), 1, "there is no kubeconfig /nowhere"),
+        (Answer(), ("list", "--context", "prod"), 1, "there are: test"),
+        (Answer(), ("list", "--colour"), 2, "No such option"),
+        (Answer(), ("lst",), 2, "Did you mean 'list'?"),
+        (Answer(), ("why",), 2, "Missing argument"),
+        (Answer(), ("why", "a", "-o", "name"), 2, "why has no output name"),
+        (Answer(), ("wait", "a", "--timeout", "soon"), 2, "'soon' is not a duration"),
+        (Answer(), ("delete",), 2, "give names, or --finished, or --all"),
+        (Answer(), ("submit", "/nowhere.yaml"), 2, "/nowhere.yaml cannot be read"),
+    ],
+)
+def test_exit_codes(server: Server, sj: Any, answer: Answer, words: tuple[str, ...], code: int, says: str) -> None:
+    server.on(JOBS, answer)
+    found, out, err = sj(*words)
+    assert found == code, err
+    assert says in err
+    assert out == ""
+
+
+def test_ctrl_c(server: Server, sj: Any) -> None:
+    def interrupt(request: Any) -> Answer:
+        signal.raise_signal(signal.SIGINT)
+        return listed()
+
+    server.on(JOBS, interrupt)
+    assert sj("list")[0] == 130
+
+
+def test_one_failure_does_not_keep_the_others_back(server: Server, sj: Any) -> None:
+    server.on(ALL_JOBS, listed(one("a"), one("c")))
+    for name in ("a", "c"):
+        server.on(f"{JOBS}/{name}", Answer(body=one(name)))
+        server.on(f"{JOBS}/{name}", Answer(body={}), method="DELETE")
+    code, out, err = sj("cancel", "a", "b", "c")
+    assert code == 3
+    assert out.splitlines() == ["scavengerjob.scavenger.dev/a cancelled", "scavengerjob.scavenger.dev/c cancelled"]
+    assert "there is no ScavengerJob b in namespace lab" in err
+    deletion = server.asked(f"{JOBS}/a", "DELETE")[0].body
+    assert (deletion["propagationPolicy"], deletion["preconditions"]) == ("Background", {"uid": "uid-a"})
+
+
+def test_deleting_what_has_finished(server: Server, sj: Any) -> None:
+    server.on(JOBS, listed(one("a", "Completed"), one("b", "Running"), one("c", "Failed")))
+    for name in ("a", "b", "c"):
+        server.on(f"{JOBS}/{name}", Answer(body={}), method="DELETE")
+    assert sj("delete", "--finished")[1].split() == [
+        *("scavengerjob.scavenger.dev/a", "deleted", "scavengerjob.scavenger.dev/c", "deleted")
+    ]
+
+
+def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Any) -> None:
+    failed = one("a", "Failed", status={"message": "exited with code 3"})
+    server.on(f"{JOBS}/a", Answer(body=failed))
+    server.on(JOBS, listed(failed))
+    server.on(JOBS, Answer(lines=[]), watch=True)
+    server.on(PODS, listed())
+    server.on(PODS, Answer(lines=[]), watch=True)
+    code, out, err = sj("logs", "-f", "a")
+    assert (code, out) == (4, "")
+    assert err.splitlines() == [
+        "--- a failed: exited with code 3 ---",
+        "error: a failed: exited with code 3",
+        "  kubectl sj why a",
+    ]
+
+
+def test_submitting_is_strict(server: Server, sj: Any, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}")
+    server.on(JOBS, Answer(201, one("a")), method="POST")
+    assert sj("submit", str(file))[:2] == (0, "scavengerjob.scavenger.dev/a created\n")
+    assert server.asked(JOBS, "POST")[0].query == {"fieldValidation": "Strict", "fieldManager": "kubectl-sj"}
+    assert sj("submit", str(file), "--dry-run")[1] == "scavengerjob.scavenger.dev/a created (dry run)\n"
+    assert server.asked(JOBS, "POST")[1].query["dryRun"] == "All"

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_api.job import ScavengerJob
+from scavenger_api.queue import ScavengerQueue
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.manifests import RunOptions, mount, parse, scavenger_job, scavenger_queue
+
+HEAD = "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerJob\nmetadata: {name: a}\n"
+
+
+def test_documents_and_lists() -> None:
+    queue = "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerQueue, metadata: {name: q}}"
+    text = f"---\n{HEAD}---\n---\nkind: List\napiVersion: v1\nitems:\n- {queue}\n"
+    assert [(one["kind"], one["metadata"]["name"]) for one in parse(text, "f")] == [
+        *(("ScavengerJob", "a"), ("ScavengerQueue", "q"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "f holds no object"),
+        ("a: b: c", "f is not YAML"),
+        ("- 1", "f: not an object, but list"),
+        ("kind: Job\napiVersion: batch/v1", "Job of batch/v1 is not a ScavengerJob"),
+        (HEAD.replace("v1alpha1", "v1"), "scavenger.dev/v1 is not"),
+        (HEAD + "---\n" + HEAD.replace("{name: a}", "{}"), "f, object 2: metadata.name is missing"),
+    ],
+)
+def test_what_is_no_manifest(text: str, words: str) -> None:
+    with pytest.raises(CliError, match=words) as caught:
+        parse(text, "f")
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_every_option_of_run_is_a_field_of_the_spec() -> None:
+    options = RunOptions(
+        image="i",
+        cpu="2",
+        memory="4Gi",
+        words=["--steps=5"],
+        parallelism=4,
+        queue="night",
+        interruption_after="10m",
+        grace_seconds=5,
+        ttl_seconds=60,
+        suspend=True,
+        service_account="runner",
+        env=["A=1", "B=x=y"],
+        resources=["nvidia.com/gpu=1"],
+        node_selector=["disk=ssd"],
+        pvcs=["state:/state"],
+        config_maps=["conf:/conf:ro"],
+        secrets=["key:/key"],
+        labels=["team=md"],
+    )
+    made = scavenger_job("sim", options)
+    assert made["metadata"] == {"name": "sim", "labels": {"team": "md"}}
+    model = ScavengerJob.model_validate(made)
+    written = model.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    assert written == made["spec"]
+    assert made["spec"] == {
+        "image": "i",
+        "args": ["--steps=5"],
+        "parallelism": 4,
+        "queue": "night",
+        "interruptionAfter": "10m",
+        "terminationGracePeriodSeconds": 5,
+        "ttlSecondsAfterFinished": 60,
+        "suspend": True,
+        "serviceAccountName": "runner",
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "x=y"}],
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"}},
+        "nodeSelector": {"disk": "ssd"},
+        "persistentVolumeClaims": [{"name": "state", "mountPath": "/state"}],
+        "configMaps": [{"name": "conf", "mountPath": "/conf", "readOnly": True}],
+        "secrets": [{"name": "key", "mountPath": "/key"}],
+    }
+
+
+def test_what_was_not_given_is_left_to_the_api() -> None:
+    plain = scavenger_job("sim", RunOptions("i", "1", "1Gi"))
+    assert plain["spec"] == {"image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    command = scavenger_job("sim", RunOptions("i", "1", "1Gi", words=["python", "x.py"], command=True))
+    assert (command["spec"]["command"], "args" in command["spec"]) == (["python", "x.py"], False)
+
+
+def test_queues() -> None:
+    made = scavenger_queue("night", 3, ["cpu=200,memory=1Ti", "nvidia.com/gpu=4"])
+    model = ScavengerQueue.model_validate(made)
+    assert (model.spec.weight, model.spec.quota) == (3, {"cpu": "200", "memory": "1Ti", "nvidia.com/gpu": "4"})
+    assert scavenger_queue("night", 1, ())["spec"] == {"weight": 1}
+
+
+@pytest.mark.parametrize("text", ["state", "state:relative", ":/path", "state:/path:rw"])
+def test_what_is_no_mount(text: str) -> None:
+    with pytest.raises(CliError, match="is not a mount"):
+        mount("--pvc", text)
+
+
+@pytest.mark.parametrize("change", [{"env": ["A"]}, {"resources": ["=1"]}])
+def test_what_is_no_assignment(change: dict[str, Any]) -> None:
+    with pytest.raises(CliError, match="is not an assignment"):
+        scavenger_job("sim", RunOptions("i", "1", "1Gi", **change))

@@ -1,0 +1,266 @@
+"""What is drawn, as text of 80 columns: lists, details, timelines, top, levels, watch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console, RenderableType
+from scavenger_api.levels import LevelsView
+from scavenger_cli.details import job_details, queue_details, timeline
+from scavenger_cli.lists import QUEUE_HEADER, job_header, job_row, queue_row
+from scavenger_cli.output import columns
+from scavenger_cli.render import pairs
+from scavenger_cli.render import timeline as render_timeline
+from scavenger_cli.top import View, jobs_screen, levels_screen, node_rows, render
+from scavenger_testing import builders
+
+from .cases import NO_REGULATOR, NOW, ago, job, levels, nodes, queue, queued
+
+
+def drawn(renderable: RenderableType, width: int = 80) -> list[str]:
+    console = Console(width=width, record=True, force_terminal=False, highlight=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    lines = captured.get().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return [line.rstrip() for line in lines]
+
+
+RUNNING = {
+    "runningTimestamps": [ago(5000), ago(1200)],
+    "interruptedTimestamps": [ago(2000)],
+    "interruptedCount": 1,
+    "priorityStartOverTimestamp": ago(1200),
+    "usefulCPUSeconds": 9000,
+    "lostCPUSeconds": 1000,
+    "preemption": {"class": "non-preemptible", "runningPriority": 4800},
+    "message": "running",
+}
+JOBS = [
+    job("protein-folding", phase="Running", cpu="4", memory="8Gi", parallelism=2, created=ago(9000), status=RUNNING),
+    job("render", queue="night", cpu="500m", memory="512Mi", status={"message": "no node has 500m cpu free"}),
+    job("done", phase="Completed", status={"finishedTimestamp": ago(60)}),
+]
+QUEUES = [
+    queue("default", status={"state": "Open", "allocated": {"cpu": "8"}, "deserved": {"cpu": "10"}}),
+    queue(
+        "night",
+        weight=3,
+        quota={"cpu": "20", "memory": "1Ti"},
+        closed=True,
+        status={"state": "Closed", "allocated": {"cpu": "45"}, "jobs": {"waiting": 2, "interrupted": 1, "running": 4}},
+    ),
+]
+
+
+def test_the_list() -> None:
+    rows = [job_row(one, NOW, wide=False, namespaces=False) for one in JOBS]
+    assert columns(job_header(wide=False, namespaces=False), rows) == [
+        "NAME              QUEUE     STATUS      INTERRUPTED   RUNTIME   AGE",
+        "protein-folding   default   Running     1             20m       150m",
+        "render            night     Waiting     0                       10m",
+        "done              default   Completed   0                       10m",
+    ]
+
+
+def test_the_wide_list() -> None:
+    rows = [job_row(one, NOW, wide=True, namespaces=True) for one in JOBS[:1]]
+    header, row = columns(job_header(wide=True, namespaces=True), rows)
+    assert header.split() == [
+        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "PODS", "CPU", "MEMORY", "CLASS"),
+        *("LAST-CHECKPOINT", "MESSAGE"),
+    ]
+    assert row.split()[7:] == ["2", "8", "16Gi", "non-preemptible", "running"]
+
+
+def test_colours_change_no_width() -> None:
+    plain = columns(["NAME", "STATUS"], [["a", "Running"], ["b", "Failed"]])
+    coloured = columns(["NAME", "STATUS"], [["a", "Running"], ["b", "Failed"]], colour=True)
+    assert "\x1b[32mRunning\x1b[0m" in coloured[1]
+    assert [line.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "") for line in coloured] == plain
+
+
+def test_queues() -> None:
+    assert columns(QUEUE_HEADER, [queue_row(one, NOW) for one in QUEUES]) == [
+        "NAME      STATE    WEIGHT   WAITING   RUNNING   CPU   SHARE    QUOTA               AGE",
+        "default   Open     1        0         0         8     10       <none>              60m",
+        "night     Closed   3        3         4         45    <none>   cpu=20,memory=1Ti   60m",
+    ]
+    assert pairs(queue_details(QUEUES[1], NOW), 80) == [
+        "Queue     night",
+        "State     Closed",
+        "Weight    3",
+        "Quota     cpu=20,memory=1Ti",
+        "Jobs      2 waiting, 4 running, 1 interrupted",
+        "Uses cpu  45",
+        "Age       60m",
+    ]
+    assert ("Uses cpu", "8 of 10 it deserves now") in queue_details(QUEUES[0], NOW)
+
+
+def test_the_details_of_a_running_job() -> None:
+    assert pairs(job_details(JOBS[0], NOW, None), 80) == [
+        "Job          default/protein-folding",
+        "Queue        default",
+        "Status       Running for 20m",
+        "Message      running",
+        "Asks for     2 x 4 cpu, 8Gi memory",
+        "Image        example.org/app:1",
+        "Checkpoints  at least every 30m; next due in 10m",
+        "Interrupted  1 time",
+        "CPU time     2.5 h useful, 16.7 min lost (10 %), 80.0 min at risk",
+        "Class        non-preemptible",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"phase": "Waiting"}, ("Status", "Waiting for 5m")),
+        ({"phase": "Completed", "status": {"finishedTimestamp": ago(60)}}, ("Status", "Completed 60s ago")),
+        ({"phase": None}, ("Status", "Waiting")),
+        ({"deleted": ago(3), "finalizers": ["x"]}, ("Status", "Deleting for 5m")),
+        (
+            {"phase": "Running", "status": {"runningTimestamps": [ago(2400)]}},
+            ("Checkpoints", "at least every 30m; one is due now"),
+        ),
+        (
+            {"status": {"lastCheckpointTimestamp": ago(90)}},
+            ("Checkpoints", "at least every 30m; last reported 90s ago"),
+        ),
+    ],
+)
+def test_other_details(fields: dict[str, Any], line: tuple[str, str]) -> None:
+    assert line in job_details(job(**fields), NOW, None)
+
+
+def test_the_place_in_line() -> None:
+    assert ("In line", "2nd of 5 in queue default") in job_details(job(), NOW, (2, 5))
+
+
+def test_the_timeline() -> None:
+    assert [entry.what for entry in timeline(JOBS[0])] == [
+        "submitted",
+        "running",
+        "interrupted after 50m",
+        "running, after 1st interruption",
+    ]
+    lines = render_timeline(timeline(JOBS[0]), NOW)
+    assert lines[2].endswith("33m ago  interrupted after 50m")
+
+
+def test_the_timeline_of_a_job_with_more_interruptions_than_the_status_keeps() -> None:
+    status = {
+        "interruptedCount": 30,
+        "interruptedTimestamps": [ago(100)],
+        "runningTimestamps": [ago(200), ago(50)],
+        "finishedTimestamp": ago(10),
+    }
+    entries = timeline(job(phase="Failed", status=status))
+    assert [entry.what for entry in entries] == [
+        "submitted",
+        "… 29 earlier interruptions",
+        "running, after 29th interruption",
+        "interrupted after 100s",
+        "running, after 30th interruption",
+        "failed after 40s",
+    ]
+    assert render_timeline(entries, NOW)[1].strip() == "… 29 earlier interruptions"
+
+
+PODS = [
+    builders.pod("web", node="node-1", cpu="7500m", memory="16Gi", phase="Running"),
+    builders.pod("sim-0", node="node-2", cpu="4", memory="8Gi", phase="Running", labels={"scavenger.dev/job": "sim"}),
+]
+
+
+def view(**changes: Any) -> View:
+    known: dict[str, Any] = {
+        "levels": levels(),
+        "nodes": nodes(12),
+        "pods": PODS,
+        "queues": QUEUES,
+        "jobs": JOBS,
+        "limit": 3,
+    }
+    return View(now=NOW, **{**known, **changes})
+
+
+def test_top() -> None:
+    assert drawn(render(view(), ("nodes", "queues", "jobs"), 80)) == [
+        "Cluster  Filling, new jobs may start, measured 10s ago",
+        "  cpu    ███████████████░░░░░░░░┃░┃░░░░    50 %  start < 80 %, evict > 88 %",
+        "  memory ██░░░░░░░░░░░░░░░░░░░░░░░░░░░░   6.2 %",
+        "",
+        "NODE     CPU (requests)       MEMORY               PODS  SCAVENGER",
+        "node-1   ███████████░ 93.8 %  ██████░░░░░░   50 %     1          0",
+        "node-2   ██████░░░░░░   50 %  ███░░░░░░░░░   25 %     1          1",
+        "node-10  ░░░░░░░░░░░░    0 %  ░░░░░░░░░░░░    0 %     0          0",
+        "… and 9 nodes more (--limit)",
+        "",
+        "QUEUE    STATE   WEIGHT  CPU OF ITS SHARE  USED  RUNNING  WAITING",
+        "default  Open         1  █████░   80 %     8/10        0        0",
+        "night    Closed       3  -                   45        4        3",
+        "",
+        "Jobs  1 on nodes, 1 in line",
+        "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME   AT RISK  CLASS",
+        "protein-folding  default  Running    8    16Gi      20m  80.0 min  non-preempt.",
+    ]
+
+
+def test_top_where_nothing_may_be_read() -> None:
+    shown = drawn(render(view(levels=None, nodes=None, queues=None, jobs=None), ("nodes", "queues", "jobs"), 80))
+    assert len([line for line in shown if "you may not" in line]) == 4
+
+
+def test_top_by_real_use() -> None:
+    use = {"node-2": {"cpu": "6123456789n", "memory": "8388608Ki"}}
+    rows = node_rows(view(node_use=use))
+    assert [(row.name, round(row.fractions["cpu"], 2)) for row in rows[:2]] == [("node-1", 0.94), ("node-2", 0.77)]
+    assert "CPU (real use)" in drawn(render(view(node_use=use), ("nodes",), 80))[4]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (NO_REGULATOR, "no regulator: jobs start on requests"),
+        (levels(observedAt=ago(100)), "Stale: the levels were observed 100 s ago"),
+        (levels(state="Blind", message="no metrics"), "Blind: no metrics"),
+        (levels(admit="false"), "Filling, no new jobs"),
+        (LevelsView.of({"state": "x"}, NOW), "Blind: scavenger-levels is unreadable"),
+    ],
+)
+def test_headlines(seen: LevelsView, words: str) -> None:
+    assert words in drawn(render(view(levels=seen), (), 80))[0]
+    assert words in drawn(levels_screen(seen, NOW, 80))[0]
+
+
+def test_levels() -> None:
+    assert drawn(levels_screen(levels(load_cpu="81", closedNodes="a"), NOW, 80)) == [
+        "Cluster  Filling, new jobs may start, measured 10s ago",
+        "Idle room is being filled.",
+        "33 % of the running jobs are preemptible; reserve 20 %; measured every 15 s.",
+        "",
+        "cpu     ███████████████████████████████████████████┃█┃█░░░┃░░░░░░░     81 %",
+        "        lower 75 %, admission 80 %, upper 88 %",
+        "        ordinary load 40 % on average, standard deviation 5 %",
+    ]
+
+
+def test_watch_shows_what_there_is_room_for() -> None:
+    many = [*JOBS, *(job(f"w-{i}", status={"queuedTimestamp": queued(i), "message": "x" * 200}) for i in range(20))]
+    shown = drawn(jobs_screen(many, NOW, 10, namespaces=False))
+    assert len(shown) <= 10
+    assert shown[0] == "21 waiting, 1 running, 1 completed"
+    assert shown[1].split() == ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"]
+    assert shown[2].split() == ["protein-folding", "default", "Running", "1", "20m", "150m", "running"]
+    assert shown[3].endswith("…")
+    assert shown[-1] == "… and 16 jobs more"
+    assert drawn(jobs_screen([], NOW, 10, namespaces=True))[0] == "no jobs"
+
+
+def test_a_name_with_brackets_is_no_markup() -> None:
+    odd = msgspec.structs.replace(JOBS[1], status=msgspec.structs.replace(JOBS[1].status, message="[red]x[/red]"))
+    assert "[red]x[/red]" in "\n".join(drawn(jobs_screen([odd], NOW, 10, namespaces=False)))
