@@ -166,11 +166,11 @@ class _Search:
     def __init__(self, snapshot: Snapshot, ledger: Ledger, victims: list[_Victim]) -> None:
         self.reclaims: list[Reclaim] = []
         self.served: list[Candidate] = []
-        self._ledger = ledger
+        self.ledger = ledger
         self._shares = ledger.shares
         self._counts = {name: node.counts for name, node in snapshot.nodes.items()}
-        self._names = ledger.soon.names
-        self._index = {name: i for i, name in enumerate(self._names)}
+        self.names = ledger.soon.names
+        self._index = {name: i for i, name in enumerate(self.names)}
         self._free: dict[str, list[int]] = {}
         self._victims = victims
         self._on_node: dict[int, list[_Victim]] = {}
@@ -198,8 +198,8 @@ class _Search:
         chosen = sorted(attempt.chosen.values(), key=lambda victim: victim.order)
         self.reclaims += [Reclaim(v.gang, candidate.queue, candidate.key, v.risk) for v in chosen]
         self.served.append(candidate)
-        self._ledger.soon_limits = attempt.limits
-        self._ledger.take_promised(candidate, tuple(self._names[i] for i in attempt.places))
+        self.ledger.soon_limits = attempt.limits
+        self.ledger.take_promised(candidate, tuple(self.names[i] for i in attempt.places))
         return True
 
     def _attempt(self, candidate: Candidate) -> _Attempt | None:
@@ -221,8 +221,8 @@ class _Search:
         shape, count = candidate.shape, candidate.parallelism
         return (
             self._shares.within(candidate.queue, shape, count)
-            and self._ledger.beyond_quota(candidate) is None
-            and all(limit.under(-shape.request(limit.resource) * count) for limit in self._ledger.soon_limits)
+            and self.ledger.beyond_quota(candidate) is None
+            and all(limit.under(-shape.request(limit.resource) * count) for limit in self.ledger.soon_limits)
         )
 
     # --- room ---
@@ -231,7 +231,7 @@ class _Search:
         """What will be free of a resource per node, with the victims gone and the promises kept."""
         column = self._free.get(resource)
         if column is None:
-            column = self._free[resource] = self._ledger.soon.free(resource)
+            column = self._free[resource] = self.ledger.soon.free(resource)
         return column
 
     def move(self, victim: _Victim, times: int) -> None:
@@ -286,10 +286,14 @@ class _Search:
                 heapq.heappush(heap, (_cost(found), i))
         return None
 
+    def look_again(self, shape: Shape) -> None:
+        """Forget what was seen for a shape: nodes that had nothing to give may have again."""
+        self._heaps.pop(shape, None)
+
     def _by_lower_bound(self, shape: Shape) -> list[_Place]:
         """The places of a shape by what one pod costs there at least: the first victims, as many as it takes if each
         gave as much room as the one that gives most."""
-        places = self._ledger.soon.places(shape)
+        places = self.ledger.soon.places(shape)
         needed = [0] * len(places)
         for resource, amount in shape.requests:
             free, gives = self.column(resource), self._gives(resource)
@@ -307,9 +311,9 @@ class _Search:
         """Per node, the most of a resource that one victim frees there."""
         most = self._most.get(resource)
         if most is None:
-            most = self._most[resource] = [0] * len(self._names)
+            most = self._most[resource] = [0] * len(self.names)
             for i, victims in self._on_node.items():
-                name = self._names[i]
+                name = self.names[i]
                 most[i] = max(v.gang.request(resource) * v.gang.on[name] for v in victims)
         return most
 
@@ -327,7 +331,7 @@ class _Search:
                 short[resource] = missing
         if not short:
             return []
-        name = self._names[i]
+        name = self.names[i]
         picked: list[_Victim] = []
         taken: dict[str, dict[str, int]] = {}
         for victim in self._on_node.get(i, ()):
@@ -370,12 +374,12 @@ def _cost(victims: list[_Victim]) -> _Cost:
 
 
 class _Attempt:
-    """The search for one waiting job. Changes the room of the search as it goes; `undo` takes all of it back."""
+    """The search for one waiting job. It changes the room of the whole search as it goes, or leaves it as it was."""
 
     def __init__(self, search: _Search, candidate: Candidate, first: _Victim | None = None) -> None:
         self.chosen: dict[str, _Victim] = {}
         self.places: list[int] = []
-        self.limits = list(search._ledger.soon_limits)
+        self.limits = list(search.ledger.soon_limits)
         self._search = search
         self._candidate = candidate
         self._shape = candidate.shape
@@ -418,6 +422,7 @@ class _Attempt:
             limits = self._search.relieved(self.limits, victim, -1)
             if self._fits_load(limits) and not self._uses(victim):
                 self._search.move(victim, -1)
+                self._search.look_again(self._shape)
                 self.limits = limits
                 del self.chosen[victim.gang.job.key]
 
@@ -427,7 +432,7 @@ class _Attempt:
             self._search.take(self._shape, i, -1)
         for victim in self.chosen.values():
             self._search.move(victim, -1)
-        self._search._heaps.pop(self._shape, None)  # it has forgotten nodes that are worth a look again
+        self._search.look_again(self._shape)
 
     def _choose(self, victim: _Victim) -> None:
         self.chosen[victim.gang.job.key] = victim
@@ -435,13 +440,13 @@ class _Attempt:
         self.limits = self._search.relieved(self.limits, victim)
 
     def _fits_load(self, limits: list[LoadLimit]) -> bool:
-        return self._search._ledger.fits_load(self._candidate, limits)
+        return self._search.ledger.fits_load(self._candidate, limits)
 
     def _uses(self, victim: _Victim) -> bool:
         """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""
         gives = dict(victim.gang.requests)
         for i in set(self.places):
-            count = victim.gang.on.get(self._search._names[i], 0)
+            count = victim.gang.on.get(self._search.names[i], 0)
             for resource, _ in self._shape.requests:
                 if count and self._search.column(resource)[i] < gives.get(resource, 0) * count:
                     return True
