@@ -27,6 +27,7 @@ BENCHMARKS: Final = {
     "bench.regulator.bench_regulator": ("regulator",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
     "bench.scheduler.bench_scheduler": ("scheduler",),
+    "bench.webhook.bench_webhook": ("webhook",),
     "bench.cli.bench_cli": ("cli",),
 }
 """Module with a `run() -> list[Figure]`, and what the names of its figures begin with."""

@@ -73,7 +73,7 @@ def create_app(facts_of: FactsOf, limits: Limits = Limits()) -> FastAPI:
         return _json(answer(await _answer(admission, facts_of)))
 
     for path in SUBJECTS:
-        app.add_api_route(path, endpoint, methods=["POST"])
+        app.add_route(path, endpoint, methods=["POST"])  # plain: bodies are parsed and answers made here
     return app
 
 
@@ -92,7 +92,8 @@ async def _answer(request: AdmissionRequest, facts_of: FactsOf) -> AdmissionResp
     outcome = _outcome(response)
     metrics.REVIEWS.labels(request.resource.resource, outcome).inc()
     metrics.REVIEW_SECONDS.labels(request.resource.resource).observe(seconds)
-    tell = log.debug if outcome == "allowed" else log.info
+    # With every pod of the cluster passing through, only what its author may ask about is worth a line.
+    tell = log.info if outcome in ("refused", "warned") else log.debug
     tell("reviewed", outcome=outcome, seconds=round(seconds, 6), fields=_fields(response), **_about(request))
     return response
 
@@ -157,9 +158,9 @@ def _fields(response: AdmissionResponse) -> list[str]:
 def _outcome(response: AdmissionResponse) -> str:
     if not response.allowed:
         return "refused"
-    if response.patch is not None:
-        return "changed"
-    return "warned" if response.warnings else "allowed"
+    if response.warnings:
+        return "warned"
+    return "allowed" if response.patch is None else "changed"
 
 
 def _about(request: AdmissionRequest) -> dict[str, str]:

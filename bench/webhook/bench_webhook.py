@@ -1,0 +1,244 @@
+"""What the webhook costs: the time of a review at a steady rate, and what creating pods takes with it and without.
+
+The review: the service as a process over TLS, on an API server in memory, at 200 pods a second from an open loop: a
+late answer does not hold back the next request, and its time counts from when it should have been sent. The pods: on a
+real API server without a default class, so that each of them is sent to the webhook; in blocks that take turns between
+a namespace that is sent and one that is not, so that both meet the same machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from scavenger_cluster import Cluster, ports, stack
+from scavenger_runtime import ApiClient
+from scavenger_runtime.errors import ApiError
+from scavenger_testing.fake_api import FakeApi
+from scavenger_webhook.app import MUTATE_PODS
+from scavenger_webhook.keeper import CONFIGURATION_NAME, SECRET_NAME
+from scavenger_webhook.observe import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
+
+from bench.__main__ import Skipped
+
+Figure = dict[str, Any]
+
+RATE: Final = 200
+"""Reviews a second."""
+
+SECONDS: Final = 20
+PODS: Final = 2000
+"""Created with the webhook, and as many without."""
+
+BLOCK: Final = 100
+AT_ONCE: Final = 16
+NAMESPACE: Final = "scavenger-system"
+
+
+def _pod(name: str) -> dict[str, Any]:
+    """A pod of the size that they have: two containers, volumes, probes, variables."""
+    container = {
+        "name": "main",
+        "image": "registry.example.com/team/app:1.2",
+        "env": [{"name": f"VARIABLE_{n}", "value": "x" * 40} for n in range(20)],
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+        "volumeMounts": [{"name": f"v{n}", "mountPath": f"/data/{n}"} for n in range(4)],
+    }
+    volumes = [{"name": f"v{n}", "emptyDir": {}} for n in range(4)]
+    # Of no scheduler: what is measured is the API server.
+    spec = {"containers": [container, {**container, "name": "side"}], "volumes": volumes, "schedulerName": "nobody"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec}
+
+
+def _review(number: int) -> bytes:
+    pod = _pod(f"p{number}")
+    pod["spec"]["priority"] = 0
+    request = {
+        "uid": f"uid-{number}",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "default",
+        "operation": "CREATE",
+        "userInfo": {"username": "researcher"},
+        "object": pod,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+# --- one review ---
+
+
+async def _reviews(seconds: int) -> list[Figure]:
+    async with FakeApi() as api:
+        api.put(SECRETS, {"metadata": {"name": SECRET_NAME, "namespace": NAMESPACE}})
+        for resource in CONFIGURATIONS:
+            hooks = [{"name": "x.scavenger.dev", "clientConfig": {"url": "https://x"}}]
+            api.put(resource, {"metadata": {"name": CONFIGURATION_NAME}, "webhooks": hooks})
+        api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
+        with tempfile.TemporaryDirectory() as folder:
+            config = _kubeconfig(folder, api.url)
+            port, health = ports.any_free_port(), ports.any_free_port()
+            flags = [f"--kubeconfig={config}", f"--port={port}", f"--health-port={health}", "--tls-names=127.0.0.1"]
+            command = [*flags, "--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
+            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "scavenger_webhook", *command)
+            try:
+                await _ready(f"http://127.0.0.1:{health}/readyz")
+                bundle = api.list(CONFIGURATIONS[0])[0]["webhooks"][0]["clientConfig"]["caBundle"]
+                authority = base64.b64decode(bundle).decode()
+                _, before = _usage(process.pid)
+                times = await _load(f"https://127.0.0.1:{port}{MUTATE_PODS}", authority, seconds)
+                rss, after = _usage(process.pid)
+            finally:
+                process.terminate()
+                await process.wait()
+    cuts = statistics.quantiles(times, n=100)
+    return [
+        _figure("webhook.review.p99_ms", cuts[98] * 1000, "ms", "<= 10"),
+        _figure("webhook.review.p50_ms", cuts[49] * 1000, "ms"),
+        _figure("webhook.review.rss_mb", rss, "MB"),
+        _figure("webhook.review.cpu_ms", (after - before) * 1000 / len(times), "ms"),
+    ]
+
+
+async def _load(url: str, authority: str, seconds: int) -> list[float]:
+    """Times from when each request was due to its whole answer."""
+    bodies = [_review(number) for number in range(50)]
+    times: list[float] = []
+    context = ssl.create_default_context(cadata=authority)
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def one(number: int, due: float) -> None:
+            async with session.post(url, data=bodies[number % len(bodies)], ssl=context) as answer:
+                body = await answer.read()
+                assert answer.status == 200, body
+            times.append(time.perf_counter() - due)
+
+        await asyncio.gather(*(one(n, time.perf_counter()) for n in range(20)))  # connections, and warm caches
+        times.clear()
+        began = time.perf_counter()
+        tasks = []
+        for number in range(RATE * seconds):
+            due = began + number / RATE
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.append(asyncio.create_task(one(number, due)))
+        await asyncio.gather(*tasks)
+    return times
+
+
+async def _ready(url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(600):
+            with suppress(aiohttp.ClientError):
+                async with session.get(url) as answer:
+                    if answer.status == 200:
+                        return
+            await asyncio.sleep(0.1)
+    raise RuntimeError("the webhook did not become ready within a minute")
+
+
+def _usage(pid: int) -> tuple[float, float]:
+    """Resident memory in MB, and CPU seconds so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return rss / 1000, (int(fields[11]) + int(fields[12])) / 100
+
+
+# --- many pods ---
+
+
+def _pods(count: int) -> list[Figure]:
+    cluster = Cluster("bench-webhook", report=lambda line: None)
+    try:
+        try:
+            cluster.up("none")
+        except Exception as error:
+            raise Skipped(f"no cluster here: {error}") from error
+        stack.install(cluster)
+        stack.start(cluster, ["webhook"], {"SCAVENGER_LOG_LEVEL": "warning"})
+        cluster.kubectl("patch", "priorityclass", "ordinary-workload", "--type=merge", '-p={"globalDefault":false}')
+        for namespace in ("sent", "spared"):
+            cluster.kubectl("create", "namespace", namespace)
+        exclude = {"op": "add", "path": "/webhooks/0/namespaceSelector/matchExpressions/0/values/-", "value": "spared"}
+        configuration = ("mutatingwebhookconfiguration", "scavenger-webhook")
+        cluster.kubectl("patch", *configuration, "--type=json", f"-p={json.dumps([exclude])}")
+        sent, spared = asyncio.run(_take_turns(str(cluster.kubeconfig), count))
+        memory, _ = _usage(cluster.service("webhook").pid)
+    finally:
+        cluster.down()
+    return [
+        _figure("webhook.pod_create_ratio", sent / spared, "", "<= 1.15"),
+        _figure("webhook.pods_per_second", count / sent, "1/s"),
+        _figure("webhook.pods_per_second_without", count / spared, "1/s"),
+        _figure("webhook.pod_create_rss_mb", memory, "MB"),
+    ]
+
+
+async def _take_turns(kubeconfig: str, count: int) -> tuple[float, float]:
+    """Seconds for `count` pods in each of the two namespaces, block by block, whoever begins changing each time."""
+    async with await ApiClient.connect(kubeconfig=kubeconfig, max_concurrency=AT_ONCE) as client:
+
+        async def create(namespace: str, name: str) -> Any:
+            body = await client.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=_pod(name))
+            return json.loads(body)["spec"]["priority"]
+
+        await _until_ranked(create)
+        took = {"sent": 0.0, "spared": 0.0}
+        for block in range(0, count, BLOCK):
+            turns = ["sent", "spared"] if block // BLOCK % 2 else ["spared", "sent"]
+            for namespace in turns:
+                began = time.perf_counter()
+                found = await asyncio.gather(*(create(namespace, f"p{block + n}") for n in range(BLOCK)))
+                took[namespace] += time.perf_counter() - began
+                assert set(found) == {1000 if namespace == "sent" else 0}, "not what was to be compared"
+    return took["sent"], took["spared"]
+
+
+async def _until_ranked(create: Callable[[str, str], Awaitable[int]]) -> None:
+    """Until the service accounts are there, and the API server has seen the new class and configuration."""
+    for attempt in range(600):
+        with suppress(ApiError):
+            if await create("sent", f"t{attempt}") == 1000 and await create("spared", f"t{attempt}") == 0:
+                return
+        await asyncio.sleep(0.1)
+    raise RuntimeError("the webhook was not asked within a minute")
+
+
+def _kubeconfig(folder: str, url: str) -> Path:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {"server": url}}],
+        "users": [{"name": "bench", "user": {}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    }
+    path = Path(folder, "kubeconfig")
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:
+    return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal}
+
+
+def run(seconds: int = SECONDS, pods: int = PODS) -> list[Figure]:
+    """The figures of this benchmark."""
+    logging.disable(logging.CRITICAL)  # the fake server's complaints about clients that leave
+    try:
+        return [*asyncio.run(_reviews(seconds)), *_pods(pods)]
+    finally:
+        logging.disable(logging.NOTSET)
