@@ -112,7 +112,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
         "  kubectl sj why sim",
     ]
     assert sj("why", "sim")[0] == "sim failed SPAN ago: container main of pod sim-0-POD exited with code 3."
-    assert " ".join(sj("why", "sim")).endswith("a failed job is never  retried by itself")
+    assert " ".join("\n".join(sj("why", "sim")).split()).endswith("a failed job is never retried by itself")
 
 
 def test_why(sj: Sj) -> None:
