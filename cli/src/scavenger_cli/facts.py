@@ -36,6 +36,7 @@ class Cause(StrEnum):
     BLIND = "Blind"
     ADMIT_FALSE = "AdmitFalse"
     QUEUE_QUOTA = "QueueQuota"
+    MAKING_ROOM = "MakingRoom"
     START_FAILED = "StartFailed"
     NODES_CLOSED = "NodesClosed"
     ADMISSION_LEVEL = "AdmissionLevel"

@@ -143,4 +143,6 @@ def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:
     pods = reader.pods() if nodes is not None else None
     if nodes is None or pods is None:
         return None
-    return room_for(job.spec, nodes, pods, levels.closed_nodes if levels is not None else frozenset())
+    if levels is None:
+        return room_for(job.spec, nodes, pods)
+    return room_for(job.spec, nodes, pods, levels.closed_nodes, levels.unseen_since)

@@ -6,7 +6,7 @@ holds this job back now, then its turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -23,6 +23,9 @@ SILENT_AFTER: Final = timedelta(seconds=60)
 
 START_FAILURE: Final = "the start did not come off"
 """How the admitter begins the message of a start that was taken back."""
+
+MAKING_ROOM: Final = "starts as soon as the pods are gone"
+"""What the admitter says to a job for which others have been interrupted (reclaim)."""
 
 _MISSING_PLATFORM: Final = "InstallationIncomplete"
 
@@ -259,27 +262,37 @@ def _asked(room: Room, facts: Facts, *, empty: bool = False) -> dict[str, int]:
     return {name: amounts.get(name, 0) for name in facts.job.spec.requests}
 
 
+def _making_room(facts: Facts) -> Iterator[Obstacle]:
+    message = facts.job.status.message
+    if MAKING_ROOM in message:
+        yield Obstacle(
+            Cause.MAKING_ROOM,
+            f"jobs of queues over their share are leaving for it ({message})",
+            ("wait: it starts when their pods have ended, within their grace period",),
+        )
+
+
 def _share(facts: Facts) -> Iterator[Obstacle]:
     queue = facts.queue
-    if queue is None:
-        return
-    over = over_share(queue)
-    if over is None:
+    over = over_share(queue, total_requests(facts)) if queue is not None else None
+    if queue is None or over is None:
         return
     name, allocated, deserved = over
     yield Obstacle(
         Cause.OVER_SHARE,
-        f"queue {queue.metadata.name} uses {short_amount(name, allocated)} {name} and deserves "
+        f"with it, queue {queue.metadata.name} would use {short_amount(name, allocated)} {name}, and it deserves "
         f"{short_amount(name, deserved)}: queues under their share go first",
         ("wait: it starts when the others need no more", "kubectl sj queue list shows all shares"),
     )
 
 
-def over_share(queue: Queue) -> tuple[str, int, int] | None:
-    """The resource of which a queue uses its share or more: name, allocated, deserved. None when there is none."""
+def over_share(queue: Queue, more: Mapping[str, int] | None = None) -> tuple[str, int, int] | None:
+    """The resource of which a queue would use more than its share: name, use with `more`, deserved. None for none."""
     allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
-    over = [(name, allocated.get(name, 0), d) for name, d in deserved.items() if allocated.get(name, 0) >= d]
-    return max(over, key=lambda o: o[1] / o[2] if o[2] else float("inf"), default=None)
+    wanted = more or {}
+    use = [(name, allocated.get(name, 0) + wanted.get(name, 0), share) for name, share in deserved.items()]
+    over = [one for one in use if one[1] > one[2]]
+    return max(over, key=lambda one: one[1] / one[2] if one[2] else float("inf"), default=None)
 
 
 _LOOKS: Final[tuple[Callable[[Facts], Iterator[Obstacle]], ...]] = (
@@ -289,6 +302,7 @@ _LOOKS: Final[tuple[Callable[[Facts], Iterator[Obstacle]], ...]] = (
     _held_back,
     _nowhere,
     _levels,
+    _making_room,
     _start_failed,
     _quota,
     _closed_nodes,
@@ -304,7 +318,7 @@ _LOOKS: Final[tuple[Callable[[Facts], Iterator[Obstacle]], ...]] = (
 class Load(NamedTuple):
     """A resource against its level, in percent of what the counted nodes can allocate.
 
-    with_job: as the admitter counts it, the candidate included. by_requests: nobody measures real use. allocatable: of
+    now: as measured, and what scavenger pods that started since ask for. with_job: as the admitter counts it, the candidate included. by_requests: nobody measures real use. allocatable: of
     the counted nodes, None where they may not be read.
     """
 
@@ -339,8 +353,10 @@ def _load(view: LevelsView, name: str, wanted: int, room: Room | None) -> Load |
     now = view.load(name)
     if now is None:
         return None
-    share = 100.0 * wanted / use.allocatable if use is not None and use.allocatable else 0.0
-    return Load(now, now + share, admission, False, use.allocatable if use is not None else None)
+    if room is None or use is None or not use.allocatable:
+        return Load(now, now, admission, False, None)
+    now += 100.0 * room.unseen.get(name, 0) / use.allocatable
+    return Load(now, now + 100.0 * wanted / use.allocatable, admission, False, use.allocatable)
 
 
 def total_requests(facts: Facts) -> dict[str, int]:

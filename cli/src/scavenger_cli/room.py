@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
+from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Container, Node, Pod, Taint, Toleration
 
 from scavenger_cli.objects import JobSpec
@@ -64,13 +67,22 @@ class Room:
     largest_node: Place | None = None
     taints: tuple[str, ...] = ()
     load: Mapping[str, Use] = field(default_factory=dict)
+    unseen: Amounts = field(default_factory=dict)
+    """Requests of scavenger pods that no measured load knows yet, as they started after it was measured."""
 
 
-def room_for(spec: JobSpec, nodes: Sequence[Node], pods: Iterable[Pod], closed: frozenset[str] = frozenset()) -> Room:
+def room_for(
+    spec: JobSpec,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    closed: frozenset[str] = frozenset(),
+    unseen_since: datetime | None = None,
+) -> Room:
     """What there is for a job now.
 
-    closed: nodes on which nothing new may start, as the regulator publishes them. Raises QuantityError for what is
-    not a quantity, which the API server lets nobody write.
+    closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
+    measured; None where nobody does. Raises QuantityError for what is not a quantity, which the API server lets nobody
+    write.
     """
     asked = {**spec.requests, PODS: 1}
     used = used_by_node(pods)
@@ -91,7 +103,19 @@ def room_for(spec: JobSpec, nodes: Sequence[Node], pods: Iterable[Pod], closed: 
         largest_node=closest(empty, asked),
         taints=tuple(sorted({_spell(t) for n in selected for t in untolerated(n, spec.tolerations)})),
         load=load_by_requests(nodes, used),
+        unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
     )
+
+
+def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        started = parse_time(pod.status.start_time)
+        mine = LABEL_JOB in pod.metadata.labels and pod.spec.node_name and not pod.ended
+        if mine and (started is None or started > since):
+            for name, value in pod_requests(pod).items():
+                sums[name] += value
+    return sums
 
 
 def pods_in(place: Place, asked: Amounts) -> int:

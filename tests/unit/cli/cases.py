@@ -76,8 +76,8 @@ def facts(
     """
     subject = subject or job()
     view = known.setdefault("levels", levels())
-    closed = view.closed_nodes if view is not None else frozenset()
-    room = room_for(subject.spec, nodes() if cluster is None else cluster, others or [], closed)
+    closed, since = (view.closed_nodes, view.unseen_since) if view is not None else (frozenset(), None)
+    room = room_for(subject.spec, nodes() if cluster is None else cluster, others or [], closed, since)
     defaults: dict[str, Any] = {
         "queues": (queue("default", weight=1),),
         "line": (1, 1),

@@ -161,6 +161,19 @@ CASES = {
         "less than 2.4 cpu in all",
         ("70 % now, 86.7 % with this job; new jobs start below 80 %",),
     ),
+    "over the level by what has just started": Case(
+        facts(
+            job(cpu="4"),
+            levels=levels(load_cpu="50"),
+            others=[
+                builders.pod("new", node="node-1", cpu="6", phase="Running", labels={"scavenger.dev/job": "other"}),
+            ],
+        ),
+        Cause.ADMISSION_LEVEL,
+        "the cluster's cpu load would be 91.7 % with it",
+        "",
+        ("75 % now, 91.7 % with this job",),
+    ),
     "over the fixed level": Case(
         facts(job(cpu="4"), levels=cases.NO_REGULATOR, others=full(cpu="5")),
         Cause.ADMISSION_LEVEL,
@@ -186,9 +199,30 @@ CASES = {
     "over its share": Case(
         facts(job(queue="night"), queues=(queue(status=SHARE),)),
         Cause.OVER_SHARE,
-        "queue night uses 12 cpu and deserves 10: queues under their share go first",
+        "with it, queue night would use 13 cpu, and it deserves 10: queues under their share go first",
         "kubectl sj queue list",
         ("uses 12 of 10 cpu (over its share)",),
+    ),
+    "just beyond its share": Case(
+        facts(
+            job(queue="night", cpu="2", parallelism=2),
+            queues=(queue(status={"allocated": {"cpu": "7"}, "deserved": {"cpu": "10", "memory": "9Gi"}}),),
+        ),
+        Cause.OVER_SHARE,
+        "would use 11 cpu, and it deserves 10",
+        "",
+        ("uses 7 of 10 cpu, 0 of 9Gi memory",),
+    ),
+    "room is being made": Case(
+        facts(
+            job(
+                status={"message": "queue night has 2 cpu: this job starts as soon as the pods are gone whose room ..."}
+            ),
+            others=full(),
+        ),
+        Cause.MAKING_ROOM,
+        "jobs of queues over their share are leaving for it (queue night has 2 cpu",
+        "within their grace period",
     ),
     "the admitter knows more": Case(
         facts(job(status={"message": "room on node-1 is about to be taken by pod web-1"})),

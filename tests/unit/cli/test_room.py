@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from scavenger_cli.room import counts, pod_requests, room_for
 from scavenger_runtime.kinds import Pod
 from scavenger_testing import builders
 
-from .cases import nodes
+from .cases import NOW, ago, nodes
 
 GIB = 2**30
 
@@ -72,6 +73,19 @@ def test_a_cordon_is_no_taint_to_tolerate() -> None:
     taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
     room = room_for(spec(), nodes(2, unschedulable=True, taints=taints), [])
     assert (room.tolerated, room.open, room.taints) == (2, 0, ())
+
+
+def test_what_the_measured_load_does_not_know_yet() -> None:
+    mine = {"labels": {"scavenger.dev/job": "sim"}, "node": "node-1", "phase": "Running", "cpu": "2"}
+    pods = [
+        builders.pod("before", started=ago(60), **mine),
+        builders.pod("after", started=ago(5), **mine),
+        builders.pod("not-yet", **mine),
+        builders.pod("ordinary", node="node-1", phase="Running", started=ago(5)),
+    ]
+    measured = NOW - timedelta(seconds=10)
+    assert room_for(spec(), nodes(1), pods, unseen_since=measured).unseen["cpu"] == 4000
+    assert room_for(spec(), nodes(1), pods).unseen == {}
 
 
 def test_nodes_that_count() -> None:
