@@ -318,8 +318,9 @@ _LOOKS: Final[tuple[Callable[[Facts], Iterator[Obstacle]], ...]] = (
 class Load(NamedTuple):
     """A resource against its level, in percent of what the counted nodes can allocate.
 
-    now: as measured, and what scavenger pods that started since ask for. with_job: as the admitter counts it, the candidate included. by_requests: nobody measures real use. allocatable: of
-    the counted nodes, None where they may not be read.
+    now: as measured, and what scavenger pods that started since ask for. with_job: as the admitter counts it, the
+    candidate included. by_requests: nobody measures real use. allocatable: of the counted nodes, None where they may
+    not be read.
     """
 
     now: float
