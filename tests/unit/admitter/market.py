@@ -24,8 +24,7 @@ class Run:
     """A job that runs, or is leaving."""
 
     job: Candidate
-    nodes: tuple[str, ...]
-    started: float
+    gang: Gang
     ends: float
     leaves: float | None = None
 
@@ -65,7 +64,7 @@ class Market:
         plan = plan_admissions(self.snapshot(), rules=ReclaimRules(period=round(self.period * SECOND)))
         for start in plan.starts:
             job = self.waiting.pop(start.key)
-            self.runs[start.key] = Run(job, start.nodes, self.now, self.now + self.seconds[start.key])
+            self.runs[start.key] = Run(job, self._gang(job, start.nodes), self.now + self.seconds[start.key])
         for reclaim in plan.reclaims:
             self.runs[reclaim.key].leaves = self.now + self.grace
             self.reclaimed.setdefault(reclaim.key, []).append(self.now)
@@ -115,9 +114,10 @@ class Market:
         used: dict[str, int] = dict.fromkeys(self.nodes, 0)
         allocated: dict[str, int] = dict.fromkeys(self.weights, 0)
         for run in self.runs.values():
-            for node in run.nodes:
-                used[node] += run.job.shape.request("cpu")
-                allocated[run.job.queue] += run.job.shape.request("cpu")
+            cpu = run.gang.request("cpu")
+            allocated[run.job.queue] += cpu * run.job.parallelism
+            for node in run.gang.nodes:
+                used[node] += cpu
         total, taken = sum(self.nodes.values()) * 1000, sum(used.values())
         line = sorted(self.waiting.values(), key=lambda job: job.order)
         return Snapshot(
@@ -137,24 +137,23 @@ class Market:
             leaving=tuple(
                 Leaving(node, run.job.queue, run.job.shape.requests)
                 for run in self.runs.values()
-                for node in run.nodes
                 if run.leaves is not None
+                for node in run.gang.nodes
             ),
-            gangs=tuple(self._gang(name, run) for name, run in self.runs.items() if run.leaves is None),
+            gangs=tuple(run.gang for run in self.runs.values() if run.leaves is None),
             limits=(LoadLimit("cpu", total, taken, 0, self.level * PPM // 100 + 1),),  # up to the level itself
         )
 
-    def _gang(self, name: str, run: Run) -> Gang:
-        last = self.interrupted.get(name)
-        since = round((EPOCH + run.started) * SECOND)
-        job = RunningJob(
-            key=name,
-            uid=name,
-            queue=run.job.queue,
-            parallelism=run.job.parallelism,
-            since=since,
+    def _gang(self, job: Candidate, nodes: tuple[str, ...]) -> Gang:
+        last = self.interrupted.get(job.key)
+        running = RunningJob(
+            key=job.key,
+            uid=job.uid,
+            queue=job.queue,
+            parallelism=job.parallelism,
+            since=self._micros(),
             fresh=True,
-            started=since,
+            started=self._micros(),
             interrupted_at=0 if last is None else round((EPOCH + last) * SECOND),
         )
-        return Gang(job, run.job.shape.requests, run.nodes)
+        return Gang(running, job.shape.requests, nodes)

@@ -7,7 +7,8 @@ from typing import Any
 from scavenger_admitter.queues import SCAVENGERQUEUES
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_runtime.resources import PODS
+from scavenger_runtime.resources import CONFIGMAPS, PODS
+from scavenger_testing import configmap_dict
 
 from .lab import NS, Lab, empty_lab
 
@@ -189,3 +190,37 @@ async def test_a_restart_in_the_middle_interrupts_nobody_twice() -> None:
         assert len(c.events("Interrupted")) == 3
         assert {c.status(name)["interruptedCount"] for name in c.phases()} == {0, 1}
         assert c.api.get(SCAVENGERJOBS, NS, "b") is not None
+
+
+def publish(c: Lab, load: float, observed_at: str) -> None:
+    """What a regulator measured, in percent of both resources, and a level of 63 %."""
+    levels = {"load": load, "lower": 55, "admission": 63, "upper": 90}
+    data = {"state": "Filling", "admit": "true", "preemptiblePercentage": "33"}
+    data |= {"periodSeconds": "60", "observedAt": observed_at}
+    data |= {f"{kind}.{resource}": str(value) for resource in ("cpu", "memory") for kind, value in levels.items()}
+    c.api.put(CONFIGMAPS, configmap_dict(names.LEVELS_CONFIGMAP, data, namespace=names.SYSTEM_NAMESPACE))
+
+
+async def test_a_load_that_was_measured_before_the_victims_left_asks_for_no_further_ones() -> None:
+    """Five of eight cores are in use, and the level allows no sixth. What leaves shows in the next measurement only."""
+    async with empty_lab() as c:
+        c.node(cpu="8", memory="8Gi")
+        queue(c, "a")
+        queue(c, "b")
+        publish(c, 0, c.stamp())
+        c.admitter()
+        for number in range(6):
+            c.submit(f"a{number}", queue="a", cpu="1")
+        await c.until(lambda: running(c, "a") == 5)
+        await c.pass_time(10)
+        publish(c, 62.5, c.stamp())
+        await c.pass_time(2)
+        c.submit("b", queue="b", cpu="1")
+        await c.until(lambda: "Interrupted" in c.phases().values())
+        await c.pass_time(40)
+        assert (running(c, "a"), c.phase("b")) == (4, "Waiting")
+        assert c.status("b")["message"].startswith("queue b has 0 cpu, 0 memory and deserves 25")
+        publish(c, 50, c.stamp())
+        await c.until(lambda: c.phase("b") == "Running")
+        await c.pass_time(30)
+        assert (running(c, "a"), len(c.events("Interrupted"))) == (4, 1)

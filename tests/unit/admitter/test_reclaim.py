@@ -102,7 +102,7 @@ def test_who_has_least_at_risk_goes_and_no_more_than_are_needed() -> None:
         "y": Reason.MAKING_ROOM,
         "z": Reason.QUEUE_SHARE,
     }
-    assert found.held["x"].message.startswith("queue b has 2 cpu and deserves 2 cpu")
+    assert found.held["x"].message.startswith("queue b has 1 cpu and deserves 2 cpu")
 
 
 @pytest.mark.parametrize(

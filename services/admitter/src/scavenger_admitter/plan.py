@@ -42,7 +42,7 @@ from scavenger_admitter.lines import Lines
 from scavenger_admitter.reclaim import Reclaim, ReclaimRules, plan_reclaims
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.shares import QueueShare, Shares, total
-from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot
+from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot, add
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ def _not_open(name: str, queue: QueueView | None) -> Hold | None:
 
 def _promised(shares: Shares, candidate: Candidate) -> Hold:
     """A job within its queue's share waits for pods that have been told to go."""
-    has_and_deserves = _standing(shares, candidate)
+    has_and_deserves = _standing(shares, candidate, counted=True)
     return Hold(
         Reason.MAKING_ROOM,
         lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
@@ -295,9 +295,12 @@ def _beyond_share(shares: Shares, candidate: Candidate, lack: Hold) -> Hold:
     )
 
 
-def _standing(shares: Shares, candidate: Candidate) -> Callable[[], str]:
-    """What its queue has at this moment and what it deserves, of what the job asks for; in words when called."""
+def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) -> Callable[[], str]:
+    """What its queue has at this moment and what it deserves, of what the job asks for; in words when called.
+    `counted`: the job itself is already in what its queue has."""
     queue, held = candidate.queue, dict(shares.held(candidate.queue))
+    if counted:
+        add(held, candidate.shape.requests, -candidate.parallelism)
 
     def words() -> str:
         deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
