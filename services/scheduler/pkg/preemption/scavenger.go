@@ -106,17 +106,18 @@ func (p priorities) of(name string) int32 {
 // older one, or none yet, and the largest counts: too much protects a job a moment too long, too little breaks a whole
 // gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod.
 func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
-	estimate := 0.0
 	for _, pod := range pods {
 		if written, ok := annotatedRisk(pod); ok {
 			seconds, annotated = max(seconds, written), true
 		}
-		estimate += estimatedRisk(pod, now)
 	}
 	if annotated {
 		return seconds, true
 	}
-	return min(estimate, maxRisk), false
+	for _, pod := range pods {
+		seconds += estimatedRisk(pod, now)
+	}
+	return min(seconds, maxRisk), false
 }
 
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the CPU request
