@@ -11,7 +11,6 @@ from scavenger_prioritizer.plan import (
     StatusWrite,
     cpu_seconds,
     cpu_time_at_risk,
-    gang_checkpoint,
     held_class,
     moved,
     places,
@@ -122,7 +121,6 @@ def test_the_checkpoint_of_a_gang(reports: tuple[float | None, ...], expected: f
         pod(f"p{n}", index=n, checkpoint=None if report is None else ago(report)) for n, report in enumerate(reports)
     ]
     subject = gang(started=600, pods=members, parallelism=3)
-    assert gang_checkpoint(subject, NOW) == (None if expected is None else ago(expected))
     assert at_risk(subject) == 3 * (600 if expected is None else expected)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scavenger_api import names
+from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import ScavengerJobSpec, ScavengerJobStatus
 from scavenger_runtime import kinds
 
@@ -107,20 +108,7 @@ def _core_seconds(span: timedelta, spec: ScavengerJobSpec) -> float:
 
 
 def reported_checkpoint(pods: Sequence[kinds.Pod], parallelism: int, now: datetime) -> datetime | None:
-    """The checkpoint that the gang as a whole can restart from, as its pods report it; None when there is
-    none.
-
-    A gang restarts from what all its members have written: when all report, the oldest report counts. In many
-    gangs the first member writes the checkpoint for all: when only index 0 reports, its report counts. When
-    some report and others not, nothing counts until the others follow. Reports from the future or unreadable
-    ones say nothing.
-    """
-    reports: dict[int, datetime] = {}
-    for position, pod in enumerate(pods):
-        at = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
-        if at is not None and at <= now:
-            number = index(pod)
-            reports[position if number is None else number] = second(at)
-    if len(reports) >= parallelism or set(reports) == {0}:
-        return min(reports.values())
-    return None
+    """The checkpoint that the gang as a whole can restart from, in whole seconds; None when there is none."""
+    reports = ((index(pod), moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))) for pod in pods)
+    found = gang_checkpoint(reports, parallelism, now)
+    return second(found) if found is not None else None

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec, VolumeMount
 
-from scavenger_admitter.pods import COMPLETION_INDEX, MAIN_CONTAINER
+from scavenger_admitter.pods import MAIN_CONTAINER
 
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""

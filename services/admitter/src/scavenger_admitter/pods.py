@@ -13,12 +13,12 @@ from enum import StrEnum
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.checkpoints import completion_index
 from scavenger_api.evictions import EvictionReason, eviction_reason
 from scavenger_api.times import EPOCH, parse_time
 from scavenger_runtime import kinds
 
 MAIN_CONTAINER: Final = "main"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 # kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt
 # the epoch.
@@ -128,8 +128,7 @@ def moment(text: str | None) -> datetime | None:
 
 def index(pod: kinds.Pod) -> int | None:
     """The pod's completion index, or None when it has none."""
-    text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX) or ""
-    return int(text) if text.isdecimal() else None
+    return completion_index(pod.metadata.annotations, pod.metadata.labels)
 
 
 def held(pod: kinds.Pod) -> bool:

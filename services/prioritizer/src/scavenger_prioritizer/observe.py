@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 from scavenger_api import names
+from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, millis
 from scavenger_api.times import micros, parse_time
@@ -38,8 +39,6 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
         "matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}],
     },
 }
-
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 DRAIN_TAINTS: Final = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
 """What autoscalers put on a node they are about to drain, where they do not cordon it."""
@@ -142,7 +141,6 @@ def pod_facts(pod: Pod) -> PodFacts:
     controller = meta.controller
     deleted = meta.deletion_timestamp is not None
     written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
-    index = meta.annotations.get(COMPLETION_INDEX, "")
     return PodFacts(
         namespace=meta.namespace,
         name=meta.name,
@@ -154,7 +152,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         live=not pod.ended and not deleted,
         leaving=deleted and not pod.ended,
         started=_moment(pod.status.start_time),
-        index=int(index) if _WHOLE.fullmatch(index) else None,
+        index=completion_index(meta.annotations, meta.labels),
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         written=int(written) if _WHOLE.fullmatch(written) else None,

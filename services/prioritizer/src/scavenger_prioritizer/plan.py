@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 
@@ -192,25 +193,9 @@ def kept_until(gang: Gang, start: int, now: int) -> int:
     """
     job = gang.job
     since = start + (now - start) // job.interval * job.interval
-    reported = (job.start_over, *job.checkpoints, gang_checkpoint(gang, now))
+    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), job.parallelism, now)
+    reported = (job.start_over, *job.checkpoints, checkpoint)
     return max((moment for moment in reported if moment is not None and since < moment <= now), default=since)
-
-
-def gang_checkpoint(gang: Gang, now: int) -> int | None:
-    """The checkpoint that the gang as a whole can restart from, as its pods report it; None when there is
-    none.
-
-    As the admitter counts it: when all members report, the oldest report; when only index 0 does, it wrote
-    for all; otherwise nothing counts until the others follow.
-    """
-    reports = {
-        position if pod.index is None else pod.index: pod.checkpoint
-        for position, pod in enumerate(gang.pods)
-        if pod.checkpoint is not None and pod.checkpoint <= now
-    }
-    if reports and (len(reports) >= gang.job.parallelism or reports.keys() == {0}):
-        return min(reports.values())
-    return None
 
 
 def cpu_seconds(risk: int) -> int:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.times import parse_time
@@ -35,6 +36,7 @@ class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
 
     interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
     suspend: bool = False
+    parallelism: int = 1
     resources: ResourcesView = ResourcesView()
 
 
@@ -139,6 +141,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
         leaving_until=parse_time(meta.deletion_timestamp),
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
+        index=completion_index(meta.annotations, meta.labels),
         grace=DEFAULT_GRACE if grace is None else float(grace),
         resizable={c.name: _request(c, "cpu") for c in pod.spec.containers if "cpu" in c.resources.requests},
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
@@ -166,6 +169,7 @@ def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
         start_over=parse_time(status.priority_start_over_timestamp),
         checkpoint=max((c for c in checkpoints if c is not None), default=None),
         interruptions=max(0, status.interrupted_count),
+        parallelism=max(1, spec.parallelism),
         going=spec.suspend or job.metadata.deletion_timestamp is not None,
     )
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from scavenger_api.checkpoints import gang_checkpoint
+
 from scavenger_regulator.snapshot import Gang
 
 
@@ -39,7 +41,8 @@ def at_risk(gang: Gang, now: datetime, startup_cost: float) -> Risk:
     interval = timedelta(seconds=max(1e-3, gang.interval))
     periods = (now - started) // interval
     since = started + periods * interval
-    reported = (gang.start_over, gang.checkpoint, *(pod.checkpoint for pod in gang.pods))
+    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), gang.parallelism, now)
+    reported = (gang.start_over, gang.checkpoint, checkpoint)
     latest = max((moment for moment in reported if moment is not None and since < moment <= now), default=since)
     lost = (now - latest).total_seconds() + (startup_cost if latest == started else 0.0)
     cores = sum(pod.requests.get("cpu", 0.0) for pod in gang.pods if pod.leaving_until is None)

@@ -75,6 +75,8 @@ class PodFacts:
     running_since: datetime | None
     leaving_until: datetime | None = None
     checkpoint: datetime | None = None
+    index: int | None = None
+    """Which member of the gang it is."""
     grace: float = 30.0
     resizable: Mapping[str, float] = field(default_factory=dict)
     """Container name → its CPU request now, in cores; for throttling."""
@@ -100,6 +102,8 @@ class Gang:
     start_over: datetime | None = None
     checkpoint: datetime | None = None
     interruptions: int = 0
+    parallelism: int = 1
+    """Members that the job asks for."""
     going: bool = False
     """Being deleted or suspended."""
 
