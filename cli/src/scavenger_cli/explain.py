@@ -11,7 +11,7 @@ from scavenger_runtime.kinds import Pod
 
 from scavenger_cli import objects
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
-from scavenger_cli.obstacles import Obstacle, loads, obstacles, over_share, total_requests, waits_since
+from scavenger_cli.obstacles import Obstacle, command, loads, obstacles, over_share, total_requests, waits_since
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
 
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
@@ -94,7 +94,7 @@ def _turn(facts: Facts) -> Obstacle:
     else:
         text = "nothing is in its way, and it should start in a moment"
     blind = ("what could not be read may hide the reason: ask an administrator",) if facts.unreadable else ()
-    return Obstacle(Cause.IN_LINE, text, ("wait: kubectl sj wait " + facts.job.name + " --for=running", *blind))
+    return Obstacle(Cause.IN_LINE, text, ("wait: " + command(facts.job, "wait", "--for=running"), *blind))
 
 
 def _interruption(facts: Facts) -> list[Finding]:
@@ -240,7 +240,7 @@ def _suspended(facts: Facts) -> Explanation:
     name = f"{job.name} is suspended, by spec.suspend: it is not in line and uses nothing"
     if not job.spec.suspend:
         return Explanation(Cause.SUSPENDED, f"{job.name} was suspended and is about to line up again")
-    return Explanation(Cause.SUSPENDED, name, (), (f"kubectl sj resume {job.name}",))
+    return Explanation(Cause.SUSPENDED, name, (), (command(job, "resume"),))
 
 
 def _completed(facts: Facts) -> Explanation:
@@ -266,10 +266,10 @@ def _failed(facts: Facts) -> Explanation:
     code = _EXIT_CODE.search(message)
     findings = tuple(_account(facts)) if job.status.running_timestamps else ()
     headline = f"{job.name} failed{f' {when} ago' if when else ''}: {message}"
-    again = f"then `kubectl sj delete {job.name}` and submit it again: a failed job is never retried by itself"
+    again = f"then `{command(job, 'delete')}` and submit it again: a failed job is never retried by itself"
     if code is None:
         return Explanation(Cause.FAILED_TO_START, headline, findings, (_missing_remedy(message), again))
-    logs = f"read what it said: kubectl sj logs {job.name}" + (f" -n {job.namespace}" if job.namespace else "")
+    logs = "read what it said: " + command(job, "logs")
     hint = _exit_hint(int(code[1]), message)
     if hint:
         findings = (Finding(f"exit code {code[1]}", hint), *findings)

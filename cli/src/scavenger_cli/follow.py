@@ -10,7 +10,6 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from scavenger_runtime.errors import Gone, TooManyRequests, Unavailable, error_for_status
 
-from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.objects import decode_items
 from scavenger_cli.transport import Client, Params
 
@@ -68,11 +67,6 @@ class Deadline:
         """Whether it has passed."""
         left = self.left()
         return left is not None and left <= 0
-
-    def check(self, what: str) -> None:
-        """Raises CliError, exit code 5, when it has passed."""
-        if self.over:
-            raise CliError(what, "raise --timeout, or ask `kubectl sj why`", ExitCode.TIMED_OUT)
 
 
 class Follower(Generic[T]):

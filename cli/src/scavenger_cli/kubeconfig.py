@@ -148,7 +148,7 @@ def credentials(user: Entry, base: Path, server: str) -> tuple[str | None, Clien
         )
     certificate = _pair(_bytes(user, "client-certificate", base), _bytes(user, "client-key", base))
     if "exec" in user:
-        return _plugin(user["exec"], base, certificate)
+        return _plugin(user["exec"], base, server, certificate)
     if user.get("tokenFile"):
         return f"Bearer {_file(base / str(user['tokenFile'])).decode().strip()}", certificate
     if user.get("token"):
@@ -160,14 +160,17 @@ def credentials(user: Entry, base: Path, server: str) -> tuple[str | None, Clien
 
 
 def _plugin(
-    spec: Entry, base: Path, certificate: ClientCertificate | None
+    spec: Entry, base: Path, server: str, certificate: ClientCertificate | None
 ) -> tuple[str | None, ClientCertificate | None]:
     """Credentials from a plugin (client-go credential plugins, client.authentication.k8s.io)."""
     command = str(spec.get("command") or "")
     program = str(base / command) if os.sep in command and not Path(command).is_absolute() else command
     version = spec.get("apiVersion", "client.authentication.k8s.io/v1")
     interactive = spec.get("interactiveMode") != "Never" and sys.stdin.isatty()
-    request = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    about: Entry = {"interactive": interactive}
+    if spec.get("provideClusterInfo"):
+        about["cluster"] = {"server": server}
+    request = {"apiVersion": version, "kind": "ExecCredential", "spec": about}
     extra = {str(one["name"]): str(one["value"]) for one in spec.get("env") or ()}
     try:
         done = subprocess.run(

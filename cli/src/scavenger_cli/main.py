@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Annotated
 
+import msgspec
 import typer
 from scavenger_runtime.errors import ApiError
 
@@ -119,6 +120,10 @@ def main() -> None:
     except ApiError as error:
         say_error(as_cli_error(error))
         sys.exit(as_cli_error(error).code)
+    except msgspec.DecodeError as error:
+        # A portal that wants a login answers 200 with a page of its own.
+        say_error(CliError(f"the answer is not that of an API server: {error}", "check the server of the kubeconfig"))
+        sys.exit(ExitCode.ERROR)
     except Interrupted:
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:  # as in `kubectl sj list | head`: nobody reads on, and nobody is to be told

@@ -14,7 +14,7 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsView, Visibility
 
 from scavenger_cli.facts import Cause, Facts
-from scavenger_cli.objects import Queue
+from scavenger_cli.objects import Job, Queue
 from scavenger_cli.room import Room
 from scavenger_cli.words import age, percent, plural, quantities, short_amount, span, spell
 
@@ -38,6 +38,12 @@ class Obstacle(NamedTuple):
     remedies: tuple[str, ...]
 
 
+def command(job: Job, verb: str, *options: str) -> str:
+    """A command about this job that can be pasted as it is."""
+    words = ["kubectl sj", verb, job.name, *options]
+    return " ".join([*words, f"-n {job.namespace}"] if job.namespace else words)
+
+
 def obstacles(facts: Facts) -> Iterator[Obstacle]:
     """Everything that is in the way, the decisive one first."""
     for look in _LOOKS:
@@ -47,13 +53,13 @@ def obstacles(facts: Facts) -> Iterator[Obstacle]:
 def _admitter(facts: Facts) -> Iterator[Obstacle]:
     if not facts.admitter_known:
         return
-    if facts.admitter_seen is None:
+    if facts.admitter_seen is None and not facts.job.phase:
         yield Obstacle(
             Cause.ADMITTER_SILENT,
             "no admitter runs in this cluster, so nothing is ever started",
             ("install it: helm install scavenger-admitter charts/scavenger-admitter -n scavenger-system",),
         )
-    elif facts.now - facts.admitter_seen > SILENT_AFTER:
+    elif facts.admitter_seen is not None and facts.now - facts.admitter_seen > SILENT_AFTER:
         yield Obstacle(
             Cause.ADMITTER_SILENT,
             f"the admitter has given no sign of life for {age(facts.admitter_seen, facts.now)}",
@@ -76,7 +82,7 @@ def _queue(facts: Facts) -> Iterator[Obstacle]:
         return
     name = facts.job.spec.queue
     queue = facts.queue
-    move = f"move the job: kubectl sj move {facts.job.name} --queue {names.DEFAULT_QUEUE}"
+    move = "move the job: " + command(facts.job, "move", f"--queue {names.DEFAULT_QUEUE}")
     if queue is None:
         if name != names.DEFAULT_QUEUE:
             create = f"create the queue: kubectl sj queue create {name} --weight 1"

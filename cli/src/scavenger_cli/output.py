@@ -99,11 +99,11 @@ def say_error(error: CliError) -> None:
 def print_objects(items: Sequence[dict[str, Any]], form: Format, kind: str, *, single: bool) -> None:
     """Objects as JSON, YAML or names, in kubectl's own forms.
 
-    kind: `scavengerjob` or `scavengerqueue`, for -o name. single: one object, not a list of one.
+    kind: for -o name, where an object does not say it itself. single: one object, not a list of one.
     """
     if form is Format.NAME:
         for item in items:
-            say(f"{kind}.scavenger.dev/{item['metadata']['name']}")
+            say(f"{item.get('kind', kind).lower()}.scavenger.dev/{item['metadata']['name']}")
         return
     whole = items[0] if single else {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
     print_data(whole, form)

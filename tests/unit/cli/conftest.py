@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -44,7 +45,8 @@ Handler = Callable[[Request], Answer]
 class Server:
     """Answers by path; a list of answers is used up one by one, its last one for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._scheme = "http" if tls is None else "https"
         self.requests: list[Request] = []
         self._answers: dict[tuple[str, str, bool], list[Answer | Handler]] = {}
         self._lock = threading.Lock()
@@ -67,12 +69,14 @@ class Server:
 
         self._http = Http(("127.0.0.1", 0), Serve)
         self._http.daemon_threads = True
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}"
 
     def on(self, path: str, *answers: Answer | Handler, method: str = "GET", watch: bool = False) -> None:
         self._answers[method, path, watch] = list(answers)

@@ -125,6 +125,7 @@ def test_a_list_in_every_form(server: Server, sj: Any) -> None:
             1,
             "helm install scavenger-crds",
         ),
+        (Answer(body=b"<html>"), ("list",), 1, "the answer is not that of an API server"),
         (Answer(), ("list", "--kubeconfig", "/nowhere"), 1, "there is no kubeconfig /nowhere"),
         (Answer(), ("list", "--context", "prod"), 1, "there are: test"),
         (Answer(), ("list", "--colour"), 2, "No such option"),

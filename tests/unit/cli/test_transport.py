@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import base64
 import gzip
 import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from scavenger_cli.kubeconfig import Endpoint
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from scavenger_cli.kubeconfig import Endpoint, endpoint, merge
 from scavenger_cli.transport import Client
 from scavenger_runtime.errors import Conflict, Forbidden, Unauthorized, Unavailable
 
@@ -102,8 +111,6 @@ def test_a_proxy_is_asked_for_a_tunnel() -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         url = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         with Client(lambda: Endpoint("http://api.example:8080", proxy=url), timeout=5) as client:
-            import threading
-
             seen: list[bytes] = []
 
             def refuse() -> None:
@@ -118,3 +125,46 @@ def test_a_proxy_is_asked_for_a_tunnel() -> None:
                 client.get("/a")
             thread.join(5)
             assert seen[0].startswith(b"CONNECT api.example:8080 HTTP/1.")
+
+
+def certificate(folder: Path, name: str) -> tuple[str, str]:
+    """A self-signed certificate for a name, and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
+    (folder / "key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    return str(folder / "cert"), str(folder / "key")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_tls_server_name(tmp_path: Path, named: bool) -> None:
+    """The certificate bears another name than the URL: fine when the kubeconfig says so, and only then."""
+    files = certificate(tmp_path, "api.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    server = Server(context)
+    try:
+        server.on("/a", Answer(body={"n": 1}))
+        cluster = {
+            "server": server.url,
+            "certificate-authority-data": base64.b64encode(Path(files[0]).read_bytes()).decode(),
+            **({"tls-server-name": "api.example"} if named else {}),
+        }
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+            "clusters": [{"name": "c", "cluster": cluster}],
+        }
+        with Client(lambda: endpoint(merge([(tmp_path / "k", config)])), timeout=10) as client:
+            if named:
+                assert client.get("/a") == b'{"n": 1}'
+            else:
+                with pytest.raises(Unavailable, match="its certificate is not trusted"):
+                    client.get("/a")
+    finally:
+        server.close()
