@@ -26,6 +26,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
+    "bench.services.bench_steady": ("steady",),
     "bench.scheduler.bench_scheduler": ("scheduler",),
     "bench.webhook.bench_webhook": ("webhook",),
     "bench.cli.bench_cli": ("cli",),
