@@ -14,6 +14,7 @@ OPTIONAL = {
     "scheduler",  # a second or the default scheduler: the administrator decides which
     "webhook",  # stands in the way of every pod and job: the administrator decides whether
     "default",
+    "defaultqueue.yaml",  # needs the CRDs to be served, and the admitter acts the same without it
     "config.yaml",  # made into a ConfigMap by its kustomization
 }
 FILES = sorted(MANIFESTS.rglob("*.yaml"))

@@ -362,6 +362,79 @@ def test_the_scheduler_without_rbac_loses_nothing_else(helm):
     assert kinds == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
 
 
+# --- the webhook's own values ---
+
+
+def hooks(objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Its entries in the webhook configurations by name."""
+    found = [o for kind, o in objects.items() if "WebhookConfiguration" in kind]
+    return {hook["name"]: hook for configuration in found for hook in configuration["webhooks"]}
+
+
+def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm):
+    found = hooks(Chart(helm, "webhook").objects({"admission": {"excludedNamespaces": ["infra"], "quotas": True}}))
+
+    policies = {name: hook["failurePolicy"] for name, hook in found.items()}
+    assert policies == {
+        "pods.scavenger.dev": "Ignore",
+        "resourcequotas.scavenger.dev": "Ignore",
+        "scavengerjobs.scavenger.dev": "Fail",
+    }
+    excluded = found["pods.scavenger.dev"]["namespaceSelector"]["matchExpressions"][0]
+    assert (excluded["operator"], excluded["values"]) == ("NotIn", ["kube-system", "elsewhere", "infra"])
+    assert {hook["clientConfig"]["service"]["namespace"] for hook in found.values()} == {"elsewhere"}
+    assert {hook["sideEffects"] for hook in found.values()} == {"None"}
+
+
+@pytest.mark.parametrize(
+    ("admission", "left"),
+    [
+        ({"pods": False}, {"scavengerjobs.scavenger.dev"}),
+        ({"jobs": False}, {"pods.scavenger.dev"}),
+        ({"jobs": False, "pods": False}, set()),
+    ],
+)
+def test_what_is_not_wanted_is_not_asked(helm, admission, left):
+    assert set(hooks(Chart(helm, "webhook").objects({"admission": admission}))) == left
+
+
+def test_service_and_port_agree_with_the_settings(helm):
+    objects = Chart(helm, "webhook").objects({"settings": {"service": "other", "port": 8443}})
+
+    assert {hook["clientConfig"]["service"]["name"] for hook in hooks(objects).values()} == {"other"}
+    service = next(o for o in objects.values() if o["kind"] == "Service" and o["metadata"]["name"] == "other")
+    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": 8443}]
+
+
+def test_cert_manager_instead_of_an_authority_of_its_own(helm):
+    objects = Chart(helm, "webhook").objects(
+        {"settings": {"certificates": "mounted"}, "certManager": {"issuerRef": {"name": "internal", "kind": "Issuer"}}}
+    )
+
+    assert "Secret" not in objects
+    assert "secrets" not in json.dumps(objects)
+    assert objects["Certificate"]["spec"]["dnsNames"][0] == "scavenger-webhook-admission.elsewhere.svc"
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        annotations = objects[kind]["metadata"]["annotations"]
+        assert annotations == {"cert-manager.io/inject-ca-from": "elsewhere/scavenger-webhook"}
+    assert container(objects["Deployment"])["volumeMounts"] == [
+        {"name": "tls", "mountPath": "/etc/scavenger/tls", "readOnly": True}
+    ]
+    assert "admissionregistration" not in json.dumps(objects["ClusterRole"])
+
+
+def test_the_guard_and_whom_it_leaves_alone(helm):
+    chart = Chart(helm, "webhook")
+    assert not [kind for kind in chart.objects({"guard": {"enabled": False}}) if "AdmissionPolicy" in kind]
+    exempt = chart.objects({"guard": {"exemptGroups": ["system:masters", "sre"]}})
+    policies = [o for o in exempt.values() if o["kind"] == "ValidatingAdmissionPolicy"]
+    assert len(policies) == 5
+    for policy in policies:
+        conditions = {c["name"]: c["expression"] for c in policy["spec"]["matchConditions"]}
+        assert conditions["not-exempt"] == "!request.userInfo.groups.exists(g, g in ['system:masters', 'sre'])"
+        assert policy["spec"]["failurePolicy"] == "Fail"
+
+
 # --- definitions, classes, roles ---
 
 
@@ -381,7 +454,8 @@ def test_definitions_are_those_of_the_contract(helm, keep):
 
 
 def test_a_default_class_of_the_cluster_is_left_alone(helm):
-    values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, "userRoles": {"create": False}}
+    others: dict[str, Any] = {"userRoles": {"create": False}, "defaultQueue": {"create": False}}
+    values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, **others}
     objects = Chart(helm, "base").objects(values).values()
 
     assert {o["kind"] for o in objects} == {"PriorityClass"}
@@ -389,10 +463,19 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm):
 
 
 def test_roles_that_are_not_aggregated(helm):
-    objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, "priorityClasses": {"create": False}})
+    others = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
+    objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
     assert len(objects) == 3
     assert "aggregate-to" not in json.dumps(objects)
+
+
+def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm):
+    queue = Chart(helm, "base").objects()["ScavengerQueue"]
+
+    assert queue["metadata"]["name"] == "default"
+    assert queue["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "spec" not in queue, "helm would take it back to its own at every upgrade"
 
 
 # --- what runs before a service is removed ---
