@@ -167,7 +167,7 @@ def main() -> int:
         )
         cluster.up("auto", fake_cpu="1", metrics=not obstacles(), arguments={"kubelet": stack.one_core()})
         stack.install(cluster)
-        stack.start(cluster, ["admitter"])
+        stack.start(cluster, ["admitter", "webhook"])
         if cluster.state.real:
             stack.build_images(cluster)
         story(cluster)

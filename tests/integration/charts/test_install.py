@@ -14,6 +14,7 @@ import pytest
 import yaml
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
 from scavenger_testing.world import scavenger_job
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "scavenger-system"
-SERVICES = ("admitter", "regulator", "prioritizer")
+SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 CHARTS = ("crds", "base", *SERVICES, "scheduler")
 FINALIZER = "scavenger.dev/interruption-record"
 SCHEDULER = "scavenger-scheduler"
@@ -220,6 +221,8 @@ def images(cluster: Cluster) -> set[str]:
 def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str]) -> None:
     install_everything(helm, images)
     cluster.kubectl("create", "namespace", "research")
+    if "webhook" in images:
+        refuses_a_bad_job(cluster)
     run_to_completion(cluster, helm)
 
     generation = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)["metadata"]["generation"]
@@ -245,6 +248,12 @@ def install_everything(helm: Helm, images: set[str]) -> None:
         # A service without an image yet: all of it but the running pods; python3 for its hook is in the admitter's.
         stand_in = [] if name in images else ["--set=replicas=0", "--set=image.repository=scavenger/admitter"]
         helm.install(name, *own.get(name, []), *stand_in, "--wait", "--timeout=120s")
+
+
+def refuses_a_bad_job(cluster: Cluster) -> None:
+    """Through its Service, by a replica in a pod, under the authority that the replicas have agreed on."""
+    with pytest.raises(ClusterError, match="there is no queue 'nowhere'; choose one that is open: default"):
+        apply(cluster, scavenger_job("bad", "run", queue="nowhere"))
 
 
 def apply(cluster: Cluster, body: dict[str, Any]) -> None:
@@ -279,6 +288,7 @@ def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
         "spec": {"minAvailable": 1000000, "selector": {"matchLabels": {"scavenger.dev/preemption-class": "x"}}},
     }
     apply(cluster, budget)  # as the prioritizer would have made it
+    helm.uninstall("webhook", "--wait")
     helm.uninstall("prioritizer", "--wait")
     assert not ours(cluster, "poddisruptionbudgets", "-n", "research")
 

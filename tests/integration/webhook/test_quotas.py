@@ -1,0 +1,53 @@
+"""The option that keeps scavenger pods out of the quotas of namespaces."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scavenger_cluster import Cluster, admission, stack
+from scavenger_cluster.build import ensure_tools
+
+from .conftest import Object, Place, job, pod
+
+CHART = Path(__file__).resolve().parents[3] / "charts" / "scavenger-webhook"
+
+
+def quota(name: str, **hard: str) -> Object:
+    limits = {key.replace("_", "."): value for key, value in hard.items()}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": limits}}
+
+
+@pytest.fixture
+def option(cluster: Cluster) -> Iterator[None]:
+    """The chart's configurations with `admission.quotas`, and those of the manifests again afterwards."""
+    url = f"https://{admission.ADDRESS}:{admission.port(cluster)}"
+    values = ["--set=admission.quotas=true", f"--set=admission.url={url}"]
+    helm = ensure_tools(["helm"], lambda line: None)["helm"]
+    only = "--show-only=templates/configurations.yaml"
+    command = [helm, "template", "scavenger-webhook", CHART, "--namespace=scavenger-system", only, *values]
+    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=rendered)
+    yield
+    admission.activate(cluster, stack.MANIFESTS / "webhook")
+
+
+@pytest.mark.usefixtures("webhook", "option")
+def test_a_full_quota_holds_ordinary_pods_back_and_no_scavenger_job(place: Place) -> None:
+    place.wait(
+        "the webhook is asked about quotas",
+        lambda: "scopeSelector" in place.try_create("resourcequotas", quota("q", pods="0")).body["spec"],
+    )
+    assert place.create("resourcequotas", quota("none", pods="0")).allowed
+    place.wait("the quota counts", lambda: "hard" in place.get("resourcequotas", "none").get("status", {}))
+    place.wait("ordinary pods are held back", lambda: "exceeded quota" in place.try_create("pods", pod()).message)
+    assert place.create("scavengerjobs", job("past-the-quota")).allowed
+    place.wait(
+        "the scavenger job runs",
+        lambda: place.get("scavengerjobs", "past-the-quota").get("status", {}).get("phase") == "Running",
+    )
+    mixed = place.try_create("resourcequotas", quota("mixed", pods="1", services="1"))
+    assert mixed.allowed
+    assert mixed.warnings == ["scavenger pods count in this quota: move services into a ResourceQuota of their own"]
