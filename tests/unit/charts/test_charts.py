@@ -412,7 +412,7 @@ def test_cert_manager_instead_of_an_authority_of_its_own(helm):
     )
 
     assert "Secret" not in objects
-    assert "secrets" not in json.dumps(objects)
+    assert '"secrets"' not in json.dumps(objects)
     assert objects["Certificate"]["spec"]["dnsNames"][0] == "scavenger-webhook-admission.elsewhere.svc"
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         annotations = objects[kind]["metadata"]["annotations"]
