@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,19 @@ def test_the_documentation_knows_every_command_cause_and_exit_code() -> None:
         assert f"`{cause}`" in text
     for code in ExitCode:
         assert f"| {code.value} |" in text
+
+
+SLOW = {"aiohttp", "asyncio", "kubernetes_asyncio", "pydantic", "rich", "yaml", "structlog", "importlib.metadata"}
+"""Each of them takes longer to load than all the rest of a command."""
+
+
+def test_what_is_slow_to_load_is_loaded_by_who_needs_it() -> None:
+    code = "import sys, scavenger_cli.main, scavenger_cli.complete; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "scavenger_cli.main" in loaded
+    assert not SLOW & loaded
 
 
 @pytest.fixture
