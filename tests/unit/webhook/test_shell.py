@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from scavenger_api import names
+from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_runtime.clock import SystemClock
 from scavenger_runtime.resources import NODES
 from scavenger_testing.fake_api import FakeApi
@@ -29,7 +31,7 @@ from scavenger_webhook.observe import CONFIGURATIONS, PRIORITYCLASSES, SCAVENGER
 from scavenger_webhook.server import TlsServer
 from scavenger_webhook.settings import WebhookSettings
 from scavenger_webhook.shell import ClusterView
-from scavenger_webhook.snapshot import Rules
+from scavenger_webhook.snapshot import LOW_PRIORITY, SCAVENGER_CLASSES, Rules
 
 from .cases import Object, facts, job, pod, raw, request
 
@@ -287,8 +289,16 @@ def test_settings_say_what_is_wrong(capsys):
     assert made.rules().low_priority == "warn"
 
 
-def test_paths_are_those_of_the_configurations():
-    chart = Path(__file__).resolve().parents[3] / "manifests" / "webhook" / "configurations.yaml"
-    text = chart.read_text()
-    assert f"path: {MUTATE_PODS}\n" in text
-    assert f"path: {VALIDATE_JOBS}\n" in text
+def test_configurations_and_policies_name_what_the_code_names():
+    folder = Path(__file__).resolve().parents[3] / "manifests" / "webhook"
+    configurations = (folder / "configurations.yaml").read_text()
+    assert f"path: {MUTATE_PODS}\n" in configurations
+    assert f"path: {VALIDATE_JOBS}\n" in configurations
+    assert f"object.spec.priority <= {LOW_PRIORITY})" in configurations
+    assert f"name: {SECRET_NAME}\n" in (folder / "secret.yaml").read_text()
+    policies = (folder / "policies.yaml").read_text()
+    for text in (configurations, policies):
+        assert all(f"'{name}'" in text for name in SCAVENGER_CLASSES)
+    marks = (names.FINALIZER, names.LABEL_PREEMPTION_CLASS, names.ANNOTATION_RUNNING_PRIORITY, names.ANNOTATION_RUN)
+    for mark in (*marks, ANNOTATION_EVICTION_REASON):
+        assert f"'{mark}'" in policies

@@ -49,8 +49,8 @@ from scavenger_webhook.observe import (
     stale_webhooks,
 )
 
-SECRET_NAME: Final = "scavenger-webhook-tls"
-CONFIGURATION_NAME: Final = "scavenger-webhook"
+CONFIGURATION_NAME: Final = names.WEBHOOK
+SECRET_NAME: Final = f"{names.WEBHOOK}-tls"
 ANNOTATION_ROTATE_BEFORE: Final = f"{names.GROUP}/rotate-before"
 """On the Secret, RFC 3339: everything made before that moment is replaced, one step after the other."""
 

@@ -19,7 +19,7 @@ class WebhookSettings(ServiceSettings):
 
     address: str = option("0.0.0.0", "address for admission requests")
     port: int = option(9443, "port for admission requests; 0 takes a free one", ge=0, le=65535)
-    service: str = option("scavenger-webhook-admission", "Service by which the API server finds this one", min_length=1)
+    service: str = option(f"{names.WEBHOOK}-admission", "Service by which the API server finds this one", min_length=1)
 
     ordinary_class: str = option(
         names.PRIORITY_CLASS_ORDINARY, "PriorityClass of ordinary pods that name none", min_length=1
