@@ -142,10 +142,10 @@ class Follow:
                     yield item
             elif isinstance(item.obj, Pod):
                 self._on_pod(item.obj)
-            elif isinstance(item.obj, Job):
+            elif isinstance(item.obj, Job) and not finished:  # another job of that name may follow
                 yield Change(item.type, item.obj)
-                if not finished and (item.type == "DELETED" or item.obj.phase in objects.FINISHED):
-                    finished = True
+                finished = item.type == "DELETED" or item.obj.phase in objects.FINISHED
+                if finished:
                     self._last_pods()
 
     def _on_pod(self, pod: Pod) -> None:

@@ -16,9 +16,9 @@ import yaml
 from scavenger_cli import main
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
-from scavenger_testing.builders import scavengerjob_dict
+from scavenger_testing.builders import pod_dict, scavengerjob_dict, terminated
 
-from .conftest import Answer, Server, listed, status
+from .conftest import Answer, Server, event, listed, status
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_JOBS = "/apis/scavenger.dev/v1alpha1/scavengerjobs"
@@ -203,8 +203,21 @@ def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Any) -> None
     assert err.splitlines() == [
         "--- a failed: exited with code 3 ---",
         "error: a failed: exited with code 3",
-        "  kubectl sj why a",
+        "  kubectl sj why a -n lab",
     ]
+
+
+def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Any) -> None:
+    server.on(f"{JOBS}/a", Answer(body=one("a", "Running")))
+    server.on(JOBS, listed(one("a", "Running")))
+    server.on(JOBS, Answer(lines=[event("DELETED", one("a", "Running"))]), watch=True)
+    pod = pod_dict("a-0", namespace="lab", uid="uid-pod", phase="Failed", container_statuses=[terminated(1)])
+    server.on(PODS, listed(pod))
+    server.on(PODS, Answer(lines=[]), watch=True)
+    server.on(f"{PODS}/a-0/log", Answer(lines=[b"2026-01-05T12:00:00.000000000Z checkpoint written"]))
+    code, out, err = sj("logs", "-f", "a")
+    assert (code, out) == (3, "checkpoint written\n")
+    assert err.splitlines() == ["--- a running ---", "--- a is deleted ---", "error: a was deleted"]
 
 
 def test_submitting_is_strict(server: Server, sj: Any, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from scavenger_cli.follow import Change
+    from scavenger_cli.logs import Follow
     from scavenger_cli.top import View
 
 MAX_WIDTH = 100
@@ -153,31 +154,42 @@ def logs(
       kubectl sj logs -f simulation
       kubectl sj logs simulation --index 3 --tail 20
     """
-    from scavenger_cli.logs import Ended, Follow, Line, Selection, notice, printed
+    from scavenger_cli.logs import Follow, Selection, printed
 
     job = access.job(name)
     newest = seconds(since)
     selection = Selection(index, tail, int(newest) if newest is not None else None, timestamps)
-    gang = job.spec.parallelism > 1
     if not follow:
         for line in printed(access, job, selection):
-            _print_line(line.index, line.text, gang)
+            _print_line(line.index, line.text, job.spec.parallelism > 1)
         return
+    _follow_logs(Follow(access, job, selection), job)
+
+
+def _follow_logs(follow: Follow, job: Job) -> None:
+    """Print lines and notices as they come. Raises CliError where the job did not complete."""
+    from scavenger_cli.logs import Ended, Line, notice
+
     phase: str | None = None
-    for item in Follow(access, job, selection).items():
+    deleted = False
+    for item in follow.items():
         if isinstance(item, Line):
-            _print_line(item.index, item.text, gang)
+            _print_line(item.index, item.text, job.spec.parallelism > 1)
         elif isinstance(item, Ended):
             note(f"--- the output of pod {item.pod} cannot be read: {item.problem} ---")
         elif item.type == "DELETED":
-            raise CliError(f"{name} was deleted", code=ExitCode.NOT_FOUND)
+            deleted = True  # its pods have their grace period, and may have something left to say
+            note(f"--- {job.name} is deleted ---")
         elif item.obj is not None:
             job = item.obj
             if text := notice(job, phase):
                 note(f"--- {job.name} {text} ---")
             phase = job.phase
+    if deleted:
+        raise CliError(f"{job.name} was deleted", code=ExitCode.NOT_FOUND)
     if job.phase == objects.FAILED:
-        raise CliError(f"{name} failed: {job.status.message}", f"kubectl sj why {name}", ExitCode.JOB_FAILED)
+        remedy = f"kubectl sj why {job.name} -n {job.namespace}"
+        raise CliError(f"{job.name} failed: {job.status.message}", remedy, ExitCode.JOB_FAILED)
 
 
 GANG_COLOURS = ("cyan", "green", "magenta", "blue", "yellow")
