@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.load import Level, LoadRule
+from scavenger_admitter.running import RunningJob
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView, Snapshot
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
@@ -81,18 +82,32 @@ def a_candidate(rng: random.Random) -> Candidate:
     )
 
 
+def a_running_job(rng: random.Random) -> RunningJob:
+    name = rng.choice(JOBS)
+    return RunningJob(f"ns/{name}", name, rng.choice(("default", "q")), rng.choice((1, 1, 2)), rng.random() < 0.5)
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """The room of a job, at a time."""
+
+    job: str
+    at: int
+
+
 @dataclass(frozen=True)
 class Gone:
     pod: str = ""
     node: str = ""
     candidate: str = ""
+    run: str = ""
 
 
-Event = Pod | Node | Candidate | Gone
+Event = Pod | Node | Candidate | RunningJob | TakenBack | Gone
 
 
 def an_event(rng: random.Random) -> Event:
-    match rng.randrange(10):
+    match rng.randrange(13):
         case 0 | 1 | 2 | 3 | 4:
             return a_pod(rng)
         case 5 | 6:
@@ -101,8 +116,13 @@ def an_event(rng: random.Random) -> Event:
             return a_candidate(rng)
         case 8:
             return Gone(pod=f"ns/{rng.choice(NAMES)}")
+        case 9 | 10:
+            return a_running_job(rng)
+        case 11:
+            return TakenBack(f"ns/{rng.choice(JOBS)}", NOW - rng.choice((0, 60_000_000)))
         case _:
-            return rng.choice((Gone(node=rng.choice(NODES)), Gone(candidate=f"ns/{rng.choice(JOBS)}")))
+            job = f"ns/{rng.choice(JOBS)}"
+            return rng.choice((Gone(node=rng.choice(NODES)), Gone(candidate=job), Gone(run=job)))
 
 
 def events() -> st.SearchStrategy[list[Event]]:
@@ -122,6 +142,7 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     candidates: dict[str, Candidate] = field(default_factory=dict)
+    runs: dict[str, RunningJob | TakenBack] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
         match event:
@@ -131,14 +152,19 @@ class World:
                 self.nodes[event.metadata.name] = event
             case Candidate():
                 self.candidates[event.key] = event
+            case RunningJob():
+                self.runs[event.key] = event
+            case TakenBack():
+                self.runs[event.job] = event
             case Gone():
                 self.pods.pop(event.pod, None)
                 self.nodes.pop(event.node, None)
                 self.candidates.pop(event.candidate, None)
+                self.runs.pop(event.run, None)
 
     def rebuilt(self) -> ClusterState:
         state = fresh()
-        left: list[Event] = [*self.candidates.values(), *self.pods.values(), *self.nodes.values()]
+        left: list[Event] = [*self.runs.values(), *self.candidates.values(), *self.pods.values(), *self.nodes.values()]
         for event in left:
             apply(state, event)
         return state
@@ -158,16 +184,25 @@ def apply(state: ClusterState, event: Event) -> None:
             state.apply_node(event)
         case Candidate():
             state.apply_candidate(event)
+        case RunningJob():
+            state.running.apply(event)
+        case TakenBack():
+            state.running.reclaim(event.job, event.at, Shape.of({"cpu": 1000}).requests, 2)
         case Gone():
             state.delete_pod(event.pod)
             state.delete_node(event.node)
             state.delete_candidate(event.candidate)
+            state.running.delete(event.run)
 
 
 def both(state: ClusterState) -> tuple[Snapshot, Snapshot]:
     level = Level(load=10, admission=90)
     rule = LoadRule.published({"cpu": level, "memory": level}, observed_at=NOW - 30_000_000, now=NOW, period_seconds=60)
-    return state.snapshot(now=NOW, rule=LoadRule.fixed()), state.snapshot(now=NOW, rule=rule)
+    return in_order(state.snapshot(now=NOW, rule=LoadRule.fixed())), in_order(state.snapshot(now=NOW, rule=rule))
+
+
+def in_order(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, gangs=tuple(sorted(snapshot.gangs, key=lambda gang: gang.job.key)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -195,6 +230,7 @@ def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
         state.delete_node(name)
     for name in JOBS:
         state.delete_candidate(f"ns/{name}")
+        state.running.delete(f"ns/{name}")
     state.forget("ns/j1")
     assert both(state) == both(fresh())
 
@@ -231,3 +267,28 @@ def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Ev
     held = [r for r in both(state)[0].reservations if r.shape == shape]
     assert sum(r.count for r in held) == max(0, parallelism - len(done))
     assert all(len(r.nodes) <= r.count for r in held)
+
+
+@settings(max_examples=200, deadline=None)
+@given(events())
+def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None:
+    """Leaving: bound pods that were told to go, or of a job whose room was taken back. Gangs: all pods bound, and stay."""
+    state, world = fresh(), World()
+    for event in happened:
+        apply(state, event)
+        world.apply(event)
+    bound = [pod for pod in world.pods.values() if LABEL_JOB in pod.metadata.labels and not pod.ended]
+    taken = {key for key, run in world.runs.items() if isinstance(run, TakenBack)}
+    leaving = [
+        pod.spec.node_name
+        for pod in bound
+        if pod.spec.node_name and (pod.metadata.deletion_timestamp or f"ns/{pod.metadata.labels[LABEL_JOB]}" in taken)
+    ]
+    seen = both(state)[0]
+    assert sorted(pod.node for pod in seen.leaving) == sorted(leaving)
+    for gang in seen.gangs:
+        mine = [pod for pod in bound if pod.metadata.labels[LABEL_JOB] == gang.job.uid]
+        assert sorted(gang.nodes) == sorted(pod.spec.node_name for pod in mine)
+        assert len(mine) == gang.job.parallelism
+        assert not any(pod.metadata.deletion_timestamp for pod in mine)
+    assert all(value > 0 for value in seen.scavenged.values())
