@@ -25,6 +25,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_plan": ("admission.full_cycle", "admission.one_arrival"),
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
+    "bench.regulator.bench_margin": ("regulator.margin",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
     "bench.services.bench_steady": ("steady",),
     "bench.scheduler.bench_scheduler": ("scheduler",),

@@ -11,6 +11,7 @@ from scavenger_regulator.levels import (
     PERCENTAGE,
     LevelPolicy,
     WaterLevels,
+    apart,
     linear_percentage,
     preemptible_percentage,
     step_toward,
@@ -140,3 +141,20 @@ def test_levels_arrive(old: WaterLevels, target: WaterLevels) -> None:
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan])
 def test_no_step_is_no_limit(step: float) -> None:
     assert step_toward(INITIAL, WaterLevels(0, 0, 0), step) == WaterLevels(0, 0, 0)
+
+
+# --- the margin between admission and upper ---
+
+
+@pytest.mark.parametrize(
+    ("levels", "margin", "admission"),
+    [
+        (WaterLevels(79, 92, 92), 5, 87),
+        (WaterLevels(70, 80, 85), 5, 80),
+        (WaterLevels(70, 80, 83), 0, 80),
+        (WaterLevels(79, 92, 92), 40, 79),
+        (WaterLevels(0, 0, 0), 5, 0),
+    ],
+)
+def test_admission_keeps_its_distance(levels: WaterLevels, margin: float, admission: float) -> None:
+    assert apart(levels, margin) == WaterLevels(levels.lower, admission, levels.upper)

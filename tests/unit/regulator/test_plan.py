@@ -100,6 +100,7 @@ def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> Non
     enough = {CLUSTER: {"cpu": Figures(40, 15, 60), "memory": Figures(40, 0, 60)}}
     published = decide(snapshot(history=enough)).published
     assert (published.lower("cpu"), published.lower("memory")) == (65, 80)
+    assert published.admission("memory") == pytest.approx(published.upper("memory") - 5)  # type: ignore[operator]
     before = Memory(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
     published = decide(snapshot(history=enough), before).published
     assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)

@@ -69,6 +69,15 @@ def ordered(lower: float, admission: float, upper: float) -> WaterLevels:
     return WaterLevels(lower, admission, max(admission, _clamp(upper)))
 
 
+def apart(levels: WaterLevels, margin: float) -> WaterLevels:
+    """The same with `admission` at least `margin` points under `upper`, but not under `lower`.
+
+    Where the ordinary load is steady the formulas put both at one place. Filled up to there, the next breath of
+    ordinary load evicts down to `lower`, and yielding never begins (docs/designs/0004-admission-stays-below-upper.md).
+    """
+    return WaterLevels(levels.lower, max(levels.lower, min(levels.admission, levels.upper - margin)), levels.upper)
+
+
 def preemptible_percentage(load: float, levels: WaterLevels, floor: float = FLOOR) -> float:
     """Percent of the running jobs that ordinary pods may displace.
 

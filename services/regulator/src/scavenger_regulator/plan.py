@@ -38,6 +38,7 @@ from scavenger_regulator.levels import (
     PERCENTAGE,
     LevelPolicy,
     WaterLevels,
+    apart,
     step_toward,
     water_levels,
 )
@@ -49,7 +50,8 @@ from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Memory, Pending, Sn
 class Rules:
     """What an administrator may set; percentages in percent, times in seconds.
 
-    min_samples: size of a history before it is used. step: points by which a level may move in a period.
+    admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history before
+    it is used. step: points by which a level may move in a period.
     cooldown: how long nothing is admitted after an eviction. yield_hysteresis: points under `admission` at
     which yielding ends. yield_within: how long after its checkpoint a job may still yield. startup_cost: per
     core, until a run's first checkpoint. settle: how long after their grace period evicted pods are waited
@@ -59,6 +61,7 @@ class Rules:
     period: float = 30.0
     reserve: float = 20.0
     floor: float = FLOOR
+    admission_margin: float = 5.0
     policy: LevelPolicy = LevelPolicy.EXPONENTIAL
     initial: WaterLevels = INITIAL
     min_samples: int = 60
@@ -200,7 +203,7 @@ def _levels(scope: str, snapshot: Snapshot, memory: Memory, rules: Rules) -> dic
     for resource in RESOURCES:
         target, figures = rules.initial, history.get(resource)
         if rules.policy is LevelPolicy.EXPONENTIAL and figures and figures.samples >= rules.min_samples:
-            target = water_levels(figures.mean, figures.stdev, rules.reserve)
+            target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
         levels[resource] = step_toward(memory.levels.get(resource), target, rules.step)
     return levels
 

@@ -57,6 +57,9 @@ class RegulatorSettings(ServiceSettings):
 
     policy: LevelPolicy = option(LevelPolicy.EXPONENTIAL, "how levels and percentage follow the load")
     reserve: float = option(20.0, "margin kept for ordinary workloads", unit="percent", ge=0, le=100)
+    admission_margin: float = option(
+        5.0, "kept between the admission level and the upper one; 0 is the bare formula", unit="points", ge=0, le=100
+    )
     floor: float = option(FLOOR, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100)
     initial_lower: float = option(INITIAL.lower, "lower level until there is history", unit="percent", ge=0, le=100)
     initial_admission: float = option(
@@ -110,6 +113,7 @@ class RegulatorSettings(ServiceSettings):
         return Rules(
             period=self.period,
             reserve=self.reserve,
+            admission_margin=self.admission_margin,
             floor=self.floor,
             policy=self.policy,
             initial=ordered(self.initial_lower, self.initial_admission, self.initial_upper),
