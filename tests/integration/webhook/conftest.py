@@ -19,7 +19,6 @@ from typing import Any, Final
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, admission, stack
-from scavenger_cluster.errors import ApiError
 
 Object = dict[str, Any]
 
@@ -269,11 +268,3 @@ def start_webhook(cluster: Cluster, *, instance: int = 1, **environment: str) ->
     """Start the webhook, unless it runs just so; returns its process id."""
     given = {**admission.environment(cluster), **SETTINGS, **environment}
     return cluster.service_start("webhook", instance=instance, environment=given, wait="readyz").pid
-
-
-def exists(cluster: Cluster, path: str) -> bool:
-    try:
-        cluster.client.get(path)
-    except ApiError:
-        return False
-    return True

@@ -18,7 +18,7 @@ from scavenger_runtime.clock import SystemClock
 from scavenger_runtime.resources import NODES
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook import tls
-from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS, create_app
+from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS, Limits, create_app
 from scavenger_webhook.certificates import Bundle, CertificateRules, new_authority, new_serving
 from scavenger_webhook.keeper import (
     ANNOTATION_ROTATE_BEFORE,
@@ -217,6 +217,42 @@ async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it():
             assert serials == [first.x509.serial_number, second.x509.serial_number]
         await asyncio.sleep(0.05)  # TLS connections take leave of each other
     assert not server.serving
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"rubbish\r\n\r\n",
+        b"POST /mutate/pods HTTP/9.9\r\n\r\n",
+        b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+        b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_turned_away_soon(sent):
+    now = SystemClock().now()
+    authority = new_authority(now, RULES)
+    serving = new_serving(authority, now, RULES)
+    context = tls.server_context()
+    tls.load(context, serving.certificate, serving.key)
+
+    async def known(_request: Any) -> Any:
+        return facts()
+
+    app = create_app(known, Limits(body_timeout=0.2))
+    server = TlsServer(app, context, address="127.0.0.1", port=0)
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+    async with running(server.run(0)):
+        await until("serving", lambda: server.serving)
+        reader, writer = await asyncio.open_connection("localhost", server.port, ssl=client)
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            first = await reader.readline()
+        assert first == b"" or first.split()[1].startswith(b"4"), first
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.05)  # TLS connections take leave of each other
 
 
 def _connections(session: aiohttp.ClientSession) -> list[Any]:
