@@ -224,3 +224,19 @@ async def test_a_load_that_was_measured_before_the_victims_left_asks_for_no_furt
         await c.until(lambda: c.phase("b") == "Running")
         await c.pass_time(30)
         assert (running(c, "a"), len(c.events("Interrupted"))) == (4, 1)
+
+
+async def test_a_victim_that_does_not_leave_is_not_waited_for() -> None:
+    async with empty_lab() as c:
+        await shared_cluster(c)
+        c.api.store.graceful_pods = True
+        c.kubelet = False
+        c.submit("b", queue="b", cpu="1")
+        await c.until(lambda: len(c.events("Interrupted")) == 1)
+        await c.pass_time(50, step=5)
+        assert len(c.events("Interrupted")) == 1, "it is waited for until a minute after its time"
+        assert c.status("b")["message"].startswith("queue b has 0 cpu")
+        await c.pass_time(60, step=5)
+        assert len(c.events("Interrupted")) == 2
+        c.kubelet = True
+        await c.until(lambda: c.phase("b") == "Running")

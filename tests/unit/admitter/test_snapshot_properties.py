@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.load import Level, LoadRule
-from scavenger_admitter.running import RunningJob
+from scavenger_admitter.running import OVERDUE, RunningJob
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView, Snapshot
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
@@ -272,7 +272,7 @@ def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Ev
 @settings(max_examples=200, deadline=None)
 @given(events())
 def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None:
-    """Leaving: bound pods that were told to go, or of a job whose room was taken back. Gangs: all pods bound, and stay."""
+    """Leaving: bound pods told to go, or of a job whose room was taken back. Gangs: all their pods bound, to stay."""
     state, world = fresh(), World()
     for event in happened:
         apply(state, event)
@@ -292,3 +292,6 @@ def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None
         assert len(mine) == gang.job.parallelism
         assert not any(pod.metadata.deletion_timestamp for pod in mine)
     assert all(value > 0 for value in seen.scavenged.values())
+    stuck = {pod.metadata.deletion_timestamp is not None for pod in bound if pod.spec.node_name} == {True}
+    later = state.snapshot(now=NOW + OVERDUE + 1, rule=LoadRule.fixed())
+    assert not (stuck and later.leaving), "who should be gone for long is not waited for"

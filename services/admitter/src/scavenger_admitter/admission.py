@@ -124,7 +124,7 @@ class Admission:
         self.shares: Mapping[str, QueueShare] = {}
         """What each queue has and deserves, as of the last cycle."""
         self.unserved = False
-        """Jobs within their queue's share wait for room that nobody can be asked for yet."""
+        """Jobs within their queue's share wait for room; time alone may change who is asked for it."""
 
     def wake(self) -> None:
         """Something changed that may let a job start; coalesced."""

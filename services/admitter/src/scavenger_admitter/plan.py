@@ -75,7 +75,7 @@ class AdmissionPlan:
         reclaims: running jobs to interrupt, as their queues have more than they deserve and others wait.
         shares: what each queue has and deserves.
         truncated: the limit of starts was reached; another cycle right away may start more.
-        unserved: jobs within their queue's share found neither room nor victims; time alone may change that.
+        unserved: jobs within their queue's share wait for room, promised or not; time alone may change who is asked.
     """
 
     starts: tuple[Start, ...]
@@ -194,6 +194,7 @@ class _Cycle:
             self._start(candidate, found)
             return None
         if self._ledger.promise(candidate):
+            self._unserved = True
             self._held[candidate.key] = _promised(self._ledger.shares, candidate)
             return None
         return found
@@ -207,7 +208,7 @@ class _Cycle:
         if self._truncated or self._snapshot.shut is not None:
             return
         self._reclaims, promised = plan_reclaims(self._snapshot, self._ledger, self._short, rules)
-        self._unserved = self._ledger.shares.contested and len(promised) < len(self._short)
+        self._unserved |= self._ledger.shares.contested and bool(self._short)
         for candidate in promised:
             self._held[candidate.key] = _promised(self._ledger.shares, candidate)
         if promised:

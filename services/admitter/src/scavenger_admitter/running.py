@@ -20,6 +20,10 @@ PER_CPU_SECOND: Final = 1_000 * 1_000_000
 """Millicore-microseconds in a CPU-second."""
 
 
+OVERDUE: Final = 60 * 1_000_000
+"""A pod that is still there so long after its grace period is stuck."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunningJob:
     """What is known of a job in phase Running.
@@ -122,7 +126,7 @@ class BoundPod(Protocol):
     @property
     def ended(self) -> bool: ...  # noqa: D102
     @property
-    def leaving(self) -> bool: ...  # noqa: D102
+    def leaves_by(self) -> int: ...  # noqa: D102
 
 
 class RunningJobs:
@@ -168,7 +172,7 @@ class RunningJobs:
         """A scavenger pod appeared, changed or went."""
         if pod.job in self._jobs:
             self._stale.add(pod.job)
-        if there and pod.leaving and pod.node and not pod.ended:
+        if there and pod.leaves_by and pod.node and not pod.ended:
             self._leaving[pod.key] = pod
         else:
             self._leaving.pop(pod.key, None)
@@ -188,15 +192,19 @@ class RunningJobs:
 
     def _gang(self, job: RunningJob) -> Gang | None:
         alive = [pod for _, pod in sorted(self._pods.get(job.key, {}).items()) if not pod.ended]
-        if len(alive) != job.parallelism or any(pod.leaving or not pod.node for pod in alive):
+        if len(alive) != job.parallelism or any(pod.leaves_by or not pod.node for pod in alive):
             return None
         return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
 
-    def leaving(self, counts: Mapping[str, bool]) -> tuple[Leaving, ...]:
-        """The pods on their way out. `counts`: the nodes that count for the load, by name."""
+    def leaving(self, now: int, counts: Mapping[str, bool]) -> tuple[Leaving, ...]:
+        """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
+
+        `counts`: the nodes that count for the load, by name.
+        """
         return tuple(
             Leaving(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
             for pod in sorted(self._going(), key=lambda pod: pod.key)
+            if not pod.leaves_by or now <= pod.leaves_by + OVERDUE
         )
 
     def _going(self) -> Iterator[BoundPod]:

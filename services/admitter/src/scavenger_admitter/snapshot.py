@@ -266,7 +266,7 @@ class _PodFacts:
     job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
     queue: str = ""
     run: str = ""
-    leaving: bool = False  # told to go; scavenger pods only
+    leaves_by: int = 0  # told to be gone by then; scavenger pods only
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
     pending: PendingPod | None = None
@@ -346,7 +346,7 @@ def _pod_facts(pod: Pod) -> _PodFacts:
         job=f"{meta.namespace}/{label}",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
-        leaving=meta.deletion_timestamp is not None,
+        leaves_by=_leaves_by(pod),
         started=_started(pod),
         shape=shape,
     )
@@ -356,6 +356,12 @@ def _run(pod: Pod) -> str:
     """The run a scavenger pod belongs to: its own annotation, or the name of its Job where it has none."""
     owner = pod.metadata.controller
     return pod.metadata.annotations.get(ANNOTATION_RUN) or (owner.name if owner else "")
+
+
+def _leaves_by(pod: Pod) -> int:
+    """The end of its grace period, microseconds since the epoch; 0 when nobody told it to go."""
+    at = parse_time(pod.metadata.deletion_timestamp)
+    return micros(at) if at is not None else 0
 
 
 def _gated(pod: Pod) -> bool:
@@ -659,7 +665,7 @@ class ClusterState:
             capacity=dict(self._capacity),
             requested=requested,
             scavenged=scavenged,
-            leaving=self.running.leaving({name: sums.counts for name, sums in self._nodes.items()}),
+            leaving=self.running.leaving(now, {name: sums.counts for name, sums in self._nodes.items()}),
             settling=self.running.settling(rule.observed_at),
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
