@@ -215,13 +215,45 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     assert world.phases()["next"] == "Waiting"
 
 
-def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop) -> None:
+@pytest.fixture
+def filled(world: Loop) -> set[str]:
+    """Six jobs that burn a tenth of a core each; no regulator, but levels that let it have its way."""
     stack.start(world.cluster, settings={**QUICK, **levels(63, 66, 85, yields=False)})
-    jobs = [f"j{number}" for number in range(JOBS)]
-    for name in jobs:
+    jobs = {f"j{number}" for number in range(JOBS)}
+    for name in sorted(jobs):
         world.submit(name)
-    world.wait("the cluster is filled", lambda: world.running() == set(jobs))
+    world.wait("the cluster is filled", lambda: world.running() == jobs, timeout=120)
     world.cluster.service_stop("regulator")
+    return jobs
+
+
+def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop, filled: set[str]) -> None:
+    """Between the lower and the upper level the preemptible ones run at half their CPU; under it, in full again."""
+    throttled = {**QUICK, **levels(45, 66, 85, yields=False), "SCAVENGER_THROTTLE": "true"}
+    stack.start(world.cluster, ["regulator"], throttled)
+
+    def limits() -> dict[str, str]:
+        found = world.objects("pods", "scavenger.dev/job")
+        return {
+            pod["metadata"]["labels"]["scavenger.dev/job"]: pod["status"]["containerStatuses"][0]["resources"][
+                "limits"
+            ]["cpu"]
+            for pod in found
+        }
+
+    preemptible = {name for name, kind in world.classes().items() if kind == "preemptible"}
+    assert 0 < len(preemptible) < JOBS
+    halved = {name: "50m" if name in preemptible else "100m" for name in filled}
+    world.wait("the kubelet has halved them", lambda: limits() == halved, timeout=90)
+    assert world.running() == filled
+    assert world.causes() == {}
+    for name in sorted(filled - preemptible)[:3]:
+        world.kubectl("delete", "scavengerjob", name)
+    world.wait("all are back at what they asked for", lambda: set(limits().values()) == {"100m"}, timeout=90)
+    assert world.causes() == {}
+
+
+def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop, filled: set[str]) -> None:
     # 60 % of load, 50 % is where nobody new fits, 45 % is where yielding ends: two have to go.
     stack.start(world.cluster, ["regulator"], {**QUICK, **levels(48, 50, 85, yields=True)})
     world.wait_load(57, 65)
@@ -238,6 +270,7 @@ def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop) -
         victims = set(world.causes())
     world.wait_load(35, 50)
     assert set(world.causes().values()) == {"YieldAtCheckpoint"}
+    assert world.running() == filled - set(world.causes())
     assert len(world.causes()) == 2
     lost = sum(world.status(name)["lostCPUSeconds"] for name in world.causes())
     assert lost <= 0.1 * 20 * len(victims), "a checkpoint is at most a few periods old"
