@@ -80,9 +80,9 @@ def test_a_job_lives_on_without_the_webhook(cluster: Cluster, place: Place) -> N
     place.wait("gone with all it owns", lambda: not place.items("scavengerjobs") and not place.items("jobs"))
 
 
-@pytest.mark.usefixtures("webhook")
 def test_the_whole_cluster_restarts_and_nothing_waits_for_the_webhook(cluster: Cluster, place: Place) -> None:
-    """Everything comes back while the webhook is down: pods first, as the webhook's own would be."""
+    """Everything comes back while the webhook is down (the test before has left it so): pods first, as its own would
+    be."""
     assert place.create("deployments", deployment("before", 1)).allowed
     cluster.service_kill("webhook")
     for component in ("scheduler", "kcm", "apiserver", "etcd"):

@@ -65,6 +65,9 @@ OURS: Final = frozenset(
         SERVING_KEY,
     }
 )
+RESTORE: Final = "restore"
+"""Beside the steps of `plan_step`, for metrics and logs."""
+
 LOOK_SECONDS: Final = 10.0
 """Time passes without events: so often it is looked whether something is due."""
 
@@ -143,13 +146,13 @@ class SecretKeeper:
         if found is not None:
             self._take_up(found)
         if found is None and self._bundle is not None:
-            await self._write(secret, self._bundle, Step.NOTHING)  # emptied by hand: what is in use goes back
+            await self._write(secret, self._bundle, RESTORE)  # emptied by hand: what is in use goes back
             return True
         await self._inject()
         step = self._due(secret, found)
         if step is Step.NOTHING:
             return False
-        await self._write(secret, take_step(step, found, self._clock.now(), self._rules), step)
+        await self._write(secret, take_step(step, found, self._clock.now(), self._rules), step.value)
         return True
 
     # --- deciding -------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ class SecretKeeper:
         log.info("certificate in use", expires=bundle.serving.expires_at, authority=bundle.authority.made_at)
         self.ready.set()
 
-    async def _write(self, seen: Secret, bundle: Bundle, step: Step) -> None:
+    async def _write(self, seen: Secret, bundle: Bundle, step: str) -> None:
         """Put a bundle into the Secret, if that is still the one that was seen. Raises Conflict, ApiError."""
         secret = orjson.loads(await self._client.get(SECRETS, self._namespace, SECRET_NAME))
         if secret["metadata"]["resourceVersion"] != seen.metadata.resource_version:
@@ -199,10 +202,10 @@ class SecretKeeper:
         try:
             answer = await self._client.replace(SECRETS, self._namespace, SECRET_NAME, secret)
         except ApiError:
-            metrics.STEPS.labels(step.value, "failed").inc()
+            metrics.STEPS.labels(step, "failed").inc()
             raise
-        metrics.STEPS.labels(step.value, "done").inc()
-        log.info("certificates written", step=step.value)
+        metrics.STEPS.labels(step, "done").inc()
+        log.info("certificates written", step=step)
         self._secret = decode_secret(answer)
 
     async def _inject(self) -> None:
