@@ -18,7 +18,7 @@ from scavenger_webhook.snapshot import Facts
 
 from .cases import facts, job, pod, raw
 
-LIMITS = Limits(max_body=2**20, body_timeout=0.2)
+LIMITS = Limits(max_body=2**20, body_timeout=0.1)
 JSON = (b"content-type", b"application/json")
 PATHS = {"pods": MUTATE_PODS, "scavengerjobs": VALIDATE_JOBS, "resourcequotas": MUTATE_QUOTAS}
 
@@ -252,7 +252,7 @@ def reviews(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 @given(reviews())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_review(case):
     resource, review = case
     faults: list[str] = []

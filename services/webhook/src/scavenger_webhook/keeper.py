@@ -254,7 +254,7 @@ class SecretKeeper:
         self._news.set()
 
     async def _wait(self) -> None:
-        seconds = min(LOOK_SECONDS, max(0.5, self._rules.overlap / 4))
+        seconds = min(LOOK_SECONDS, max(0.1, self._rules.overlap / 4))
         waiting = asyncio.ensure_future(self._news.wait())
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
