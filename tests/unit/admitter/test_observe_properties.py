@@ -307,7 +307,7 @@ def live(size: int, events: list[tuple[str, int, int, float]]) -> World:
     return world
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(size=st.integers(1, 3), events=EVENTS)
 def test_every_interruption_counts_once(size: int, events: list[tuple[str, int, int, float]]) -> None:
     world = live(size, events)
@@ -319,7 +319,7 @@ def test_every_interruption_counts_once(size: int, events: list[tuple[str, int, 
     assert world.job.status.interrupted_count == len(world.counted)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(size=st.integers(1, 3), events=EVENTS, gone=st.booleans())
 def test_no_finalizer_is_left(size: int, events: list[tuple[str, int, int, float]], gone: bool) -> None:
     """Deleted with its owner, or finished: when the nodes answer and everything has ended, nothing is held."""
@@ -347,7 +347,7 @@ def test_no_finalizer_is_left(size: int, events: list[tuple[str, int, int, float
 SOME_TIMES = st.one_of(st.none(), st.floats(-1e6, 1e6, allow_nan=False))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     phase=st.sampled_from([None, *Phase]),
     queued=SOME_TIMES,

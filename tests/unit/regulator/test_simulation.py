@@ -107,7 +107,7 @@ def test_one_plan_for_one_gap_however_slow_metrics_and_pods_are(lag: float, grac
     restarts=st.lists(st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from([0.0, 7.0, 200.0])), max_size=4),
     limit=st.sampled_from([1, 3, 100]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_never_more_than_needed_under_any_circumstances(
     seed: int,
     lag: float,
