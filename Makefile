@@ -71,7 +71,7 @@ test-e2e: sync ## Against real kubelets and containers, or kwok nodes where thos
 	$(PYTEST) tests/e2e $(CLUSTER_TESTS)
 
 .PHONY: verify
-verify: sync ## Formatting, types, layers, generated files, manifests
+verify: sync ## Formatting, types, layers, generated files, charts and manifests, Go
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
 	$(RUN) mypy $(TYPED) demo-apps/counter/counter.py
@@ -79,6 +79,7 @@ verify: sync ## Formatting, types, layers, generated files, manifests
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python docs/draw_levels.py --check
+	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
 
 .PHONY: generate

@@ -85,10 +85,11 @@ def main(words: list[str]) -> int:
             thread.join(max(0.0, deadline - time.monotonic()))
         raise SystemExit(128 + number)
 
-    for thread in threads:
-        thread.start()
+    # Before anything is started: who is run in the background ignores SIGINT, and so would all that it starts.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
+    for thread in threads:
+        thread.start()
     for thread in threads:
         while thread.is_alive():  # a join without a limit would not let signals in
             thread.join(0.5)

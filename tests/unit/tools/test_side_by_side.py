@@ -47,11 +47,15 @@ def test_being_ended_ends_them_all(tmp_path: Path) -> None:
     script = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\n"
     script += "try:\n time.sleep(60)\nfinally:\n pathlib.Path(sys.argv[1]).unlink()\n"
     lanes = [f"{name}={sys.executable} -c '{script}' {tmp_path / name}" for name in ("a", "b")]
-    with subprocess.Popen([sys.executable, PROGRAM, *lanes], stdout=subprocess.DEVNULL) as process:
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, str(PROGRAM), *lanes]  # as with nohup … &
+    with subprocess.Popen(ignoring, stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 20
         while len(list(tmp_path.iterdir())) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 128 + signal.SIGTERM
+        try:
+            assert process.wait(20) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
     assert list(tmp_path.iterdir()) == [], "both had time to clean up"

@@ -19,7 +19,7 @@ from scavenger_webhook.settings import WebhookSettings
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SERVICES = {
     "admitter": AdmitterSettings,
     "regulator": RegulatorSettings,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # Of the Compose specification, what this file uses: https://github.com/compose-spec/compose-spec
 TOP = {"name": str, "services": dict}
 SERVICE = {
