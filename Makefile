@@ -12,7 +12,7 @@ TYPED := packages/api/src packages/runtime/src packages/testing/src \
 	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src
 ONLY ?=
 CLUSTER ?= scavenger
-CLUSTER_TESTS := -q --timeout 900 -rs
+CLUSTER_TESTS := -q --timeout 900 -rs --durations=8
 
 .PHONY: help
 help: ## List what can be made
@@ -103,6 +103,7 @@ sync: ## Install the Python workspace into .venv (uv itself too, if it is absent
 .PHONY: programs
 programs: sync ## Build Kubernetes and what goes with it: minutes the first time, then cached outside the checkout
 	$(RUN) python -m scavenger_cluster build
+	$(RUN) python -m scavenger_cluster build coredns metrics-server helm
 
 .PHONY: images
 images: sync ## Build the images of the services and of the demo applications from local bases

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import demo_loop
-from demo_stage import DemoError, Stage, console, say, until
+from demo_stage import NAMESPACE, DemoError, Stage, console, say, until
 from rich.table import Table
 from scavenger_cluster import Cluster, stack
+from scavenger_cluster.api import namespaced
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
 
@@ -108,7 +109,8 @@ def tell(stage: Stage, name: str, parallelism: int, cpu: str, work: tuple[int, i
 
 def running(stage: Stage, pod: str) -> bool:
     """Whether an ordinary pod runs."""
-    return stage.kubectl("get", "pod", pod, "-o", "jsonpath={.status.phase}") == "Running"
+    found = stage.cluster.client.find(namespaced("pod", NAMESPACE, pod))
+    return found is not None and found["status"].get("phase") == "Running"
 
 
 def finish(stage: Stage, name: str) -> str:

@@ -6,7 +6,6 @@ exactly enough of them leave. What the table shows is what the regulator publish
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -87,22 +86,15 @@ def levels(stage: Stage) -> dict[str, str]:
     return dict((stage.cluster.client.find(path) or {}).get("data") or {})
 
 
-def jobs(stage: Stage) -> dict[str, dict[str, Any]]:
-    """The status of every job, by name."""
-    found = json.loads(stage.kubectl("get", "sj", "-o", "json"))["items"]
-    return {job["metadata"]["name"]: dict(job.get("status") or {}) for job in found}
-
-
 def in_phase(stage: Stage, phase: str) -> list[str]:
     """The names of the jobs in a phase."""
-    return sorted(name for name, status in jobs(stage).items() if status.get("phase") == phase)
+    return sorted(name for name, status in stage.jobs().items() if status.get("phase") == phase)
 
 
 def _row(published: dict[str, str], stage: Stage) -> tuple[str, ...] | None:
     if "load.cpu" not in published:
         return None
-    pods = json.loads(stage.kubectl("get", "pods", "-l", "scavenger.dev/job", "-o", "json"))["items"]
-    classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in pods]
+    classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in stage.pods()]
     return (
         f"{float(published['load.cpu']):.0f}",
         " ".join(f"{float(published[f'{name}.cpu']):.0f}" for name in ("lower", "admission", "upper")),
@@ -141,7 +133,7 @@ def tell(stage: Stage) -> None:
         stage.apply(burst())
         watch.until("the load passes the upper level", lambda seen: seen["state"] == "Evicting")
         watch.until("enough have left", lambda seen: seen["state"] != "Evicting" and in_phase(stage, "Interrupted"))
-    left = {name: status for name, status in jobs(stage).items() if status.get("interruptedCount")}
+    left = {name: status for name, status in stage.jobs().items() if status.get("interruptedCount")}
     lost = sum(status["lostCPUSeconds"] for status in left.values())
     say(
         f"{len(left)} of {JOBS} jobs had to leave, those with the least CPU time at risk; {lost:.0f} CPU-seconds were "

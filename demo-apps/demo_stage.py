@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 from scavenger_cluster import Cluster
+from scavenger_cluster.api import namespaced
 
 NAMESPACE = "demo"
 STEP_TIMEOUT = 90.0
@@ -57,11 +57,18 @@ class Stage:
 
     def status(self, job: str) -> dict[str, Any]:
         """status of a ScavengerJob."""
-        return dict(json.loads(self.kubectl("get", "sj", job, "-o", "json")).get("status") or {})
+        found = self.cluster.client.get(namespaced("scavengerjob", NAMESPACE, job))
+        return dict(found.get("status") or {})
 
-    def pods(self, job: str) -> list[dict[str, Any]]:
-        """Pods of a ScavengerJob."""
-        return list(json.loads(self.kubectl("get", "pods", "-l", f"scavenger.dev/job={job}", "-o", "json"))["items"])
+    def pods(self, job: str = "") -> list[dict[str, Any]]:
+        """Pods of a ScavengerJob, or of all."""
+        selector = f"?labelSelector=scavenger.dev/job={job}" if job else "?labelSelector=scavenger.dev/job"
+        return list(self.cluster.client.get(namespaced("pods", NAMESPACE) + selector)["items"])
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """The status of every ScavengerJob, by name."""
+        found = self.cluster.client.get(namespaced("scavengerjobs", NAMESPACE))["items"]
+        return {job["metadata"]["name"]: dict(job.get("status") or {}) for job in found}
 
     def phase(self, job: str, phase: str) -> dict[str, Any]:
         """Wait until the job is in that phase, and say so."""

@@ -199,7 +199,7 @@ def test_deleted_job_leaves_nothing(world: World) -> None:
 
 
 def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
-    job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=3)
+    job = scavenger_job("brief", "run", "--dir=/tmp/c", "--seconds=1", "--steps=5", ttlSecondsAfterFinished=12)
     world.apply(job)
     world.wait_phase("brief", "Completed")
     world.wait("deleted", lambda: world.get("scavengerjob", "brief") is None)

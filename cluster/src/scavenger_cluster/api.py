@@ -19,6 +19,20 @@ APPLY_PATCH = "application/apply-patch+yaml"
 PARALLEL = 8
 
 
+_GROUPS = {
+    "batch/v1": ("jobs",),
+    "policy/v1": ("poddisruptionbudgets",),
+    "scavenger.dev/v1alpha1": ("scavengerjobs",),
+}
+
+
+def namespaced(kind: str, namespace: str, name: str = "") -> str:
+    """Return the path of a collection, or of an object in it; the kind in singular or plural, as for kubectl."""
+    plural = kind if kind.endswith("s") else f"{kind}s"
+    root = next((f"/apis/{group}" for group, plurals in _GROUPS.items() if plural in plurals), "/api/v1")
+    return f"{root}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+
+
 class ApiClient:
     """Speaks to one API server with the administrator's certificate."""
 

@@ -52,8 +52,9 @@ def holder(port: int) -> str:
     inodes = set(listening_inodes(port, _tables()))
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and inodes & _socket_inodes(process):
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            return f"process {process.name} ({command[:80]})"
+            with contextlib.suppress(OSError):  # gone meanwhile
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                return f"process {process.name} ({command[:80]})"
     return "another process (whose name only root may see)" if os.geteuid() else "an unknown process"
 
 

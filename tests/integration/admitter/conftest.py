@@ -27,6 +27,7 @@ from scavenger_runtime.resources import JOBS, PODS
 
 NODES = 10
 CPUS = 16
+ENDED = ("Succeeded", "Failed")
 """Of each node; the admission level without a regulator leaves just under 112 of the 160."""
 
 SETTINGS = {
@@ -197,6 +198,20 @@ class Place:
     def pods(self, name: str) -> list[Object]:
         return [pod for pod in self.all("pods") if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
 
+    def alive(self) -> list[str]:
+        """Pods that have not ended, or that our finalizer keeps."""
+        ended = {pod["metadata"]["name"] for pod in self.all("pods") if pod["status"].get("phase") in ENDED}
+        return [p["metadata"]["name"] for p in self.all("pods") if p["metadata"]["name"] not in ended] + self.held()
+
+    def last_phases(self) -> list[str]:
+        """The phase of every job as the watch has shown it: costs the API server nothing, however often one asks."""
+        seen = self.recorder.phases
+        return [phases[-1] for key, phases in list(seen.items()) if key.startswith(f"{self.namespace}/")]
+
+    def started(self) -> int:
+        """How many of its jobs have been started at least once, as the watch has shown it."""
+        return sum(key.startswith(f"{self.namespace}/") for key in list(self.recorder.jobs))
+
     def held(self) -> list[str]:
         """Pods with our finalizer."""
         found = self.all("pods")
@@ -236,7 +251,8 @@ class Place:
         self.cluster.client.delete_all(f"{self.path('scavengerjobs')}/{name}" for name in self.phases())
         ordinary = [p for p in self.all("pods") if names.LABEL_JOB not in p["metadata"].get("labels", {})]
         self.cluster.client.delete_all(f"{self.path('pods')}/{pod['metadata']['name']}" for pod in ordinary)
-        self.wait("everything gone", lambda: not self.all("pods"), timeout=90)
+        # What has ended is the garbage collector's, which takes its time after an API server that was away.
+        self.wait("nothing holds room", lambda: not self.alive(), timeout=90)
         self.cluster.client.delete(f"/api/v1/namespaces/{self.namespace}")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.plan import link_name
 from scavenger_cluster.process import find_marked
 
@@ -13,19 +15,15 @@ from scavenger_cluster.process import find_marked
 def traces(cluster: Cluster) -> dict[str, list[str]]:
     """Return whatever of this cluster is on the machine, by kind; empty lists after `down`."""
     data = str(cluster.data_dir)
-    commands = {
-        pid.name: (pid / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        for pid in Path("/proc").iterdir()
-        if pid.name.isdigit() and (pid / "cmdline").exists()
-    }
+    groups = [hierarchy / cgroups.PARENT / cluster.name for hierarchy in cgroups.hierarchies()]
     return {
         "processes": [str(process.pid) for process in find_marked(cluster.name)]
-        + [command for command in commands.values() if data in command],
+        + [command for command in _commands() if data in command],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if data in line],
         "namespaces": [path.name for path in _entries("/run/netns") if f"-{cluster.name}-" in path.name],
         "links": [path.name for path in _entries("/sys/class/net") if path.name == link_name(cluster.name)],
         "routes": [line for line in _run("ip", "route") if link_name(cluster.name) in line],
-        "cgroups": [str(path) for path in Path("/sys/fs/cgroup").rglob(f"scavenger/{cluster.name}")],
+        "cgroups": [str(group) for group in groups if group.exists()],
         "files": [data] if cluster.data_dir.exists() else [],
         "registry": [cluster.name] if cluster.name in cluster.registry.clusters() else [],
     }
@@ -43,6 +41,13 @@ def untouched() -> dict[str, list[str]]:
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text()],
         "kubelet": [str(path) for path in (Path("/var/lib/kubelet"), Path("/var/lib/cni")) if path.exists()],
     }
+
+
+def _commands() -> Iterator[str]:
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):  # others come and go meanwhile
+                yield (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def _entries(folder: str) -> list[Path]:

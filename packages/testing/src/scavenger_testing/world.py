@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from scavenger_cluster import Cluster
-from scavenger_cluster.errors import CommandError
+from scavenger_cluster.api import namespaced
 
 IMAGE = "docker.io/scavenger/counter:demo"
 SETTINGS = {"SCAVENGER_UNSCHEDULABLE_AFTER": "5", "SCAVENGER_START_BACKOFF": "2", "SCAVENGER_EXPLAIN_AFTER": "1"}
@@ -33,16 +33,13 @@ class World:
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         """An object, None when it is not there."""
-        try:
-            return dict(json.loads(self.kubectl("get", kind, name, "-o", "json")))
-        except CommandError as error:
-            if "NotFound" in str(error):
-                return None
-            raise
+        found = self.cluster.client.find(namespaced(kind, self.namespace, name))
+        return dict(found) if found is not None else None
 
     def objects(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
         """All objects of a kind in the namespace."""
-        return list(json.loads(self.kubectl("get", kind, "-l", selector, "-o", "json"))["items"])
+        path = namespaced(kind, self.namespace)
+        return list(self.cluster.client.get(f"{path}?labelSelector={quote(selector)}")["items"])
 
     def pods(self, job: str) -> list[dict[str, Any]]:
         """The pods of a ScavengerJob, by name."""
