@@ -34,9 +34,9 @@ SETTINGS = {
     "SCAVENGER_UNSCHEDULABLE_AFTER": "5",
     "SCAVENGER_START_BACKOFF": "2",
     "SCAVENGER_EXPLAIN_AFTER": "1",
-    # An API server that is away for half a minute is not to cost the lease.
-    "SCAVENGER_LEASE_DURATION": "60",
-    "SCAVENGER_RENEW_DEADLINE": "50",
+    # An API server that is away for half a minute, and slow to come back, is not to cost the lease.
+    "SCAVENGER_LEASE_DURATION": "240",
+    "SCAVENGER_RENEW_DEADLINE": "200",
     "SCAVENGER_RETRY_PERIOD": "1",
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart
 }
@@ -235,11 +235,11 @@ class Place:
             time.sleep(0.2)
         return time.monotonic() - began
 
-    def wait_phase(self, name: str, phase: str, timeout: float = 60) -> Object:
+    def wait_phase(self, name: str, phase: str, timeout: float = 120) -> Object:
         self.wait(f"{name} {phase}", lambda: self.phase(name) == phase, timeout)
         return self.status(name)
 
-    def wait_interrupted(self, name: str, timeout: float = 60) -> None:
+    def wait_interrupted(self, name: str, timeout: float = 120) -> None:
         self.wait(f"{name} counted", lambda: self.status(name).get("interruptedCount") == 1, timeout)
 
     def describe(self) -> str:
@@ -252,7 +252,7 @@ class Place:
         ordinary = [p for p in self.all("pods") if names.LABEL_JOB not in p["metadata"].get("labels", {})]
         self.cluster.client.delete_all(f"{self.path('pods')}/{pod['metadata']['name']}" for pod in ordinary)
         # What has ended is the garbage collector's, which takes its time after an API server that was away.
-        self.wait("nothing holds room", lambda: not self.alive(), timeout=90)
+        self.wait("nothing holds room", lambda: not self.alive(), timeout=180)
         self.cluster.client.delete(f"/api/v1/namespaces/{self.namespace}")
 
 

@@ -13,7 +13,7 @@ from scavenger_cluster import Cluster, ClusterError
 from .conftest import SETTINGS, Place, Recorder, namespace, start_admitter
 from .test_line import latecomers
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 ADMITTER = names.ADMITTER
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/{ADMITTER}"
@@ -100,11 +100,11 @@ def test_the_api_server_is_away_for_half_a_minute(cluster: Cluster, place: Place
     cluster.component_start("kube-apiserver")
     place.delete("pods", pods["j1"]["name"])
     place.submit("late")
-    took = place.wait("a new job runs", lambda: place.phase("late") == "Running", timeout=120)
+    took = place.wait("a new job runs", lambda: place.phase("late") == "Running", timeout=240)
     print(f"a job submitted after the outage ran {took:.1f} s later")  # noqa: T201
     for name in ("j0", "j1"):
-        place.wait_interrupted(name, timeout=90)
-        place.wait_phase(name, "Running")
+        place.wait_interrupted(name, timeout=180)
+        place.wait_phase(name, "Running", timeout=180)
     time.sleep(3)
     assert cluster.service("admitter").pid == pid, "it recovered by itself"
     assert set(place.phases().values()) == {"Running"}

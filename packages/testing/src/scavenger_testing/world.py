@@ -51,7 +51,7 @@ class World:
         found = self.get("scavengerjob", job)
         return dict((found or {}).get("status") or {})
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 60) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 120) -> Any:
         """Poll until the condition holds, and return what it returned."""
         deadline = time.monotonic() + timeout
         while True:
@@ -62,7 +62,7 @@ class World:
                 raise AssertionError(f"not within {timeout} s: {what}\n{self.describe()}")
             time.sleep(0.25)
 
-    def wait_phase(self, job: str, phase: str, timeout: float = 60) -> dict[str, Any]:
+    def wait_phase(self, job: str, phase: str, timeout: float = 120) -> dict[str, Any]:
         """Wait for a phase; returns the status."""
         self.wait(f"{job} {phase}", lambda: self.status(job).get("phase") == phase, timeout)
         return self.status(job)
