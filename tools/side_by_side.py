@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 TAIL_LINES = 400
@@ -29,7 +30,7 @@ class Lane:
     name: str
     command: str
     process: subprocess.Popen[str] | None = None
-    lines: list[str] = field(default_factory=list)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     seconds: float = 0.0
 
     @property
@@ -53,7 +54,7 @@ class Lane:
             self.process = process
             assert process.stdout is not None
             for line in process.stdout:
-                self.lines = [*self.lines[-TAIL_LINES:], line]
+                self.lines.append(line)
                 sys.stdout.write(f"{self.name:>12} | {line}")
                 sys.stdout.flush()
         self.seconds = time.monotonic() - began
@@ -101,7 +102,7 @@ def report(lanes: list[Lane]) -> int:
     for lane in lanes:
         if lane.failed:
             sys.stdout.write(f"\n=== {lane.name} failed: {lane.command}\n")
-            sys.stdout.writelines(lane.lines[-TAIL_LINES:])
+            sys.stdout.writelines(lane.lines)
     sys.stdout.write("\n")
     for lane in lanes:
         sys.stdout.write(f"{lane.name:>12}   {'FAILED' if lane.failed else 'passed'}   {lane.seconds:6.0f} s\n")

@@ -11,7 +11,6 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from scavenger_runtime import ApiClient, Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.kinds import Pod
 from scavenger_runtime.resources import JOBS, PODS, Resource
+from scavenger_testing.processes import cpu_seconds, peak_kb
 
 JOB_COUNT = int(os.environ.get("BENCH_JOBS", "2000"))
 NODE_COUNT = 100
@@ -51,7 +51,7 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         plain, plain_cpu = await _plain_jobs(client, server)
         scavenger, scavenger_cpu = await _scavenger_jobs(client, server)
         pid = cluster.service("admitter").pid
-        peak, cpu = _memory_and_cpu(pid)
+        peak, cpu = peak_kb(pid) / 1024, cpu_seconds(pid)
         cancel = await _gang_cancellation(client)
     return [
         {"name": "jobs2000.plain.seconds", "value": plain, "unit": "s", "goal": None},
@@ -75,20 +75,12 @@ def _percentile(values: list[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def _memory_and_cpu(pid: int) -> tuple[float, float]:
-    """Peak resident memory in MB, and CPU seconds so far, of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return peak / 1024, (int(fields[11]) + int(fields[12])) / 100
-
-
 # --- until all run --------------------------------------------------------------------------------------------------
 
 
 async def _plain_jobs(client: ApiClient, server: int) -> tuple[float, float]:
     """Seconds from the first create until the pods of 2,000 batch/v1 Jobs run, and the API server's CPU seconds."""
-    before = _memory_and_cpu(server)[1]
+    before = cpu_seconds(server)
     running: set[str] = set()
     everything = asyncio.Event()
 
@@ -100,14 +92,14 @@ async def _plain_jobs(client: ApiClient, server: int) -> tuple[float, float]:
 
     async with _followed(Informer(client, PODS, label_selector="bench=plain"), seen):
         seconds = await _timed(lambda n: client.create(JOBS, "default", _plain_job(n)), everything)
-    used = _memory_and_cpu(server)[1] - before
+    used = cpu_seconds(server) - before
     await _delete_all(client, JOBS, "plain", JOB_COUNT)
     return seconds, used
 
 
 async def _scavenger_jobs(client: ApiClient, server: int) -> tuple[float, float]:
     """Seconds from the first create until 2,000 ScavengerJobs are Running, and the API server's CPU seconds."""
-    before = _memory_and_cpu(server)[1]
+    before = cpu_seconds(server)
     running: set[str] = set()
     everything = asyncio.Event()
 
@@ -119,7 +111,7 @@ async def _scavenger_jobs(client: ApiClient, server: int) -> tuple[float, float]
 
     async with _followed(Informer(client, SCAVENGERJOBS), seen):
         seconds = await _timed(lambda n: client.create(SCAVENGERJOBS, "default", _scavenger_job(n)), everything)
-    used = _memory_and_cpu(server)[1] - before
+    used = cpu_seconds(server) - before
     await _delete_all(client, SCAVENGERJOBS, "bench", JOB_COUNT)
     return seconds, used
 

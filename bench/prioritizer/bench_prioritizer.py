@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import socket
 import statistics
@@ -165,7 +164,7 @@ async def _steady() -> list[Figure]:
             metadata = {"name": BUDGET_NAME, "namespace": namespace}
             api.put(PODDISRUPTIONBUDGETS, {"metadata": metadata, "spec": dict(BUDGET_SPEC)})
         with tempfile.TemporaryDirectory() as folder:
-            config = _write_kubeconfig(folder, api.url)
+            config = api.write_kubeconfig(Path(folder))
             port = _free_port()
             flags = [f"--health-port={port}", "--leader-elect=false", "--log-level=warning"]
             process = await asyncio.create_subprocess_exec(
@@ -207,20 +206,6 @@ async def _watched(url: str) -> list[Figure]:
         _figure("prioritizer.steady_10k.cpu_cores", cpu / STEADY_SECONDS, "cores"),
         _figure("prioritizer.steady_10k.writes_per_second", written / STEADY_SECONDS, "1/s"),
     ]
-
-
-def _write_kubeconfig(folder: str, url: str) -> Path:
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": url}}],
-        "users": [{"name": "bench", "user": {}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-    }
-    path = Path(folder, "kubeconfig")
-    path.write_text(json.dumps(content))
-    return path
 
 
 def _free_port() -> int:

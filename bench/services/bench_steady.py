@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_runtime import ApiClient
+from scavenger_testing.processes import cpu_seconds, resident_kb
 
 JOBS = int(os.environ.get("BENCH_STEADY_JOBS", "1000"))
 NODES = 100
@@ -73,23 +73,13 @@ def _job(number: int) -> dict[str, Any]:
 
 
 def _watch(pids: dict[str, int]) -> list[Figure]:
-    before = {name: _cpu_seconds(pid) for name, pid in pids.items()}
+    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     time.sleep(SPAN_SECONDS)
     figures: list[Figure] = []
     for name, pid in pids.items():
-        percent = 100 * (_cpu_seconds(pid) - before[name]) / SPAN_SECONDS
+        percent = 100 * (cpu_seconds(pid) - before[name]) / SPAN_SECONDS
         figures += [
-            {"name": f"steady.{name}.rss_mb", "value": _resident_mb(pid), "unit": "MB", "goal": None},
+            {"name": f"steady.{name}.rss_mb", "value": resident_kb(pid) / 1024, "unit": "MB", "goal": None},
             {"name": f"steady.{name}.cpu_percent", "value": percent, "unit": "% of 1", "goal": None},
         ]
     return figures
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024

@@ -28,6 +28,7 @@ from scavenger_cluster import Cluster, ports, stack
 from scavenger_runtime import ApiClient
 from scavenger_runtime.errors import ApiError
 from scavenger_testing.fake_api import FakeApi
+from scavenger_testing.processes import cpu_seconds, resident_kb
 from scavenger_webhook.app import MUTATE_PODS
 from scavenger_webhook.keeper import CONFIGURATION_NAME, SECRET_NAME
 from scavenger_webhook.observe import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
@@ -89,7 +90,7 @@ async def _reviews(seconds: int) -> list[Figure]:
             api.put(resource, {"metadata": {"name": CONFIGURATION_NAME}, "webhooks": hooks})
         api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
         with tempfile.TemporaryDirectory() as folder:
-            config = _kubeconfig(folder, api.url)
+            config = api.write_kubeconfig(Path(folder))
             port, health = ports.any_free_port(), ports.any_free_port()
             flags = [f"--kubeconfig={config}", f"--port={port}", f"--health-port={health}", "--tls-names=127.0.0.1"]
             command = [*flags, "--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
@@ -98,9 +99,9 @@ async def _reviews(seconds: int) -> list[Figure]:
                 await _ready(f"http://127.0.0.1:{health}/readyz")
                 bundle = api.list(CONFIGURATIONS[0])[0]["webhooks"][0]["clientConfig"]["caBundle"]
                 authority = base64.b64decode(bundle).decode()
-                _, before = _usage(process.pid)
+                before = cpu_seconds(process.pid)
                 times = await _load(f"https://127.0.0.1:{port}{MUTATE_PODS}", authority, seconds)
-                rss, after = _usage(process.pid)
+                rss, after = resident_kb(process.pid) / 1000, cpu_seconds(process.pid)
             finally:
                 process.terminate()
                 await process.wait()
@@ -150,14 +151,6 @@ async def _ready(url: str) -> None:
     raise RuntimeError("the webhook did not become ready within a minute")
 
 
-def _usage(pid: int) -> tuple[float, float]:
-    """Resident memory in MB, and CPU seconds so far."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return rss / 1000, (int(fields[11]) + int(fields[12])) / 100
-
-
 # --- many pods ---
 
 
@@ -176,7 +169,7 @@ def _pods(count: int) -> list[Figure]:
         shipped = asyncio.run(_take_turns(cluster, count, "shipped", {"with": 1000, "without": 1000}))
         cluster.kubectl("patch", "priorityclass", "ordinary-workload", "--type=merge", '-p={"globalDefault":false}')
         reviewed = asyncio.run(_take_turns(cluster, count, "reviewed", {"with": 1000, "without": 0}))
-        memory, _ = _usage(cluster.service("webhook").pid)
+        memory = resident_kb(cluster.service("webhook").pid) / 1000
     finally:
         cluster.down()
     return [
@@ -214,7 +207,7 @@ async def _take_turns(cluster: Cluster, count: int, prefix: str, expected: dict[
     pids = [next(c.pid for c in cluster.status() if c.name == "kube-apiserver"), cluster.service("webhook").pid]
 
     def cpu() -> float:
-        return sum(_usage(pid)[1] for pid in pids if pid is not None)
+        return sum(cpu_seconds(pid) for pid in pids if pid is not None)
 
     config = str(cluster.kubeconfig)
     async with await ApiClient.connect(kubeconfig=config, max_concurrency=AT_ONCE) as client:
@@ -243,20 +236,6 @@ async def _until(create: Callable[[str, str], Awaitable[int]], expected: dict[st
                 return
         await asyncio.sleep(0.1)
     raise RuntimeError("pods did not get the expected priority within a minute")
-
-
-def _kubeconfig(folder: str, url: str) -> Path:
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": url}}],
-        "users": [{"name": "bench", "user": {}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-    }
-    path = Path(folder, "kubeconfig")
-    path.write_text(json.dumps(content))
-    return path
 
 
 def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:

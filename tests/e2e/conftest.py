@@ -47,8 +47,7 @@ def world(cluster: Cluster) -> Iterator[World]:
     cluster.kubectl("create", "namespace", namespace)
     place = World(cluster, namespace)
     yield place
-    place.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
-    place.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=60s")
+    place.clear()
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 

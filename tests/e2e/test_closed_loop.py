@@ -102,7 +102,7 @@ class Loop(World):
 
     def report_checkpoint(self, job: str) -> None:
         """What an application does that writes checkpoints of its own accord."""
-        [pod] = [pod for pod in self.pods(job) if "deletionTimestamp" not in pod["metadata"]]
+        [pod] = self.staying(job)
         note = f"{ANNOTATION_LAST_CHECKPOINT}={format_time(datetime.now(UTC))}"
         self.kubectl("annotate", "--overwrite", "pod", pod["metadata"]["name"], note)
 
@@ -148,8 +148,7 @@ def world(cluster: Cluster) -> Iterator[Loop]:
     cluster.kubectl("create", "namespace", namespace)
     place = Loop(cluster, namespace)
     yield place
-    place.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
-    place.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=60s")
+    place.clear()
     for name in ("prioritizer", "regulator", "admitter"):
         cluster.service_stop(name)
     cluster.kubectl("-n", SYSTEM_NAMESPACE, "delete", "configmap", "--all")

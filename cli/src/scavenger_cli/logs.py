@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from scavenger_api.checkpoints import completion_index
 from scavenger_api.names import LABEL_JOB
 from scavenger_runtime.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
 from scavenger_runtime.kinds import Pod
@@ -21,7 +22,6 @@ from scavenger_cli.objects import Job, decode_items
 from scavenger_cli.words import ordinal
 
 CONTAINER: Final = "main"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 MAX_PODS: Final = 100
 """Pods followed at once; each is a connection that the API server keeps open to a kubelet."""
 RETRY_SECONDS: Final = 0.5
@@ -66,8 +66,7 @@ Item: TypeAlias = Line | Ended | Broken | Change[Job] | Change[Pod]
 
 def index_of(pod: Pod) -> int:
     """The pod's completion index; 0 where it has none."""
-    text = pod.metadata.labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX) or ""
-    return int(text) if text.isdecimal() else 0
+    return completion_index(pod.metadata.annotations, pod.metadata.labels) or 0
 
 
 def has_output(pod: Pod) -> bool:

@@ -200,8 +200,7 @@ class Place:
 
     def alive(self) -> list[str]:
         """Pods that have not ended, or that our finalizer keeps."""
-        ended = {pod["metadata"]["name"] for pod in self.all("pods") if pod["status"].get("phase") in ENDED}
-        return [p["metadata"]["name"] for p in self.all("pods") if p["metadata"]["name"] not in ended] + self.held()
+        return [p["metadata"]["name"] for p in self.all("pods") if _held(p) or p["status"].get("phase") not in ENDED]
 
     def last_phases(self) -> list[str]:
         """The phase of every job as the watch has shown it: costs the API server nothing, however often one asks."""
@@ -214,8 +213,7 @@ class Place:
 
     def held(self) -> list[str]:
         """Pods with our finalizer."""
-        found = self.all("pods")
-        return [p["metadata"]["name"] for p in found if names.FINALIZER in p["metadata"].get("finalizers", ())]
+        return [p["metadata"]["name"] for p in self.all("pods") if _held(p)]
 
     def created(self, name: str) -> list[Created]:
         """Every Job of that name there has been."""
@@ -254,6 +252,10 @@ class Place:
         # What has ended is the garbage collector's, which takes its time after an API server that was away.
         self.wait("nothing holds room", lambda: not self.alive(), timeout=180)
         self.cluster.client.delete(f"/api/v1/namespaces/{self.namespace}")
+
+
+def _held(pod: Object) -> bool:
+    return names.FINALIZER in pod["metadata"].get("finalizers", ())
 
 
 def _selector(node: str) -> dict[str, str]:
@@ -329,11 +331,3 @@ def namespace(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
 def start_admitter(cluster: Cluster, **environment: str) -> int:
     """Start the admitter, unless it runs just so; returns its process id."""
     return cluster.service_start("admitter", environment={**SETTINGS, **environment}, wait="readyz").pid
-
-
-def peak_memory_and_cpu(pid: int) -> tuple[float, float]:
-    """Peak resident memory in MB, and CPU seconds so far, of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return peak / 1024, (int(fields[11]) + int(fields[12])) / 100

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.processes import cpu_seconds, peak_kb
 
-from .conftest import Place, bring_up, peak_memory_and_cpu, start_admitter
+from .conftest import Place, bring_up, start_admitter
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -67,7 +68,7 @@ def without_a_node(cluster: Cluster, other_place: Place) -> Iterator[None]:
 def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """None of them is interrupted, none is overtaken, and nothing is left on their pods."""
     pid = start_admitter(cluster)
-    before = peak_memory_and_cpu(pid)[1]
+    before = cpu_seconds(pid)
     place.recorder.run_seconds[place.namespace] = "1"
     jobs = [f"j{number:04}" for number in range(1000)]
     began = time.monotonic()
@@ -76,7 +77,7 @@ def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.
     place.wait("all completed", lambda: place.last_phases().count("Completed") == len(jobs), timeout=400)
     took = time.monotonic() - began
     place.wait("no finalizer left", lambda: not place.held(), timeout=20)
-    peak, cpu = peak_memory_and_cpu(pid)
+    peak, cpu = peak_kb(pid) / 1024, cpu_seconds(pid)
     with capsys.disabled():
         print(f"\n1,000 jobs: submitted in {submitted:.1f} s, completed in {took:.1f} s; ", end="")  # noqa: T201
         print(f"admitter {peak:.0f} MB peak, {cpu - before:.1f} s CPU")  # noqa: T201

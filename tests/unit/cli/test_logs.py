@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_cli.access import Access
 from scavenger_cli.exits import CliError
 from scavenger_cli.follow import Change
-from scavenger_cli.logs import COMPLETION_INDEX, Ended, Follow, Line, Selection, notice, printed
+from scavenger_cli.logs import Ended, Follow, Line, Selection, notice, printed
 from scavenger_testing import builders
 
 from .cases import job

@@ -265,12 +265,7 @@ sys.exit(service.run_service(ServiceSettings.load(sys.argv[1:]), main, name="tes
 
 async def test_a_failed_process_is_gone_even_if_a_task_will_not_end(api: FakeApi, tmp_path: Path) -> None:
     """Run for real: kubeconfig, flags, logs on stderr, exit code."""
-    cluster = {"name": "c", "cluster": {"server": api.url}}
-    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
-    users = [{"name": "u", "user": {}}]
-    config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "x"}
-    path = tmp_path / "config"
-    path.write_text(json.dumps(config))
+    path = api.write_kubeconfig(tmp_path)
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", STUBBORN, f"--kubeconfig={path}", "--health-port=0", stderr=asyncio.subprocess.PIPE

@@ -14,6 +14,7 @@ import copy
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -105,6 +106,20 @@ class FakeApi:
         self.close_watches()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def write_kubeconfig(self, folder: Path) -> Path:
+        """A kubeconfig for processes of their own that are to work with this server; returns its path."""
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "fake",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": {}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+        }
+        path = folder / "kubeconfig"
+        path.write_bytes(orjson.dumps(content))
+        return path
 
     def client(self, **options: Any) -> ApiClient:
         """A client of this server, closed with it. options: as for ApiClient."""

@@ -46,6 +46,10 @@ class World:
         found = self.objects("pods", f"scavenger.dev/job={job}")
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
+    def staying(self, job: str) -> list[dict[str, Any]]:
+        """Its pods that nobody has deleted: a kubelet removes what has ended in its own time."""
+        return [pod for pod in self.pods(job) if "deletionTimestamp" not in pod["metadata"]]
+
     def status(self, job: str) -> dict[str, Any]:
         """status of a ScavengerJob; empty before there is one."""
         found = self.get("scavengerjob", job)
@@ -66,6 +70,11 @@ class World:
         """Wait for a phase; returns the status."""
         self.wait(f"{job} {phase}", lambda: self.status(job).get("phase") == phase, timeout)
         return self.status(job)
+
+    def clear(self) -> None:
+        """Leave nothing for the next test; raises when something stays."""
+        self.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
+        self.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=60s")
 
     def describe(self) -> str:
         """What there is, for the message of a failed test."""
