@@ -87,7 +87,7 @@ RECLAIMED_JOB: Manifest = {
         "image": "example/app:1",
         "capacity": "Reclaimed",
         "interruptionAfter": "7d",
-        "resources": {"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1Gi"}},
+        "resources": {"requests": {"cpu": 0, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1024Mi"}},
     },
 }
 
@@ -257,7 +257,20 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
     (
         "reclaimed-unequal",
         {"spec.capacity": "Reclaimed", "spec.resources.limits": {"cpu": "499m"}},
-        "spec.resources: Invalid value: requests must not be greater than limits",
+        "spec.resources: Invalid value: capacity: Reclaimed sets nothing aside",
+    ),
+    (
+        "nothing-set-aside-guaranteed",
+        {"spec.resources": {"requests": {"cpu": 0}, "limits": {"cpu": 1, "memory": "1Gi"}}},
+        "spec.resources: Invalid value: requests and limits must be",
+    ),
+    (
+        "negative-reclaimed",
+        {
+            "spec.capacity": "Reclaimed",
+            "spec.resources": {"requests": {"cpu": -1}, "limits": {"cpu": 1, "memory": "1Gi"}},
+        },
+        "spec.resources: Invalid value: capacity: Reclaimed sets nothing aside",
     ),
     ("zero", requests(cpu=0), "spec.resources: Invalid value: every quantity must be greater than zero"),
     (

@@ -27,6 +27,7 @@ from scavenger_api.model import (
     validations,
 )
 from scavenger_api.quantity import amounts
+from scavenger_api.reclaimed import placed_by
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -232,6 +233,13 @@ def _names_resource(resource: str) -> str:
     return " || ".join(f"(has(self.{side}) && '{resource}' in self.{side})" for side in _SIDES)
 
 
+_MAY_SET_NOTHING_ASIDE: Final = (
+    "(k in ['cpu', 'memory'] && has(self.limits) && k in self.limits && quantity(string(self.limits[k]))"
+    ".isGreaterThan(quantity('0')))"
+)
+"""CEL: 0 as request beside a limit; refused for what it is unless `capacity: Reclaimed`."""
+
+
 def _every_resource(condition: str) -> str:
     """CEL: `condition` holds for each entry of both sides, with name `k` and quantity `q`."""
     return " && ".join(
@@ -248,14 +256,14 @@ class ResourceRequirements(Model):
     requests: ResourceMap | None = None
     """What is set aside for each pod: cpu and memory, and other resources such as GPUs."""
     limits: ResourceMap | None = None
-    """The most each pod may use. Equal to requests, unless `capacity: Reclaimed`."""
+    """The most each pod may use. Equal to requests; with `capacity: Reclaimed` requests of cpu and memory may be 0."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(_names_resource("cpu"), "cpu is mandatory; add it to resources.requests, as cpu: 500m"),
             cel(_names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"),
             cel(
-                _every_resource("$q.isGreaterThan(quantity('0'))"),
+                _every_resource(f"$q.isGreaterThan(quantity('0')) || {_MAY_SET_NOTHING_ASIDE}"),
                 "every quantity must be greater than zero; remove the resource or raise it",
             ),
             cel(
@@ -274,8 +282,8 @@ class ResourceRequirements(Model):
     )
 
     def effective(self) -> dict[str, str]:
-        """Requests with limits filled in (they are equal where both are given)."""
-        return {**(self.limits or {}), **(self.requests or {})}
+        """What each pod asks for: the two sides are equal where both are given, or the request says 0 (Reclaimed)."""
+        return {**(self.requests or {}), **(self.limits or {})}
 
 
 MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
@@ -296,12 +304,23 @@ def _no_shared_mount_path() -> str:
     )
 
 
-_SAME_ON_BOTH_SIDES: Final = (
-    "!has(self.resources.requests) || !has(self.resources.limits) || "
-    "self.resources.requests.all(k, !(k in self.resources.limits) || "
-    "quantity(string(self.resources.requests[k]))"
-    ".compareTo(quantity(string(self.resources.limits[k]))) {comparison} 0)"
+_SAME: Final = "quantity(string(self.resources.requests[k])).compareTo(quantity(string(self.resources.limits[k]))) == 0"
+_NOTHING_SET_ASIDE: Final = (
+    "(self.capacity == 'Reclaimed' && k in ['cpu', 'memory'] && "
+    "quantity(string(self.resources.requests[k])).compareTo(quantity('0')) == 0)"
 )
+
+
+def _same_on_both_sides(whose: str) -> str:
+    """CEL: requests equal limits, for jobs of one capacity; those on reclaimed capacity may request 0."""
+    return (
+        f"self.capacity != '{whose}' || !has(self.resources.requests) || !has(self.resources.limits) || "
+        "self.resources.requests.all(k, !(k in self.resources.limits) || "
+        + (f"{_NOTHING_SET_ASIDE} || " if whose == "Reclaimed" else "")
+        + f"{_SAME})"
+    )
+
+
 Id = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})]
 
 
@@ -397,13 +416,14 @@ class ScavengerJobSpec(Model):
                 "secrets a mountPath of its own",
             ),
             cel(
-                "self.capacity == 'Reclaimed' || " + _SAME_ON_BOTH_SIDES.format(comparison="=="),
+                _same_on_both_sides("Guaranteed"),
                 "requests and limits must be equal; give one side only, the other is filled in",
                 field_path=".resources",
             ),
             cel(
-                "self.capacity != 'Reclaimed' || " + _SAME_ON_BOTH_SIDES.format(comparison="<="),
-                "requests must not be greater than limits",
+                _same_on_both_sides("Reclaimed"),
+                "capacity: Reclaimed sets nothing aside: leave cpu and memory out of requests, write 0, or the same "
+                "as in limits",
                 field_path=".resources",
             ),
         )
@@ -417,6 +437,11 @@ class ScavengerJobSpec(Model):
             QuantityError: when one of them is not a quantity, which the API server lets nobody write.
         """
         return amounts(self.resources.effective())
+
+    @cached_property
+    def placed_by(self) -> Mapping[str, int]:
+        """What one pod is placed by: its requests, or the extended resources in their place (`capacity: Reclaimed`)."""
+        return self.requests if self.capacity is Capacity.GUARANTEED else placed_by(self.requests)
 
     @cached_property
     def checkpoint_interval(self) -> timedelta:

@@ -1,0 +1,38 @@
+"""Reclaimed capacity: by which resources a pod is placed, and as what it counts.
+
+A pod of a job with `capacity: Reclaimed` requests no cpu and no memory. It is placed by two extended resources that the
+regulator publishes for each node: `scavenger.dev/reclaimed-cpu` in millicores and `scavenger.dev/reclaimed-memory` in
+MiB. In queues, shares and quotas the same amounts count as cpu and memory.
+
+Amounts are as in `scavenger_api.quantity`: millicores, bytes, whole units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
+
+MIB: Final = 1 << 20
+RECLAIMED: Final = {"cpu": (RESOURCE_RECLAIMED_CPU, 1), "memory": (RESOURCE_RECLAIMED_MEMORY, MIB)}
+"""Resource → the extended resource that stands for it, and how many of the one are a unit of the other."""
+_COUNTED: Final = {extended: (resource, unit) for resource, (extended, unit) in RECLAIMED.items()}
+
+
+def placed_by(requests: Mapping[str, int]) -> dict[str, int]:
+    """What the scheduler places a pod by that asks for these amounts on reclaimed capacity; rounded up to whole MiB."""
+    placed: dict[str, int] = {}
+    for resource, value in requests.items():
+        extended, unit = RECLAIMED.get(resource, (resource, 1))
+        placed[extended] = -(-value // unit)
+    return placed
+
+
+def counted_as(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """What amounts, by resource, count as where it does not matter how they are placed: a reclaimed CPU is a CPU."""
+    counted: dict[str, int] = {}
+    for name, value in amounts:
+        resource, unit = _COUNTED.get(name, (name, 1))
+        counted[resource] = counted.get(resource, 0) + value * unit
+    return counted

@@ -1,0 +1,174 @@
+"""CPU time that pods really used, added up from the rates that the metrics API reports.
+
+The metrics API knows only now: cores, as an average over the last window. What a pod used between two moments is the
+sum of rate times window, and where nobody looked (before the first figure, a gap, a restart of the service) the mean
+rate of what was seen stands in. So a figure is exact where it was watched and an estimate elsewhere, and there is one
+for every span of a pod's life as soon as there is a single sample.
+
+Units: times in seconds since the epoch, rates in cores, CPU time in core-seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.quantity import QuantityError, parse_quantity
+from scavenger_api.times import parse_time
+
+from scavenger_runtime.kinds import Struct
+from scavenger_runtime.transport import ApiClient
+
+POD_METRICS: Final = "/apis/metrics.k8s.io/v1beta1/pods"
+MARKS: Final = 64
+"""Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
+SMALLEST_WINDOW: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a pod used: cores on average over the `window` seconds before `at`."""
+
+    pod: str
+    cores: float
+    at: float
+    window: float
+
+
+@dataclass(slots=True)
+class _Curve:
+    """Core-seconds seen so far, at moments of growing time. Both begin when the first window began."""
+
+    times: list[float] = field(default_factory=list)
+    totals: list[float] = field(default_factory=list)
+
+    def add(self, sample: Sample) -> None:
+        began = sample.at - max(SMALLEST_WINDOW, sample.window)
+        if not self.times:
+            self.times.append(began)
+            self.totals.append(0.0)
+        elif sample.at <= self.times[-1]:
+            return  # looked at twice
+        # Up to the last sample the CPU time is known; a gap between the two counts at the newer rate.
+        used = sample.cores * (sample.at - self.times[-1])
+        self.times.append(sample.at)
+        self.totals.append(self.totals[-1] + used)
+        if len(self.times) > MARKS:
+            del self.times[1:-1:2], self.totals[1:-1:2]
+
+    def until(self, at: float) -> float:
+        """Core-seconds seen up to `at`, which lies between the first and the last moment."""
+        i = bisect_right(self.times, at)
+        if i >= len(self.times):
+            return self.totals[-1]
+        earlier, later = self.times[i - 1], self.times[i]
+        share = (at - earlier) / (later - earlier)
+        return self.totals[i - 1] + share * (self.totals[i] - self.totals[i - 1])
+
+
+class UsageMeter:
+    """Adds up what pods use. Pods are known by their UID, or by whatever the caller tells them apart by."""
+
+    def __init__(self) -> None:
+        self._curves: dict[str, _Curve] = {}
+
+    def observe(self, sample: Sample) -> None:
+        """Take a sample in; what is no number, negative, or no newer than the last is left out."""
+        if math.isfinite(sample.cores) and sample.cores >= 0 and math.isfinite(sample.at):
+            self._curves.setdefault(sample.pod, _Curve()).add(sample)
+
+    def keep(self, pods: Collection[str]) -> None:
+        """Forget all other pods."""
+        for gone in self._curves.keys() - set(pods):
+            del self._curves[gone]
+
+    def cpu_seconds(self, pod: str, since: float, until: float) -> float | None:
+        """Core-seconds from `since` to `until`; None for a pod never seen. Outside of what was seen, at its mean rate
+        (of the part of the span that was seen, else of all)."""
+        curve = self._curves.get(pod)
+        if curve is None:
+            return None
+        if until <= since:
+            return 0.0
+        first, last = curve.times[0], curve.times[-1]
+        begin, end = min(max(since, first), last), min(max(until, first), last)
+        if end > begin:
+            seen, span = curve.until(end) - curve.until(begin), end - begin
+            return seen * (until - since) / span
+        return curve.totals[-1] / (last - first) * (until - since)
+
+    def watched(self, pod: str, since: float, until: float) -> float:
+        """Which share (0 to 1) of the span from `since` to `until` lies between the first and the last sample."""
+        curve = self._curves.get(pod)
+        if curve is None or until <= since:
+            return 0.0
+        return max(0.0, min(until, curve.times[-1]) - max(since, curve.times[0])) / (until - since)
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+class _Meta(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Container(Struct, frozen=True, gc=False, rename="camel"):
+    usage: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class _PodMetrics(Struct, frozen=True, gc=False, rename="camel"):
+    metadata: _Meta = _Meta()
+    timestamp: str = ""
+    window: str = ""
+    containers: tuple[_Container, ...] = ()
+
+
+class _List(Struct, frozen=True, gc=False, rename="camel"):
+    items: list[_PodMetrics] | None = None
+
+
+_decoder = msgspec.json.Decoder(_List)
+
+
+async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]:
+    """CPU use of all scavenger pods, known by `namespace/name`, from the metrics API; without those it cannot say.
+
+    Raises:
+        ApiError: NotFound where there is no metrics API; whatever else the API server answers.
+        ValueError: when the answer is no PodMetricsList.
+    """
+    body = await client.request("GET", POD_METRICS, params={"labelSelector": names.LABEL_JOB}, timeout=timeout)
+    return list(_samples(_decoder.decode(body).items or ()))
+
+
+def _samples(items: Iterable[_PodMetrics]) -> Iterable[Sample]:
+    for item in items:
+        at, cores = parse_time(item.timestamp), _cores(item.containers)
+        if at is not None and cores is not None:
+            key = f"{item.metadata.namespace}/{item.metadata.name}"
+            yield Sample(key, cores, at.timestamp(), _seconds(item.window))
+
+
+def _cores(containers: Iterable[_Container]) -> float | None:
+    """The sum over the containers; None when one of them has no figure."""
+    total = 0.0
+    for container in containers:
+        try:
+            total += float(parse_quantity(container.usage.get("cpu", "")))
+        except QuantityError:
+            return None
+    return total
+
+
+def _seconds(window: str) -> float:
+    try:
+        return parse_duration(window).total_seconds()
+    except (DurationError, OverflowError):
+        return 0.0
