@@ -26,7 +26,7 @@ from scavenger_api.model import (
     list_map,
     validations,
 )
-from scavenger_api.quantity import amounts
+from scavenger_api.quantity import amounts, units
 from scavenger_api.reclaimed import placed_by
 
 MAX_ITEMS: Final = 64
@@ -282,8 +282,13 @@ class ResourceRequirements(Model):
     )
 
     def effective(self) -> dict[str, str]:
-        """What each pod asks for: the two sides are equal where both are given, or the request says 0 (Reclaimed)."""
-        return {**(self.requests or {}), **(self.limits or {})}
+        """What each pod asks for: the sides are equal where both are given, or the request says 0 (Reclaimed).
+
+        Raises:
+            QuantityError: when a request is not a quantity, which the API server lets nobody write.
+        """
+        asked = {name: text for name, text in (self.requests or {}).items() if units(text)}
+        return {**(self.limits or {}), **asked}
 
 
 MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
