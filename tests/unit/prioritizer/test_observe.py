@@ -199,6 +199,12 @@ def test_a_job() -> None:
     )
 
 
+@pytest.mark.parametrize(("capacity", "expected"), [("Reclaimed", True), ("Guaranteed", False), ("", False)])
+def test_a_job_on_reclaimed_capacity(capacity: str, expected: bool) -> None:
+    assert job_facts(job(spec={"capacity": capacity})).reclaimed is expected
+    assert not job_facts(job()).reclaimed
+
+
 def test_a_job_with_nothing_recorded() -> None:
     facts = job_facts(msgspec.convert({"metadata": {"name": "j"}}, JobView))
     assert (facts.phase, facts.started, facts.start_over, facts.checkpoints) == ("", None, None, ())

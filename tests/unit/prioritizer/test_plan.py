@@ -15,6 +15,7 @@ from scavenger_prioritizer.plan import (
     moved,
     places,
     plan_classes,
+    rank,
     run_start,
 )
 from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, Rules
@@ -96,6 +97,49 @@ def test_cpu_time_at_risk(subject: Gang, expected: float) -> None:
 )
 def test_the_startup_cost_is_added_until_the_first_checkpoint(subject: Gang, expected: float) -> None:
     assert at_risk(subject, Rules(startup_cost=60 * MICROSECONDS)) == expected
+
+
+TWO = [pod("a", millicores=2000), pod("b", millicores=2000)]
+
+
+@pytest.mark.parametrize(
+    ("subject", "used", "expected"),
+    [
+        pytest.param(gang(started=600, reclaimed=True), {}, 660, id="not measured: what it asked for"),
+        pytest.param(gang(started=600, reclaimed=True), {"uid-job-0": 250}, 165, id="measured, start-up cost included"),
+        pytest.param(gang(started=600, reclaimed=True), {"uid-job-0": 0}, 0, id="it did nothing"),
+        pytest.param(
+            gang(started=600, reclaimed=True, checkpoints=(ago(60),)),
+            {"uid-job-0": 250},
+            15,
+            id="since the checkpoint",
+        ),
+        pytest.param(
+            gang(started=540, reclaimed=True, pods=TWO), {"uid-a": 500}, 300 + 1200, id="one of two is measured"
+        ),
+        pytest.param(
+            gang(started=540, reclaimed=True, pods=[pod("a"), pod("b", live=False)]),
+            {"uid-a": 500, "uid-b": 500},
+            300,
+            id="a member that ended holds nothing",
+        ),
+        pytest.param(gang(started=600), {"uid-job-0": 250}, 660, id="Guaranteed: what it kept others from using"),
+    ],
+)
+def test_on_reclaimed_capacity_what_was_really_used_is_at_risk(
+    subject: Gang, used: dict[str, int], expected: float
+) -> None:
+    rules = Rules(startup_cost=60 * MICROSECONDS)
+    seen = replace(snapshot([subject], rules=rules), used=used)
+    assert rank(seen)[0].risk / (1000 * MICROSECONDS) == expected
+
+
+def test_a_large_job_that_idles_goes_before_a_small_busy_one() -> None:
+    idle = gang("idle", started=600, millicores=64_000, reclaimed=True)
+    busy = gang("busy", started=600, millicores=1000)
+    assert preemptible(plan_classes(snapshot([idle, busy], 50))) == {"busy"}
+    measured = replace(snapshot([idle, busy], 50), used={"uid-idle-0": 10})
+    assert preemptible(plan_classes(measured)) == {"idle"}
 
 
 def test_cpu_seconds_are_rounded() -> None:

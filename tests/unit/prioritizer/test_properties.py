@@ -64,6 +64,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
             checkpoints=tuple(c for c in draw(st.lists(times, max_size=2)) if c is not None),
             interruptions=draw(st.integers(0, 3)),
             going=draw(st.sampled_from([False] * 9 + [True])),
+            reclaimed=draw(st.booleans()),
             class_=draw(labels),
             written=draw(figures),
         )
@@ -80,6 +81,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         cordoned=frozenset(draw(st.sets(st.sampled_from(["n1", "n2"])))),
         budgets=draw(st.dictionaries(st.sampled_from(["lab", "elsewhere"]), st.booleans())),
         rules=Rules(startup_cost=draw(st.sampled_from([0, 60 * MICROSECONDS]))),
+        used=draw(st.dictionaries(st.from_regex(r"\Apod-[0-7]-[0-4]\Z"), st.integers(0, 64_000))),
     )
 
 
@@ -101,6 +103,19 @@ def test_every_job_that_takes_part_gets_exactly_one_class(snapshot: Snapshot) ->
     assert [v.gang for v in verdicts] == [r.gang for r in rank(snapshot)]
     assert {v.gang.job.uid for v in verdicts} == {g.job.uid for g in snapshot.gangs if takes_part(g)}
     assert {v.class_ for v in verdicts} <= {PREEMPTIBLE, NON_PREEMPTIBLE}
+
+
+@thoroughly
+@given(snapshots(), st.integers(1, 64_000))
+def test_who_used_more_is_no_earlier_a_victim(snapshot: Snapshot, more: int) -> None:
+    for ranked in rank(snapshot):
+        pods = {p.uid for p in ranked.gang.pods}
+        raised = {uid: snapshot.used.get(uid, 64_000) + more for uid in pods}
+        again = {r.gang.job.uid: r for r in rank(replace(snapshot, used={**snapshot.used, **raised}))}
+        after = again.pop(ranked.gang.job.uid)
+        assert after.risk >= ranked.risk
+        assert ranked.gang.job.reclaimed or after.risk == ranked.risk
+        assert all(r.risk == b.risk for b in rank(snapshot) if (r := again.get(b.gang.job.uid)) is not None)
 
 
 @thoroughly

@@ -16,7 +16,7 @@ from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_prioritizer.shell import Prioritizer
 from scavenger_runtime.errors import Unavailable
 from scavenger_runtime.events import EventRecorder
-from scavenger_runtime.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
@@ -24,6 +24,7 @@ from scavenger_testing.fake_api import FakeApi
 LABEL = "scavenger.dev/preemption-class"
 FIGURE = "scavenger.dev/running-priority"
 SYSTEM = "scavenger-system"
+POD_METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, dict)
 
 
 class Cluster:
@@ -51,6 +52,7 @@ class Cluster:
         phase: str = "Running",
         class_: str = PREEMPTIBLE,
         status: Mapping[str, Any] | None = None,
+        capacity: str = "Guaranteed",
     ) -> None:
         run = f"{name}-run"
         self.api.put(
@@ -61,6 +63,7 @@ class Cluster:
                 parallelism=pods,
                 phase=phase,
                 status={"jobName": run, "runningTimestamps": [self.ago(started)], **(status or {})},
+                capacity=capacity,
             ),
         )
         owner = job_dict(run, namespace=namespace)
@@ -70,6 +73,27 @@ class Cluster:
                 f"{run}-{index}", namespace=namespace, node=node, phase="Running", owner=owner, labels=labels
             )
             self.api.put(PODS, pod)
+
+    def measure(self, job: str, cores: str, namespace: str = "lab") -> None:
+        """The metrics API says that each container of the job's first pod uses that much."""
+        self.api.put(
+            POD_METRICS,
+            {
+                "apiVersion": POD_METRICS.api_version,
+                "kind": POD_METRICS.kind,
+                "metadata": {
+                    "name": f"{job}-run-0",
+                    "namespace": namespace,
+                    "labels": {"scavenger.dev/job": job},
+                },
+                "timestamp": self.ago(0),
+                "window": "30s",
+                "containers": [{"name": "main", "usage": {"cpu": cores, "memory": "1Mi"}}],
+            },
+        )
+
+    def looks(self) -> int:
+        return sum("metrics.k8s.io" in request.path for request in self.api.requests)
 
     def publish(self, percentage: float | str, **data: str) -> None:
         levels = {
@@ -473,3 +497,57 @@ async def test_stale_levels_are_noticed_by_the_clock_alone() -> None:
             await until(c, lambda: bool(c.api.list(EVENTS)), step=2.0)
             assert c.api.list(EVENTS)[0]["reason"] == "ClassesKept"
             assert c.label("j") == NON_PREEMPTIBLE
+
+
+# --- reclaimed capacity ---
+
+
+async def test_on_reclaimed_capacity_the_figure_is_what_was_really_used() -> None:
+    async with cluster() as c:
+        c.add_job("idle", 600, capacity="Reclaimed")
+        c.add_job("busy", 300)
+        c.measure("idle", "250m")
+        c.measure("busy", "250m")
+        await c.one_pass()
+        assert (c.figure("idle"), c.figure("busy")) == ("600", "300"), "an estimate as long as nobody has looked"
+        await c.prioritizer.usage.look()
+        await c.one_pass()
+        assert (c.figure("idle"), c.figure("busy")) == ("150", "300")
+        assert (c.label("idle"), c.label("busy")) == (PREEMPTIBLE, NON_PREEMPTIBLE)
+
+
+async def test_the_metrics_api_is_asked_only_while_there_is_something_to_measure() -> None:
+    async with cluster() as c, passing(c):
+        c.add_job("guaranteed", 600)
+        await until(c, lambda: c.figure("guaranteed") is not None)
+        began = c.clock.monotonic()
+        await until(c, lambda: c.clock.monotonic() > began + 100, step=1)
+        assert c.looks() == 0
+        c.add_job("j", 600, capacity="Reclaimed")
+        c.measure("j", "100m")
+        await until(c, lambda: c.looks() >= 2, step=1)
+        await until(c, lambda: int(c.figure("j") or "9999") < 100, step=1)
+        c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(phase="Completed"))
+        await until(c, lambda: "preemption" not in c.status("j"))
+        before, ended = c.looks(), c.clock.monotonic()
+        await until(c, lambda: c.clock.monotonic() > ended + 100, step=1)
+        assert c.looks() - before <= 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+async def test_without_a_metrics_api_the_estimate_remains_and_it_is_said_once(
+    status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster() as c:
+        c.add_job("j", 600, capacity="Reclaimed")
+        c.measure("j", "250m")
+        await c.one_pass()
+        c.api.fail(status, times=2, methods={"GET"}, path="metrics.k8s.io")
+        await c.prioritizer.usage.look()
+        await c.prioritizer.usage.look()
+        assert capsys.readouterr().out.count("is estimated: no metrics") == 1
+        assert await c.one_pass() == 0
+        assert c.figure("j") == "600"
+        await c.prioritizer.usage.look()
+        await c.one_pass()
+        assert c.figure("j") == "150"

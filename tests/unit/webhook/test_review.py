@@ -176,6 +176,74 @@ def test_room_on_the_largest_node(requests, selector, text):
     assert [text in found for found in response.warnings or ()] == ([True] if text else [])
 
 
+CPU, MEMORY = "scavenger.dev/reclaimed-cpu", "scavenger.dev/reclaimed-memory"
+OFFERS = (
+    NodeFacts("thin", {"size": "s"}, {"cpu": 16_000, "memory": 8 * GI, CPU: 3000, MEMORY: 512}),
+    NodeFacts("wide", {"size": "l"}, {"cpu": 4_000, "memory": 64 * GI, CPU: 0, MEMORY: 16 * 1024}),
+)
+NO_OFFER = "no node offers reclaimed capacity: the regulator publishes it when started with --reclaimed"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "limits", "selector", "nodes", "expected"),
+    [
+        ("Guaranteed", {"cpu": "4", "memory": "1Gi"}, {}, OFFERS, []),
+        ("Reclaimed", {"cpu": "3", "memory": "512Mi"}, {}, OFFERS, []),
+        ("Reclaimed", {"cpu": "1", "memory": "64Mi"}, {}, None, [NO_OFFER]),
+        ("Reclaimed", {"cpu": "1", "memory": "64Mi"}, {}, (), []),
+        (
+            "Reclaimed",
+            {"cpu": "3001m", "memory": "512Mi"},
+            {},
+            OFFERS,
+            ["no node now offers reclaimed capacity for one pod, so the job waits: it asks for 3001m of cpu, "],
+        ),
+        ("Reclaimed", {"cpu": "1", "memory": "536870913"}, {}, OFFERS, ["no node offers both together"]),
+        ("Reclaimed", {"cpu": "1", "memory": "1Gi"}, {"size": "l"}, OFFERS, ["no node with those labels now offers"]),
+        ("Reclaimed", {"cpu": "17", "memory": "1Gi"}, {}, OFFERS, ["no node has room for one pod, even empty"]),
+        (
+            "Reclaimed",
+            {"cpu": "17", "memory": "1Gi"},
+            {},
+            None,
+            ["no node has room for one pod, even empty", NO_OFFER],
+        ),
+    ],
+)
+def test_what_is_offered_of_reclaimed_capacity(capacity, limits, selector, nodes, expected):
+    known = facts() if nodes is None else facts(nodes=nodes)
+    spec = {"resources": {"limits": limits}, "capacity": capacity, "nodeSelector": selector}
+    response = answer_to("scavengerjobs", job(**spec), known)
+
+    assert response.allowed
+    warned = response.warnings or ()
+    assert len(warned) == len(expected)
+    assert all(text in found for text, found in zip(expected, warned, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("capacity", "requests", "field"),
+    [
+        ("Reclaimed", {"cpu": "0", "memory": "0"}, None),
+        ("Reclaimed", {"cpu": "0m", "memory": "0Gi"}, None),
+        ("Reclaimed", {"memory": "1"}, "spec.resources.requests[memory]"),
+        ("Guaranteed", {"memory": "0"}, "spec.resources.requests[memory]"),
+    ],
+)
+def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, field):
+    limits = {"cpu": "1", "memory": "64Mi"}
+    spec = {"resources": {"requests": requests, "limits": limits}, "capacity": capacity}
+
+    assert set(problems(answer_to("scavengerjobs", job(**spec)))) == ({field} if field else set())
+
+
+def test_reclaimed_capacity_counts_in_the_quota_of_its_queue():
+    spec = {"resources": {"requests": {"cpu": "0"}, "limits": {"cpu": "3", "memory": "1Mi"}}, "capacity": "Reclaimed"}
+    response = answer_to("scavengerjobs", job(**spec, queue="small"), facts(nodes=OFFERS))
+
+    assert "asks for 3 of cpu, and queue small may use 2" in problems(response)["spec.resources"]
+
+
 def test_no_nodes_yet_is_no_reason_to_warn():
     response = answer_to("scavengerjobs", job(resources={"requests": {"cpu": "99", "memory": "1Gi"}}), facts(nodes=()))
 

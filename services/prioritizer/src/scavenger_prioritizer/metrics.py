@@ -29,6 +29,10 @@ PENDING: Final = gauge("preemption_writes_pending", "Writes that the last pass l
 CHANGES: Final = counter("preemption_class_changes", "Jobs that changed class.", ("to",))
 WRITES: Final = counter("preemption_writes", "Writes by kind and outcome.", ("kind", "outcome"))
 PASSES: Final = counter("preemption_passes", "Passes by outcome.", ("outcome",))
+MEASURED: Final = gauge(
+    "preemption_measured_pods", "Pods on reclaimed capacity whose CPU time at risk is measured, not estimated."
+)
+USAGE_POLLS: Final = counter("preemption_usage_polls", "Looks at the metrics API by outcome.", ("outcome",))
 DECISION_SECONDS: Final = histogram("preemption_decision_seconds", "Snapshot and plan of one pass.")
 PASS_SECONDS: Final = histogram("preemption_pass_seconds", "One pass with its writes.")
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
+from scavenger_api.job import Capacity
 from scavenger_api.quantity import QuantityError, millis
 from scavenger_api.times import micros, parse_time
 from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct
@@ -63,6 +64,7 @@ class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
     interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
     suspend: bool = False
     parallelism: int = 1
+    capacity: str = Capacity.GUARANTEED
 
 
 class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
@@ -115,6 +117,7 @@ def job_facts(job: JobView) -> JobFacts:
         interval=_interval(job.spec.interruption_after),
         run=status.job_name,
         parallelism=job.spec.parallelism,
+        reclaimed=job.spec.capacity == Capacity.RECLAIMED,
         created=_moment(job.metadata.creation_timestamp) or 0,
         started=_moment(runs[-1]) if runs else None,
         start_over=_moment(status.priority_start_over_timestamp),
@@ -163,7 +166,8 @@ def pod_millicores(pod: Pod) -> int:
     """The CPU request of a pod while it runs, in millicores: its containers and the init containers beside
     them.
 
-    A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place.
+    A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place, until it is
+    measured.
     """
     try:
         whole = pod.spec.resources.requests.get("cpu")

@@ -8,8 +8,10 @@ a prioritizer that starts anew goes on where the last one was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
@@ -25,6 +27,8 @@ from scavenger_prioritizer.snapshot import (
     Share,
     Snapshot,
 )
+
+_UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Verdict(Record, frozen=True, gc=False):
@@ -156,7 +160,7 @@ def takes_part(gang: Gang) -> bool:
 def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
     start = run_start(gang, snapshot.now)
     cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
-    return Ranked(gang, cpu_time_at_risk(gang, start, snapshot.now, snapshot.rules), start, cordoned)
+    return Ranked(gang, cpu_time_at_risk(gang, start, snapshot.now, snapshot.rules, snapshot.used), start, cordoned)
 
 
 def run_start(gang: Gang, now: int) -> int:
@@ -171,15 +175,20 @@ def run_start(gang: Gang, now: int) -> int:
     return min(started, now)
 
 
-def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules) -> int:
+def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules, used: Mapping[str, int] = _UNMEASURED) -> int:
     """The running priority of a job: what would be computed again if it went now, in millicore-microseconds.
 
     Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start,
     whichever is latest. Before the first checkpoint after a start (a reported one, or one that was due) the
     start-up cost is added.
+
+    On reclaimed capacity nothing was requested: there it is what each pod `used` on average in that time, millicores
+    by UID, and what it asked for where nobody measured.
     """
     since = kept_until(gang, start, now)
     lost = now - since + (rules.startup_cost if since == start else 0)
+    if gang.job.reclaimed:
+        return lost * sum(used.get(pod.uid, pod.millicores) for pod in gang.pods if pod.live)
     return lost * sum(pod.millicores for pod in gang.pods if pod.live)
 
 

@@ -38,6 +38,12 @@ class PrioritizerSettings(ServiceSettings):
     priority_ratio: float = option(
         1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
     )
+    usage_period: Seconds = option(
+        30.0,
+        "between two looks at what pods on reclaimed capacity really use, from the metrics API",
+        unit="seconds",
+        gt=0,
+    )
     drain_taints: Names = option(DRAIN_TAINTS, "keys of taints that announce a drain: such nodes count as cordoned")
     max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
     concurrent_writes: int = option(16, "writes under way at once", ge=1, le=1000)

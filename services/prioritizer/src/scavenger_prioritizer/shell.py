@@ -47,12 +47,16 @@ from scavenger_prioritizer.observe import (
 from scavenger_prioritizer.plan import ClassPlan, PodWrite, StatusWrite, plan_classes
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_prioritizer.snapshot import JobFacts, PodFacts, Share, Snapshot, Source
+from scavenger_prioritizer.usage import ReclaimedUsage
 
 PASS: Final = "classes"
 """The one key of the loop."""
 
 RETRY_SECONDS: Final = (1.0, 30.0)
 """Wait after a pass that failed: at first, and at most."""
+
+METRICS_TIMEOUT: Final = 10.0
+"""Seconds after which a question to the metrics API counts as failed."""
 
 BUDGET_LABELS: Final = {
     "app.kubernetes.io/managed-by": names.PRIORITIZER,
@@ -86,6 +90,9 @@ class Prioritizer:
         self._changes: dict[str, str] = {}
         self._known_jobs: Known[JobView, JobFacts] = Known(job_facts)
         self._known_pods: Known[Pod, PodFacts] = Known(pod_facts)
+        self.usage = ReclaimedUsage(
+            client, clock, period=settings.usage_period, timeout=min(METRICS_TIMEOUT, settings.usage_period)
+        )
         self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
         self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
@@ -116,8 +123,13 @@ class Prioritizer:
 
     async def run(self) -> None:
         """Pass after pass until cancelled; one under way is finished first."""
-        self._loop.add(PASS)
-        await self._loop.run()
+        measuring = asyncio.create_task(self.usage.run(), name="usage")
+        try:
+            self._loop.add(PASS)
+            await self._loop.run()
+        finally:
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
 
     # --- when to look ---
 
@@ -153,13 +165,15 @@ class Prioritizer:
         view = LevelsView.of(None if configmap is None else configmap.data, now)
         jobs = self._known_jobs.refresh(self.jobs.items())
         pods = self._known_pods.refresh(self.pods.items())
+        found = gangs(jobs, pods)
         return Snapshot(
             now=micros(now),
             share=Share.of(view, self._settings.fallback_preemptible_percent),
-            gangs=gangs(jobs, pods),
+            gangs=found,
             cordoned=frozenset(n.metadata.name for n in self.nodes.items() if self._cordoned(n)),
             budgets={b.metadata.namespace: budget_is_right(b) for b in self.budgets.items()},
             rules=self._rules,
+            used=self.usage.rates(found, micros(now)),
         )
 
     async def _pass(self, key: str) -> Result:

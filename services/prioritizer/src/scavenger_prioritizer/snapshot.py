@@ -9,7 +9,7 @@ same order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -66,7 +66,7 @@ class PodFacts(Record, frozen=True, gc=False):
     name: str
     uid: str
     millicores: int
-    """CPU request."""
+    """CPU request; on reclaimed capacity, what was asked for of that."""
     job: str = ""
     """Name of the ScavengerJob, from its label."""
     run: str = ""
@@ -102,6 +102,8 @@ class JobFacts(Record, frozen=True, gc=False):
     """Name of the batch/v1 Job of the present run."""
     parallelism: int = 1
     """Pods in the gang."""
+    reclaimed: bool = False
+    """Runs on reclaimed capacity: its CPU time is what it really used, where that is measured."""
     created: int = 0
     started: int | None = None
     """The last of runningTimestamps."""
@@ -145,7 +147,8 @@ class Snapshot:
     """Everything one decision looks at.
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces
-    in which the budget exists, and whether it says what it should.
+    in which the budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and
+    the millicores each really used on average since `plan.kept_until`; those not in it are not measured.
     """
 
     now: int
@@ -154,3 +157,4 @@ class Snapshot:
     cordoned: frozenset[str] = frozenset()
     budgets: Mapping[str, bool] | None = None
     rules: Rules = Rules()
+    used: Mapping[str, int] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from scavenger_api.queue import QueueState
 from scavenger_webhook.image import image_problem
 from scavenger_webhook.mounts import mount_problems, mount_warnings
 from scavenger_webhook.references import reference_problems
-from scavenger_webhook.resources import node_warnings, quantity_problems, quota_problems
+from scavenger_webhook.resources import node_warnings, quantity_problems, quota_problems, reclaimed_warnings
 from scavenger_webhook.snapshot import Facts
 from scavenger_webhook.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
 
@@ -29,7 +29,8 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *reference_problems(spec),
         *mount_problems(spec),
     )
-    return Verdict(problems, (*node_warnings(spec, facts), *mount_warnings(spec)))
+    warnings = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts), *mount_warnings(spec))
+    return Verdict(problems, warnings)
 
 
 def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdict:

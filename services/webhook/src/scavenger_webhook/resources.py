@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
-from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.job import Capacity, ScavengerJobSpec
 from scavenger_api.quantity import MAX_UNITS, QuantityError, amounts, format_amount, parse_quantity
+from scavenger_api.reclaimed import RECLAIMED
 
 from scavenger_webhook.references import resource_name_problem
 from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts
@@ -30,10 +31,22 @@ def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Quantities and names that the API server would refuse in the pod, or that are a slip of the pen."""
     for side in ("requests", "limits"):
         for resource, text in (getattr(spec.resources, side) or {}).items():
+            if side == "requests" and _sets_nothing_aside(spec, resource, text):
+                continue
             field = f"{FIELD}.{side}[{resource}]"
             problem = resource_name_problem(resource) or _quantity_problem(resource, text)
             if problem:
                 yield Problem(field, problem)
+
+
+def _sets_nothing_aside(spec: ScavengerJobSpec, resource: str, text: str) -> bool:
+    """A request of 0, beside a limit, on reclaimed capacity: less than a container needs, and meant."""
+    if spec.capacity is not Capacity.RECLAIMED or resource not in RECLAIMED:
+        return False
+    try:
+        return resource in (spec.resources.limits or {}) and parse_quantity(text) == 0
+    except QuantityError:
+        return False
 
 
 def _quantity_problem(resource: str, text: str) -> str | None:
@@ -109,6 +122,34 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
     reasons = [reason for reason in short if reason] or ["no node has all of it together"]
     where = "no node with those labels" if spec.node_selector else "no node"
     yield warning(f"{FIELD}: {where} has room for one pod, even empty: {'; '.join(reasons)}")
+
+
+def reclaimed_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
+    """Why a job on reclaimed capacity will wait: nobody offers any, or no node so much. Nothing where no node is large
+    enough even when empty, which `node_warnings` says.
+    """
+    if spec.capacity is not Capacity.RECLAIMED or not facts.nodes:
+        return
+    offers = {node.name: _offered(node) for node in facts.nodes}
+    if not any(offer.allocatable[resource] for offer in offers.values() for resource in RECLAIMED):
+        text = "no node offers reclaimed capacity: the regulator publishes it when started with --reclaimed"
+        yield warning(f"spec.capacity: {text}")
+        return
+    requests = _requests(spec)
+    large_enough = [n for n in facts.nodes if _selects(spec.node_selector or {}, n) and _fits(requests, n)]
+    offered = [offers[node.name] for node in large_enough]
+    if not offered or any(_fits(requests, offer) for offer in offered):
+        return
+    short = [_shortage(resource, requests[resource], offered) for resource in RECLAIMED if resource in requests]
+    reasons = "; ".join(reason for reason in short if reason) or "no node offers both together"
+    where = "node with those labels" if spec.node_selector else "node"
+    yield warning(f"{FIELD}: no {where} now offers reclaimed capacity for one pod, so the job waits: {reasons}")
+
+
+def _offered(node: NodeFacts) -> NodeFacts:
+    """The node as it is to a pod on reclaimed capacity: what it offers of that, in place of its cpu and memory."""
+    offer = {name: node.allocatable.get(extended, 0) * unit for name, (extended, unit) in RECLAIMED.items()}
+    return NodeFacts(node.name, node.labels, {**node.allocatable, **offer})
 
 
 def _requests(spec: ScavengerJobSpec) -> dict[str, int]:

@@ -1,0 +1,96 @@
+"""What pods on reclaimed capacity really use: read from the metrics API while there are any, kept while they live.
+
+The figures that the metrics API has are of now and of the last half minute; what a pod used since its last checkpoint
+is added up from them (`scavenger_runtime.usage`). A prioritizer that has just begun to lead knows nothing of the time
+before, and takes the mean of what it sees for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.errors import ApiError
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.transport import ApiClient
+from scavenger_runtime.usage import UsageMeter, scavenger_pod_usage
+
+from scavenger_prioritizer import metrics
+from scavenger_prioritizer.plan import kept_until, run_start, takes_part
+from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, PodFacts
+
+log = get_logger(__name__)
+
+
+class ReclaimedUsage:
+    """Measures the pods of gangs on reclaimed capacity that the last snapshot held.
+
+    period: seconds between two looks. timeout: seconds until one counts as failed.
+    """
+
+    def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
+        self._client = client
+        self._clock = clock
+        self._period = period
+        self._timeout = timeout
+        self._meter = UsageMeter()
+        self._pods: frozenset[str] = frozenset()
+        self._failing = False
+
+    def rates(self, gangs: Iterable[Gang], now: int) -> dict[str, int]:
+        """`Snapshot.used`: by UID, the millicores that each measured pod used on average since its work was last safe.
+
+        now: microseconds since the epoch. From here on these gangs are the ones that are measured.
+        """
+        found: dict[str, int] = {}
+        pods: set[str] = set()
+        for gang in gangs:
+            if gang.job.reclaimed and takes_part(gang):
+                since = kept_until(gang, run_start(gang, now), now)
+                for pod in gang.pods:
+                    if pod.live:
+                        pods.add(_key(pod))
+                        rate = self._rate(pod, since, now)
+                        if rate is not None:
+                            found[pod.uid] = rate
+        self._pods = frozenset(pods)
+        metrics.MEASURED.set(len(found))
+        return found
+
+    def _rate(self, pod: PodFacts, since: int, now: int) -> int | None:
+        if now <= since:
+            return None  # nothing at risk yet but the start-up cost, and nothing to take a mean of
+        used = self._meter.cpu_seconds(_key(pod), since / MICROSECONDS, now / MICROSECONDS)
+        return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
+
+    async def run(self) -> None:
+        """Look every `period` seconds until cancelled; nobody is asked while there is nothing to measure."""
+        while True:
+            if self._pods:
+                await self.look()
+            await self._clock.sleep(self._period)
+
+    async def look(self) -> None:
+        """Take one set of figures in. Without an answer the old ones stand, and it is said once."""
+        wanted = self._pods
+        self._meter.keep(wanted)
+        try:
+            samples = await scavenger_pod_usage(self._client, self._timeout)
+        except (ApiError, ValueError) as error:
+            metrics.USAGE_POLLS.labels("failed").inc()
+            if not self._failing:
+                log.warning("CPU time on reclaimed capacity is estimated: no metrics", error=str(error))
+            self._failing = True
+            return
+        metrics.USAGE_POLLS.labels("done").inc()
+        if self._failing:
+            log.info("CPU time on reclaimed capacity is measured again")
+        self._failing = False
+        for sample in samples:
+            if sample.pod in wanted:
+                self._meter.observe(sample)
+
+
+def _key(pod: PodFacts) -> str:
+    """As the metrics API names a pod: it knows no UIDs, and the Job controller gives no name twice."""
+    return f"{pod.namespace}/{pod.name}"
