@@ -14,11 +14,19 @@ below the object. Two objects have the same marks if each one's are among the ot
 {{- range .specs -}}
 {{- $path := printf "%s.%s" $object . -}}
 {{- $parts = append $parts (printf "(has(%[1]s) && has(%[1]s.priorityClassName) && %[1]s.priorityClassName in ['scavenger-preemptible', 'scavenger-non-preemptible'] ? ['priorityClassName ' + %[1]s.priorityClassName] : [])" $path) -}}
+{{- $ours := "(has(%[1]s.requests) && %[1]s.requests.exists(r, r.startsWith('scavenger.dev/'))) || (has(%[1]s.limits) && %[1]s.limits.exists(r, r.startsWith('scavenger.dev/')))" -}}
 {{- range list "containers" "initContainers" -}}
-{{- $parts = append $parts (printf "(has(%[1]s) && has(%[1]s.%[2]s) && %[1]s.%[2]s.exists(c, has(c.resources) && ((has(c.resources.requests) && c.resources.requests.exists(r, r.startsWith('scavenger.dev/'))) || (has(c.resources.limits) && c.resources.limits.exists(r, r.startsWith('scavenger.dev/'))))) ? ['resources scavenger.dev/*'] : [])" $path .) -}}
+{{- $parts = append $parts (printf "(has(%[1]s) && has(%[1]s.%[2]s) ? %[1]s.%[2]s.filter(c, has(c.resources) && (%[3]s)).map(c, '%[2]s[' + c.name + '].resources scavenger.dev/*') : [])" $path . (printf $ours "c.resources")) -}}
 {{- end -}}
+{{- $parts = append $parts (printf "(has(%[1]s) && has(%[1]s.resources) && (%[2]s) ? ['resources scavenger.dev/*'] : [])" $path (printf $ours (printf "%s.resources" $path))) -}}
 {{- end -}}
 {{- join " + " $parts -}}
+{{- end }}
+
+{{- /* What to do instead, as CEL: . is a CEL list of marks. Whoever asks for resources of ours wants idle room. */ -}}
+{{- define "guard.remedy" -}}
+({{ . }}.exists(m, m.endsWith('resources scavenger.dev/*')) ?
+'submit a ScavengerJob with capacity: Reclaimed instead' : 'create a ScavengerJob instead')
 {{- end }}
 
 {{- /* Users of our services. */ -}}

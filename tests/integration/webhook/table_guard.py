@@ -53,8 +53,22 @@ SCAVENGER = {
     "tmeta": {"labels": {**LABELS, "scavenger.dev/preemption-class": "preemptible"}, **FINALIZERS},
     **CLASS,
 }
-RECLAIMED = {"limits": {"scavenger.dev/reclaimed-cpu": "1000"}}
+AMOUNT = {"scavenger.dev/reclaimed-cpu": "1000"}
+RECLAIMED = {"limits": AMOUNT}
 ONLY = "written by the admitter only; create a ScavengerJob instead"
+REMEDY = "written by the admitter only; submit a ScavengerJob with capacity: Reclaimed instead"
+
+
+def container(name: str, resources: Object) -> Object:
+    return {"name": name, "image": "n", "resources": resources}
+
+
+def reclaiming(kind: str, where: str, resources: Object) -> Case:
+    """A workload of an ordinary user whose pods would take reclaimed capacity, in one kind of container."""
+    asked = f"{where}[asks].resources scavenger.dev/*: "
+    inside = {"containers": [container("m", {})], where: [container("asks", resources)]}
+    return w(f"{kind} on reclaimed capacity, {where}", kind, asked + REMEDY, **inside)
+
 
 WORKLOADS = [
     w("an ordinary Deployment", "Deployment"),
@@ -107,7 +121,43 @@ WORKLOADS = [
                 }
             },
         },
-        ("resources scavenger.dev/*: " + ONLY,),
+        ("containers[m].resources scavenger.dev/*: " + REMEDY,),
+    ),
+    reclaiming("Deployment", "containers", {"requests": AMOUNT, "limits": AMOUNT}),
+    reclaiming("StatefulSet", "initContainers", {"limits": AMOUNT}),
+    reclaiming("DaemonSet", "containers", {"limits": {"scavenger.dev/reclaimed-memory": "64"}}),
+    reclaiming("ReplicaSet", "initContainers", {"limits": {"scavenger.dev/reclaimed-memory": "64"}}),
+    reclaiming("CronJob", "containers", {"limits": AMOUNT}),
+    Case(
+        "PodTemplate on reclaimed capacity",
+        "podtemplates",
+        {"metadata": {"name": "t"}, "template": template(initContainers=[container("i", {"limits": AMOUNT})])},
+        ("initContainers[i].resources scavenger.dev/*: " + REMEDY,),
+    ),
+    Case(
+        "ReplicationController on reclaimed capacity",
+        "replicationcontrollers",
+        {
+            "metadata": {"name": "w"},
+            "spec": {"selector": {"app": "a"}, "template": template(containers=[container("m", {"limits": AMOUNT})])},
+        },
+        ("containers[m].resources scavenger.dev/*: " + REMEDY,),
+    ),
+    # Kubernetes itself knows none but cpu, memory and huge pages at the level of the pod; the guard, should that change.
+    w("reclaimed capacity for the whole pod", "Job", "scavenger.dev/", resources={"limits": {"cpu": "1", **AMOUNT}}),
+    w(
+        "the admitter's Job on reclaimed capacity",
+        "Job",
+        user=ADMITTER,
+        **SCAVENGER,
+        containers=[container("main", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})],
+    ),
+    w(
+        "a Job on reclaimed capacity by the regulator",
+        "Job",
+        "cannot create resource",
+        user=REGULATOR,
+        containers=[container("m", {"limits": AMOUNT})],
     ),
     Case(
         "the admitter's Job without an owner",
@@ -157,6 +207,38 @@ PODS = [
     Case("a bare pod with the label", "pods", pod(meta={"labels": LABELS}), (MADE,)),
     Case("a bare pod that nobody could evict", "pods", pod(meta={"labels": COVERED}), (MADE,)),
     Case("a bare pod with the finalizer", "pods", pod(meta=FINALIZERS), (MADE,)),
+    Case(
+        "a bare pod on reclaimed capacity",
+        "pods",
+        pod(containers=[container("m", {"limits": AMOUNT})]),
+        ("containers[m].resources scavenger.dev/*: ", MADE, "submit a ScavengerJob with capacity: Reclaimed instead"),
+    ),
+    Case(
+        "a bare pod with an init container on reclaimed capacity",
+        "pods",
+        pod(initContainers=[container("i", {"requests": AMOUNT, "limits": AMOUNT})]),
+        ("initContainers[i].resources scavenger.dev/*: ", MADE),
+    ),
+    Case(
+        "another controller's pod on reclaimed capacity",
+        "pods",
+        pod(containers=[container("m", {"limits": AMOUNT})]),
+        (MADE,),
+        user="system:serviceaccount:kube-system:replicaset-controller",
+        groups=(MASTERS,),
+    ),
+    Case(
+        "the Job controller's pod on reclaimed capacity",
+        "pods",
+        pod(
+            meta={"labels": LABELS, **OWNER, **FINALIZERS},
+            **CLASS,
+            containers=[container("m", {"requests": {"cpu": "0"}, "limits": {**AMOUNT, "cpu": "1"}})],
+        ),
+        user=JOB_CONTROLLER,
+        groups=(MASTERS,),
+        check={"priority": -2000},
+    ),
     Case(
         "the Job controller's pod",
         "pods",
