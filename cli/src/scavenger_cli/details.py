@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from scavenger_api.times import parse_time
 
@@ -12,6 +13,11 @@ from scavenger_cli import objects
 from scavenger_cli.lists import displayed_phase, spell_quota
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
+
+_CAPACITY: Final = {
+    "Guaranteed": "Guaranteed: room that nobody has requested",
+    objects.RECLAIMED: "Reclaimed: what others requested and do not use",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +75,11 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
         ("Status", _status(job, now)),
         ("Message", status.message),
         ("Asks for", f"{pods}{spell(spec.requests)}"),
+        ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
         ("Image", spec.image),
         ("Checkpoints", f"at least every {spec.interruption_after}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
-        ("CPU time", cpu_account(job, now)),
+        (cpu_time_label(job), cpu_account(job, now)),
         ("Class", status.preemption.class_),
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
@@ -105,13 +112,20 @@ def _last_checkpoint(job: Job, now: datetime) -> str:
     return f"; next due in {span(due.total_seconds())}" if due > timedelta(0) else "; one is due now"
 
 
+def cpu_time_label(job: Job) -> str:
+    """What the job's CPU time is: what it kept others from using, or, on reclaimed capacity, what it really used."""
+    return "CPU time used" if job.spec.reclaimed else "CPU time"
+
+
 def cpu_account(job: Job, now: datetime) -> str:
     """CPU time useful, lost and at risk."""
     useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
     parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
     if job.phase == objects.RUNNING:
-        parts.append(f"{cpu_time(job.at_risk(now))} at risk")
+        # Without the prioritizer nobody here knows what was really used.
+        guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
+        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now))} at risk")
     return ", ".join(parts)
 
 

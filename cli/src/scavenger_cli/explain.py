@@ -10,6 +10,7 @@ from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Pod
 
 from scavenger_cli import objects
+from scavenger_cli.details import cpu_time_label
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.obstacles import Obstacle, command, loads, obstacles, over_share, total_requests, waits_since
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
@@ -31,7 +32,10 @@ INTERRUPTIONS: Final = {
     "Evicted": "somebody evicted a pod of it through the API",
     "AboveUpperLevel": "the load of the cluster had reached the upper level, and this job had least to lose",
     "YieldAtCheckpoint": "it had just written a checkpoint, and others were waiting for the room",
-    "KubeletEvicted": "its node ran short of a resource",
+    "KubeletEvicted": "its node ran short of a resource, and the kubelet ended it",
+    "Starved": "it was starved: for 10 minutes it used less than 20 % of its CPU (unless set otherwise), on a node "
+    "that no longer offered the room",
+    "NodeMemory": "its node was short of memory, and it gave way before the kubelet had to choose",
     "NodeDrained": "its node was drained or tainted",
     "NodeLost": "its node was lost",
     "NodeShutdown": "its node was shut down",
@@ -42,7 +46,13 @@ INTERRUPTIONS: Final = {
 """The reasons of the condition Interrupted, in words."""
 
 
-SAID_BY_FIGURES: Final = (Cause.ADMISSION_LEVEL, Cause.NO_PLACE, Cause.NODES_CLOSED, Cause.OVER_SHARE)
+SAID_BY_FIGURES: Final = (
+    Cause.ADMISSION_LEVEL,
+    Cause.NO_PLACE,
+    Cause.NO_RECLAIMED_CAPACITY,
+    Cause.NODES_CLOSED,
+    Cause.OVER_SHARE,
+)
 """Causes that the figures below the headline show as well; the admitter's own figures may be newer."""
 
 
@@ -130,7 +140,8 @@ def _room(facts: Facts) -> list[Finding]:
         return findings
     if room.largest_free is not None:
         free = spell({name: room.largest_free.amounts.get(name, 0) for name in spec.requests})
-        findings.append(Finding("largest free place", f"{free} (node {room.largest_free.node})"))
+        label = "largest offer left" if spec.reclaimed else "largest free place"
+        findings.append(Finding(label, f"{free} (node {room.largest_free.node})"))
     nodes = plural(room.open, "node")
     fit = plural(room.places, "such pod") if room.places else "no such pod"
     findings.append(Finding("room now", f"for {fit} on {nodes} it may use"))
@@ -216,6 +227,8 @@ def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
     findings = [Finding("at risk", f"{cpu_time(job.at_risk(now))} of CPU time, if it had to go now")]
+    if job.spec.reclaimed:
+        findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
     class_ = job.status.preemption.class_
     if class_ == names.PREEMPTIBLE:
         findings.append(Finding("class", "preemptible: among those that go first when an ordinary pod needs the room"))
@@ -253,7 +266,7 @@ def _account(facts: Facts) -> list[Finding]:
     status = facts.job.status
     useful, lost = cpu_time(status.useful_cpu_seconds), cpu_time(status.lost_cpu_seconds)
     times = plural(status.interrupted_count, "interruption")
-    return [Finding("CPU time", f"{useful} useful, {lost} lost to {times}")]
+    return [Finding(cpu_time_label(facts.job), f"{useful} useful, {lost} lost to {times}")]
 
 
 # --- over -------------------------------------------------------------------------------------------------------

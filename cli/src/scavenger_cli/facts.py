@@ -21,7 +21,6 @@ class Cause(StrEnum):
     NOT_SEEN_YET = "NotSeenYet"
     ADMITTER_SILENT = "AdmitterSilent"
     # it waits, and will go on to until somebody changes something
-    RECLAIMED_UNSUPPORTED = "ReclaimedUnsupported"
     QUEUE_MISSING = "QueueMissing"
     QUEUE_CLOSED = "QueueClosed"
     QUEUE_RELEASING = "QueueReleasing"
@@ -41,6 +40,7 @@ class Cause(StrEnum):
     NODES_CLOSED = "NodesClosed"
     ADMISSION_LEVEL = "AdmissionLevel"
     NO_PLACE = "NoPlace"
+    NO_RECLAIMED_CAPACITY = "NoReclaimedCapacity"
     OVER_SHARE = "OverShare"
     AS_THE_ADMITTER_SAYS = "AsTheAdmitterSays"
     IN_LINE = "InLine"

@@ -17,7 +17,7 @@ def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
     header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE"]
     if wide:
-        header += ["PODS", "CPU", "MEMORY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+        header += ["PODS", "CPU", "MEMORY", "CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
 
 
@@ -36,6 +36,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
         row += [
             str(job.spec.parallelism),
             *gang_amounts(job),
+            job.spec.capacity,
             status.preemption.class_,
             age(status.last_checkpoint_timestamp, now),
             status.message.replace("\n", " "),

@@ -80,6 +80,7 @@ class RunOptions:
     grace_seconds: int | None = None
     ttl_seconds: int | None = None
     suspend: bool = False
+    reclaimed: bool = False
     service_account: str | None = None
     env: Sequence[str] = ()
     resources: Sequence[str] = ()
@@ -96,14 +97,14 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
     Raises CliError for an option that cannot be read.
     """
     words = list(options.words)
-    requests = {"cpu": options.cpu, "memory": options.memory, **dict(assignments("--resource", options.resources))}
+    asked = {"cpu": options.cpu, "memory": options.memory, **dict(assignments("--resource", options.resources))}
     spec = {
         "queue": options.queue,
         "image": options.image,
         "command": words if options.command and words else None,
         "args": words if words and not options.command else None,
         "env": [{"name": key, "value": value} for key, value in assignments("--env", options.env)] or None,
-        "resources": {"requests": requests},
+        "resources": {"limits" if options.reclaimed else "requests": asked},
         "parallelism": options.parallelism if options.parallelism != 1 else None,
         "nodeSelector": dict(assignments("--node-selector", options.node_selector)) or None,
         "persistentVolumeClaims": [mount("--pvc", text) for text in options.pvcs] or None,
@@ -114,6 +115,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "terminationGracePeriodSeconds": options.grace_seconds,
         "ttlSecondsAfterFinished": options.ttl_seconds,
         "suspend": True if options.suspend else None,
+        "capacity": "Reclaimed" if options.reclaimed else None,
     }
     metadata: Manifest = {"name": name}
     if options.labels:

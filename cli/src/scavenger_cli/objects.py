@@ -15,6 +15,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
+from scavenger_api.reclaimed import placed_by
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
@@ -28,6 +29,7 @@ FAILED: Final = "Failed"
 PHASES: Final = (WAITING, STARTING, RUNNING, INTERRUPTED, SUSPENDED, COMPLETED, FAILED)
 QUEUED: Final = (WAITING, INTERRUPTED)
 FINISHED: Final = (COMPLETED, FAILED)
+RECLAIMED: Final = "Reclaimed"
 
 
 class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -45,8 +47,18 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def requests(self) -> dict[str, int]:
-        """What one pod asks for: millicores of cpu, bytes of memory, whole units of others."""
-        return amounts({**self.resources.limits, **self.resources.requests})
+        """What one pod asks for, and counts as: millicores of cpu, bytes of memory, whole units of others."""
+        return amounts({**self.resources.requests, **self.resources.limits})
+
+    @property
+    def reclaimed(self) -> bool:
+        """Whether it runs on what others requested and do not use."""
+        return self.capacity == RECLAIMED
+
+    @property
+    def placed_by(self) -> dict[str, int]:
+        """What the scheduler looks for on a node: with `capacity: Reclaimed` the resources of reclaimed capacity."""
+        return placed_by(self.requests) if self.reclaimed else self.requests
 
     @property
     def checkpoint_interval(self) -> timedelta:

@@ -67,16 +67,6 @@ def _admitter(facts: Facts) -> Iterator[Obstacle]:
         )
 
 
-def _reclaimed(facts: Facts) -> Iterator[Obstacle]:
-    message = facts.job.status.message
-    if facts.job.spec.capacity == "Reclaimed" and "Reclaimed is not offered" in message:
-        yield Obstacle(
-            Cause.RECLAIMED_UNSUPPORTED,
-            "it asks for capacity: Reclaimed, which this installation does not offer",
-            ("delete the job and submit it again without capacity: Reclaimed",),
-        )
-
-
 def _queue(facts: Facts) -> Iterator[Obstacle]:
     if facts.queues is None:
         return
@@ -140,6 +130,20 @@ def _nowhere(facts: Facts) -> Iterator[Obstacle]:
             f"its {count} pods of {pod} each would not fit even if all nodes were empty; there is room for "
             f"{plural(room.empty_places, 'pod')}",
             (f"submit it again with parallelism {room.empty_places} or less", "add nodes"),
+        )
+
+
+def _not_offered(facts: Facts) -> Iterator[Obstacle]:
+    """No waiting helps against a regulator that publishes nothing either."""
+    room = facts.room
+    if facts.job.spec.reclaimed and room is not None and room.open > 0 and room.offering == 0:
+        yield Obstacle(
+            Cause.NO_RECLAIMED_CAPACITY,
+            f"no node offers reclaimed capacity, of the {plural(room.open, 'node')} it may use",
+            (
+                "wait, where the nodes are only busy now: kubectl sj top nodes shows what they offer",
+                "ask an administrator: the regulator publishes it when started with --reclaimed",
+            ),
         )
 
 
@@ -236,6 +240,9 @@ def _no_place(facts: Facts) -> Iterator[Obstacle]:
     room, spec = facts.room, facts.job.spec
     if room is None or room.open == 0 or room.places >= spec.parallelism:
         return
+    if spec.reclaimed:
+        yield from _no_offer(facts, room)
+        return
     asked = spell(spec.requests)
     if spec.parallelism > 1 and room.places > 0:
         yield Obstacle(
@@ -255,6 +262,25 @@ def _no_place(facts: Facts) -> Iterator[Obstacle]:
             "wait: it starts when ordinary workloads or other jobs have freed enough",
             f"pods of {largest} or less would fit now" if room.places == 0 and _some(room) else "",
         ),
+    )
+
+
+def _no_offer(facts: Facts, room: Room) -> Iterator[Obstacle]:
+    """Some node offers reclaimed capacity, and not enough of it."""
+    spec = facts.job.spec
+    if room.offering == 0:
+        return
+    asked, largest = spell(spec.requests), spell(_asked(room, facts))
+    together = (
+        f"its {spec.parallelism} pods of {asked} each start together, and what is offered holds {room.places} now"
+    )
+    alone = f"no node offers enough reclaimed capacity: it needs {asked}, and the largest offer left is {largest}"
+    fits = f"pods of {largest} or less would fit now" if room.places == 0 and _some(room) else ""
+    some = f"submitted with parallelism {room.places} it would fit now" if room.places else fits
+    yield Obstacle(
+        Cause.NO_RECLAIMED_CAPACITY,
+        together if spec.parallelism > 1 and room.places > 0 else alone,
+        ("wait: it starts when more of what others have requested is idle", some),
     )
 
 
@@ -303,10 +329,10 @@ def over_share(queue: Queue, more: Mapping[str, int] | None = None) -> tuple[str
 
 _LOOKS: Final[tuple[Callable[[Facts], Iterator[Obstacle]], ...]] = (
     _admitter,
-    _reclaimed,
     _queue,
     _held_back,
     _nowhere,
+    _not_offered,
     _levels,
     _making_room,
     _start_failed,

@@ -15,12 +15,14 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
+from scavenger_api.reclaimed import RECLAIMED, counted_as
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Container, Node, Pod, Taint, Toleration
 
 from scavenger_cli.objects import JobSpec
 
 PODS: Final = "pods"
+_OFFERED: Final = tuple(extended for extended, _ in RECLAIMED.values())
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 Amounts = Mapping[str, int]
 """Millicores of cpu, bytes of memory, units of others."""
@@ -51,16 +53,17 @@ class Room:
     """What the cluster has for one job.
 
     nodes: all. selected: with the labels of spec.nodeSelector. tolerated: of these, without a taint in the way.
-    open: of these, ready, not cordoned, not at a level of their own. places: pods like these that fit now.
-    empty_places: that would fit were every node empty. largest_free, largest_node: what comes closest to one pod, now
-    and when empty. taints: those that keep the job off selected nodes. load: requests over the nodes that count for
-    the levels.
+    open: of these, ready, not cordoned, not at a level of their own. offering: of these, with reclaimed capacity.
+    places: pods like these that fit now. empty_places: that would fit were every node empty. largest_free,
+    largest_node: what comes closest to one pod, now and when empty; reclaimed capacity as the cpu and memory it stands
+    for. taints: those that keep the job off selected nodes. load: requests over the nodes that count for the levels.
     """
 
     nodes: int
     selected: int
     tolerated: int
     open: int
+    offering: int
     places: int
     empty_places: int
     largest_free: Place | None = None
@@ -84,23 +87,26 @@ def room_for(
     measured; None where nobody does. Raises QuantityError for what is not a quantity, which the API server lets nobody
     write.
     """
-    asked = {**spec.requests, PODS: 1}
+    asked, whole = {**spec.placed_by, PODS: 1}, {**spec.requests, PODS: 1}
     used = used_by_node(pods)
     labels = spec.node_selector.items()
     selected = [n for n in nodes if all(n.metadata.labels.get(k) == v for k, v in labels)]
     tolerated = [n for n in selected if not untolerated(n, spec.tolerations)]
     open_ = [n for n in tolerated if n.ready and not n.spec.unschedulable and n.metadata.name not in closed]
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
-    empty = [Place(n.metadata.name, _allocatable(n, asked)) for n in tolerated]
+    # However much a node offers of reclaimed capacity now, it may offer all it has one day.
+    empty = [Place(n.metadata.name, _allocatable(n, whole)) for n in tolerated]
+    largest_free = closest(free, asked)
     return Room(
         nodes=len(nodes),
         selected=len(selected),
         tolerated=len(tolerated),
         open=len(open_),
+        offering=sum(any(_allocatable(n, _OFFERED).values()) for n in open_),
         places=sum(pods_in(place, asked) for place in free),
-        empty_places=sum(pods_in(place, asked) for place in empty),
-        largest_free=closest(free, asked),
-        largest_node=closest(empty, asked),
+        empty_places=sum(pods_in(place, whole) for place in empty),
+        largest_free=_as_counted(largest_free) if largest_free is not None else None,
+        largest_node=closest(empty, whole),
         taints=tuple(sorted({_spell(t) for n in selected for t in untolerated(n, spec.tolerations)})),
         load=load_by_requests(nodes, used),
         unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
@@ -113,9 +119,13 @@ def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
         started = parse_time(pod.status.start_time)
         mine = LABEL_JOB in pod.metadata.labels and pod.spec.node_name and not pod.ended
         if mine and (started is None or started > since):
-            for name, value in pod_requests(pod).items():
+            for name, value in counted_as(pod_requests(pod).items()).items():
                 sums[name] += value
     return sums
+
+
+def _as_counted(place: Place) -> Place:
+    return Place(place.node, counted_as(place.amounts.items()))
 
 
 def pods_in(place: Place, asked: Amounts) -> int:
@@ -138,11 +148,12 @@ def counts(node: Node) -> bool:
 
 
 def load_by_requests(nodes: Iterable[Node], used: Mapping[str, Amounts]) -> dict[str, Use]:
-    """Requests and allocatable of the nodes that count, per resource that has a level."""
+    """Requests and allocatable of the nodes that count, per resource that has a level; a reclaimed CPU is a CPU."""
     counted = [node for node in nodes if counts(node)]
+    taken = {n.metadata.name: counted_as(used.get(n.metadata.name, {}).items()) for n in counted}
     return {
         name: Use(
-            sum(used.get(n.metadata.name, {}).get(name, 0) for n in counted),
+            sum(amounts.get(name, 0) for amounts in taken.values()),
             sum(amount(name, n.status.allocatable.get(name, 0)) for n in counted),
         )
         for name in names.LEVELS_RESOURCES
@@ -221,7 +232,7 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
     return same_effect and same_key and same_value
 
 
-def _allocatable(node: Node, asked: Amounts) -> dict[str, int]:
+def _allocatable(node: Node, asked: Iterable[str]) -> dict[str, int]:
     return {name: amount(name, node.status.allocatable.get(name, 0)) for name in asked}
 
 

@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
-from scavenger_api.names import LABEL_JOB, LEVELS_RESOURCES
-from scavenger_api.quantity import amount
+from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_runtime.kinds import Node, Pod
 
 from scavenger_cli import objects
+from scavenger_cli.accounts import Account, node_accounts
 from scavenger_cli.lists import by_name, displayed_phase, gang_amounts
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.output import PHASE_STYLES
@@ -45,36 +45,6 @@ class View:
     queues: Sequence[Queue] | None = None
     jobs: Sequence[Job] | None = None
     limit: int = LIMIT
-
-
-@dataclass(frozen=True)
-class NodeRow:
-    """One node: fractions of its allocatable in use; pods on it, and those of scavenger jobs among them."""
-
-    name: str
-    fractions: Mapping[str, float]
-    pods: int
-    scavenger_pods: int
-
-
-def node_rows(view: View) -> list[NodeRow]:
-    """The nodes, fullest first."""
-    used = used_by_node(view.pods or ())
-    counts: dict[str, list[int]] = {}
-    for pod in view.pods or ():
-        if pod.spec.node_name and not pod.ended:
-            count = counts.setdefault(pod.spec.node_name, [0, 0])
-            count[0] += 1
-            count[1] += LABEL_JOB in pod.metadata.labels
-    rows = []
-    for node in view.nodes or ():
-        name = node.metadata.name
-        real = view.node_use.get(name) if view.node_use else None
-        taken = {r: amount(r, real[r]) for r in LEVELS_RESOURCES if r in real} if real else used.get(name, {})
-        offered = {r: amount(r, node.status.allocatable.get(r, 0)) for r in LEVELS_RESOURCES}
-        fractions = {r: taken.get(r, 0) / total if total else 0.0 for r, total in offered.items()}
-        rows.append(NodeRow(name, fractions, *counts.get(name, (0, 0))))
-    return sorted(rows, key=lambda row: (-row.fractions["cpu"], row.name))
 
 
 def cluster_section(view: View, width: int) -> list[RenderableType]:
@@ -142,14 +112,51 @@ def node_section(view: View, width: int) -> list[RenderableType]:
     """A line per node, fullest first."""
     if view.nodes is None or view.pods is None:
         return [Text("Nodes: you may not list nodes and pods of all namespaces.", style="yellow")]
-    rows = node_rows(view)
+    rows = node_accounts(view.nodes, view.pods, view.node_use)
     measured = "real use" if view.node_use else "requests"
     cells = max(6, (width - 56) // 2)
     table = _table("NODE", f"CPU ({measured})", "MEMORY", "PODS", "SCAVENGER", right=("PODS", "SCAVENGER"))
     for row in rows[: view.limit]:
-        cpu, memory = (_share_bar(row.fractions[name], cells) for name in LEVELS_RESOURCES)
+        cpu, memory = (_share_bar(row.accounts[name].load, cells) for name in LEVELS_RESOURCES)
         table.add_row(row.name, cpu, memory, str(row.pods), str(row.scavenger_pods))
     return [table, *_more(len(rows) - view.limit, "node")]
+
+
+def reserved_section(view: View, width: int, *, wide: bool) -> list[RenderableType]:
+    """Two lines per node, fullest first: what is reserved, really used, offered and taken again, and free."""
+    if view.nodes is None or view.pods is None:
+        return [Text("Nodes: you may not list nodes and pods of all namespaces.", style="yellow")]
+    nodes = node_accounts(view.nodes, view.pods, view.node_use)
+    load = "LOAD" if view.node_use else "LOAD (requests)"
+    figures = ("RESERVED", "USED", "RECLAIMED", "FREE")
+    more = ("ALLOCATABLE", "PODS", "SCAVENGER") if wide else ()
+    table = _table("NODE", "", load, *figures, *more, right=(*figures, *more))
+    table.columns[0].no_wrap = False  # rich narrows what may be wrapped before it cuts any other column
+    cells = max(6, 8 + (width - 80 - 31 * wide) // 2)  # what is left is for names
+    for node in nodes[: view.limit]:
+        counts = (str(node.pods), str(node.scavenger_pods))
+        for name, account in node.accounts.items():
+            first = name == LEVELS_RESOURCES[0]
+            wider = (short_amount(name, account.allocatable), *(counts if first else ("", ""))) if wide else ()
+            table.add_row(
+                Text(node.name if first else "", no_wrap=True, overflow="ellipsis"),
+                name,
+                _share_bar(account.load, cells),
+                short_amount(name, account.reserved),
+                "-" if account.used is None else short_amount(name, account.used),
+                _reclaimed(name, account),
+                short_amount(name, account.free),
+                *wider,
+            )
+    return [table, *_more(len(nodes) - view.limit, "node")]
+
+
+def _reclaimed(resource: str, account: Account) -> Text:
+    """What is taken of what is offered; in yellow where jobs hold more than is offered now."""
+    if not account.offered and not account.taken:
+        return Text("-")
+    words = f"{short_amount(resource, account.taken)}/{short_amount(resource, account.offered)}"
+    return Text(words, style="yellow" if account.taken > account.offered else "")
 
 
 def queue_section(view: View, width: int) -> list[RenderableType]:
@@ -204,10 +211,11 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
     ]
 
 
-def render(view: View, sections: Sequence[str], width: int, *, namespaces: bool = False) -> Group:
-    """The screen: the cluster, and the sections asked for of nodes, queues and jobs."""
+def render(view: View, sections: Sequence[str], width: int, *, namespaces: bool = False, wide: bool = False) -> Group:
+    """The screen: the cluster, and the sections asked for of nodes, queues and jobs. Nodes alone are shown in full."""
+    alone = tuple(sections) == ("nodes",)
     made = {
-        "nodes": lambda: node_section(view, width),
+        "nodes": lambda: reserved_section(view, width, wide=wide) if alone else node_section(view, width),
         "queues": lambda: queue_section(view, width),
         "jobs": lambda: job_section(view, width, namespaces=namespaces),
     }

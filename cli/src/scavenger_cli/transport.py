@@ -10,6 +10,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import threading
@@ -29,6 +30,10 @@ READ_BYTES: Final = 64 * 1024
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
 
+_WARNING: Final = re.compile(r'299 \S+ "(?P<text>(?:[^"\\]|\\.)*)"(?: "[^"]*")?')
+"""A warning as Kubernetes writes it (apimachinery util/net NewWarningHeader)."""
+_ESCAPED: Final = re.compile(r"\\(.)")
+
 Params = Mapping[str, str | int | bool | None]
 
 
@@ -44,6 +49,7 @@ class Client:
         self._timeout = timeout
         self._endpoint: Endpoint | None = None
         self._kept: http.client.HTTPConnection | None = None
+        self._warnings: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
@@ -89,6 +95,12 @@ class Client:
     def patch(self, path: str, body: Any, params: Params | None = None) -> bytes:
         """RFC 7386 merge patch. Raises ApiError."""
         return self.request("PATCH", path, body=body, params=params, content_type=MERGE_PATCH)
+
+    def new_warnings(self) -> list[str]:
+        """What the API server and its webhooks have warned of since this was last asked; each sentence once."""
+        found = [text for text, told in self._warnings.items() if not told]
+        self._warnings = dict.fromkeys(self._warnings, True)
+        return found
 
     def stream(self, path: str, params: Params | None = None, *, silence: float | None = None) -> Iterator[bytes]:
         """The lines of a long answer (a watch, a log), without their newline, as they arrive.
@@ -139,6 +151,9 @@ class Client:
                 except BaseException:
                     self.close()
                     raise
+        for value in response.headers.get_all("Warning", ()):
+            if (found := _WARNING.fullmatch(value)) is not None:
+                self._warnings.setdefault(_ESCAPED.sub(r"\1", found["text"]), False)
         if response.getheader("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         if response.status >= 400:

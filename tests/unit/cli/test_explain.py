@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_cli.explain import EXIT_CODES, explain
 from scavenger_cli.facts import Cause, Explanation, Facts
 from scavenger_cli.render import explanation, explanation_data
+from scavenger_runtime.kinds import PodSpec
 from scavenger_testing import builders
 
 from . import cases
@@ -19,6 +21,22 @@ from .cases import ago, facts, job, levels, nodes, queue
 def full(count: int = 3, cpu: str = "7") -> list[Any]:
     """An ordinary pod on every node."""
     return [builders.pod(f"ordinary-{i}", node=f"node-{i}", cpu=cpu, phase="Running") for i in range(1, count + 1)]
+
+
+OFFERS = {"scavenger.dev/reclaimed-cpu": "3000", "scavenger.dev/reclaimed-memory": "4096"}
+OFFERING = nodes(allocatable={"cpu": "8", "memory": "32Gi", "pods": "110", **OFFERS})
+
+
+def taken(count: int) -> list[Any]:
+    """A pod on reclaimed capacity on some nodes: 2 cpu, 1Gi."""
+    asked = {"cpu": "0", "scavenger.dev/reclaimed-cpu": "2000", "scavenger.dev/reclaimed-memory": "1024"}
+    spec = {"containers": [{"resources": {"requests": asked}}]}
+    made = [builders.pod(f"taker-{i}", node=f"node-{i}", phase="Running") for i in range(1, count + 1)]
+    return [msgspec.structs.replace(pod, spec=_on(spec, pod.spec.node_name)) for pod in made]
+
+
+def _on(spec: dict[str, Any], node: str) -> PodSpec:
+    return msgspec.convert({**spec, "nodeName": node}, PodSpec)
 
 
 @dataclass
@@ -41,17 +59,6 @@ CASES = {
     ),
     "admitter silent": Case(
         facts(admitter_seen=cases.NOW - timedelta(minutes=4)), Cause.ADMITTER_SILENT, "no sign of life for 4m", "logs"
-    ),
-    "reclaimed": Case(
-        facts(
-            job(
-                capacity="Reclaimed",
-                status={"message": "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"},
-            )
-        ),
-        Cause.RECLAIMED_UNSUPPORTED,
-        "which this installation does not offer",
-        "without capacity: Reclaimed",
     ),
     "queue missing": Case(
         facts(job(queue="nigth")),
@@ -186,6 +193,50 @@ CASES = {
         "no node has 2 cpu, 1Gi memory free; the largest free place is 1 cpu, 31Gi memory",
         "pods of 1 cpu, 31Gi memory or less would fit now",
         ("for no such pod on 3 nodes it may use",),
+    ),
+    "no reclaimed capacity offered": Case(
+        facts(job(capacity="Reclaimed"), levels=levels(admit="false")),
+        Cause.NO_RECLAIMED_CAPACITY,
+        "no node offers reclaimed capacity, of the 3 nodes it may use",
+        "the regulator publishes it when started with --reclaimed",
+        ("lets nothing new start",),
+    ),
+    "not enough reclaimed capacity": Case(
+        facts(job(capacity="Reclaimed", cpu="4"), cluster=OFFERING, others=full()),
+        Cause.NO_RECLAIMED_CAPACITY,
+        "no node offers enough reclaimed capacity: it needs 4 cpu, 1Gi memory, and the largest offer left is "
+        "3 cpu, 4Gi memory",
+        "pods of 3 cpu, 4Gi memory or less would fit now",
+        ("3 cpu, 4Gi memory (node node-1)", "for no such pod on 3 nodes it may use"),
+    ),
+    "reclaimed capacity that others have taken": Case(
+        facts(job(capacity="Reclaimed", cpu="2"), cluster=OFFERING, others=taken(3)),
+        Cause.NO_RECLAIMED_CAPACITY,
+        "the largest offer left is 1 cpu, 3Gi memory",
+        "when more of what others have requested is idle",
+    ),
+    "reclaimed capacity for a part of a gang": Case(
+        facts(job(capacity="Reclaimed", cpu="2", parallelism=3), cluster=OFFERING, others=taken(1)),
+        Cause.NO_RECLAIMED_CAPACITY,
+        "its 3 pods of 2 cpu, 1Gi memory each start together, and what is offered holds 2 now",
+        "with parallelism 2 it would fit now",
+    ),
+    "a reclaimed job on nodes that are full for all others": Case(
+        facts(job(capacity="Reclaimed", cpu="2"), cluster=OFFERING, others=full(cpu="8")),
+        Cause.IN_LINE,
+        "nothing is in its way",
+    ),
+    "a reclaimed job larger than any node": Case(
+        facts(job(capacity="Reclaimed", cpu="20"), cluster=OFFERING),
+        Cause.LARGER_THAN_ANY_NODE,
+        "a pod of it needs 20 cpu, 1Gi memory; the largest node has 8 cpu, 32Gi memory",
+    ),
+    "reclaimed capacity under the level, as cpu": Case(
+        facts(
+            job(capacity="Reclaimed", cpu="2"), cluster=OFFERING, levels=cases.NO_REGULATOR, others=full(cpu="5500m")
+        ),
+        Cause.ADMISSION_LEVEL,
+        "the cluster's cpu requests would be 77.1 % with it",
     ),
     "no place for a gang": Case(
         facts(

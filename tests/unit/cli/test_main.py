@@ -16,7 +16,7 @@ import yaml
 from scavenger_cli import main
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
-from scavenger_testing.builders import pod_dict, scavengerjob_dict, terminated
+from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated
 
 from .conftest import Answer, Server, event, listed, status
 
@@ -228,3 +228,47 @@ def test_submitting_is_strict(server: Server, sj: Any, tmp_path: Path) -> None:
     assert server.asked(JOBS, "POST")[0].query == {"fieldValidation": "Strict", "fieldManager": "kubectl-sj"}
     assert sj("submit", str(file), "--dry-run")[1] == "scavengerjob.scavenger.dev/a created (dry run)\n"
     assert server.asked(JOBS, "POST")[1].query["dryRun"] == "All"
+
+
+WARNED = {"Warning": '299 - "spec.capacity: no node offers \\"reclaimed\\" capacity"'}
+
+
+def test_warnings_are_passed_on_once(server: Server, sj: Any, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    text = "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}"
+    file.write_text(f"{text}\n---\n{text}\n")
+    server.on(JOBS, Answer(201, one("a"), headers=WARNED), method="POST")
+    code, out, err = sj("submit", str(file))
+    assert (code, out.splitlines()) == (0, ["scavengerjob.scavenger.dev/a created"] * 2)
+    assert err == 'warning: spec.capacity: no node offers "reclaimed" capacity\n'
+
+
+def test_a_refusal_comes_with_its_warnings(server: Server, sj: Any) -> None:
+    server.on(JOBS, Answer(422, status(422, "Invalid", "no"), headers=WARNED), method="POST")
+    code, _, err = sj("run", "a", "--image", "i", "--cpu", "1", "--memory", "1Gi", "--reclaimed")
+    assert code == 1
+    assert err.startswith("warning: spec.capacity: no node offers")
+    spec = server.asked(JOBS, "POST")[0].body["spec"]
+    assert (spec["capacity"], spec["resources"]) == ("Reclaimed", {"limits": {"cpu": "1", "memory": "1Gi"}})
+
+
+@pytest.mark.parametrize("section", [(), ("jobs",)])
+@pytest.mark.parametrize("form", ["wide", "json"])
+def test_only_the_nodes_of_top_have_other_forms(sj: Any, section: tuple[str, ...], form: str) -> None:
+    code, _, err = sj("top", *section, "-o", form)
+    assert code == 2
+    assert f"has no output {form}" in err
+
+
+def test_nodes_for_programs(server: Server, sj: Any) -> None:
+    server.on("/api/v1/nodes", listed(node_dict("n1", cpu="8", memory="32Gi")))
+    server.on("/api/v1/pods", listed(pod_dict("web", node="n1", cpu="2", memory="1Gi", phase="Running")))
+    code, out, _ = sj("top", "nodes", "-o", "json")
+    assert code == 0
+    found = json.loads(out)
+    assert [node["name"] for node in found] == ["n1"]
+    assert found[0]["cpu"]["reserved"] == "2"
+    assert found[0]["cpu"]["used"] is None
+    server.on("/api/v1/nodes", Answer(403, status(403, "Forbidden")))
+    assert sj("top", "nodes", "-o", "json")[0] == 1
+    assert "you may not list nodes" in sj("top", "nodes")[1]

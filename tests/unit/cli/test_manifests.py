@@ -105,3 +105,11 @@ def test_what_is_no_mount(text: str) -> None:
 def test_what_is_no_assignment(change: dict[str, Any]) -> None:
     with pytest.raises(CliError, match="is not an assignment"):
         scavenger_job("sim", RunOptions("i", "1", "1Gi", **change))
+
+
+def test_run_on_reclaimed_capacity_sets_limits() -> None:
+    options = RunOptions(image="i", cpu="2", memory="4Gi", resources=["nvidia.com/gpu=1"], reclaimed=True)
+    made = scavenger_job("sweep", options)
+    assert made["spec"]["capacity"] == "Reclaimed"
+    assert made["spec"]["resources"] == {"limits": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"}}
+    assert "capacity" not in scavenger_job("sim", RunOptions(image="i", cpu="2", memory="4Gi"))["spec"]

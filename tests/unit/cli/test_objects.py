@@ -105,5 +105,23 @@ def test_lists() -> None:
         decode(b'{"spec": {"parallelism": "x"}}', Job)
 
 
+@pytest.mark.parametrize("capacity", ["Guaranteed", "Reclaimed"])
+@pytest.mark.parametrize(
+    "resources",
+    [
+        {"requests": {"cpu": "500m", "memory": "1Gi"}},
+        {"limits": {"cpu": "2", "memory": "100M", "nvidia.com/gpu": "1"}},
+        {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}},
+        {"requests": {"cpu": "0", "memory": "0"}, "limits": {"cpu": "3", "memory": "1Mi"}},
+        {"requests": {"cpu": "0"}, "limits": {"cpu": "1500m", "memory": "1"}},
+    ],
+)
+def test_what_is_asked_for_is_as_the_contract_has_it(capacity: str, resources: dict[str, Any]) -> None:
+    whole = {"image": "i", "resources": resources, "capacity": capacity}
+    spec, model = msgspec.convert(whole, objects.JobSpec), contract.ScavengerJobSpec.model_validate(whole)
+    assert spec.requests == dict(model.requests)
+    assert spec.placed_by == dict(model.placed_by)
+
+
 def test_the_checkpoint_interval() -> None:
     assert job(interruption_after="1h30m").spec.checkpoint_interval == timedelta(minutes=90)

@@ -6,14 +6,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from scavenger_api.levels import LevelsView
+from scavenger_cli.accounts import Account, accounts_data, node_accounts
 from scavenger_cli.details import job_details, queue_details, timeline
 from scavenger_cli.lists import QUEUE_HEADER, job_header, job_row, queue_row
 from scavenger_cli.output import columns
 from scavenger_cli.render import pairs
 from scavenger_cli.render import timeline as render_timeline
-from scavenger_cli.top import View, jobs_screen, levels_screen, node_rows, render
+from scavenger_cli.top import View, jobs_screen, levels_screen, render
+from scavenger_runtime.kinds import Pod
 from scavenger_testing import builders
 
 from .cases import NO_REGULATOR, NOW, ago, job, levels, nodes, queue, queued
@@ -69,10 +73,10 @@ def test_the_wide_list() -> None:
     rows = [job_row(one, NOW, wide=True, namespaces=True) for one in JOBS[:1]]
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
-        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "PODS", "CPU", "MEMORY", "CLASS"),
-        *("LAST-CHECKPOINT", "MESSAGE"),
+        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "PODS", "CPU", "MEMORY"),
+        *("CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"),
     ]
-    assert row.split()[7:] == ["2", "8", "16Gi", "non-preemptible", "running"]
+    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "running"]
 
 
 def test_colours_change_no_width() -> None:
@@ -107,6 +111,7 @@ def test_the_details_of_a_running_job() -> None:
         "Status       Running for 20m",
         "Message      running",
         "Asks for     2 x 4 cpu, 8Gi memory",
+        "Capacity     Guaranteed: room that nobody has requested",
         "Image        example.org/app:1",
         "Checkpoints  at least every 30m; next due in 10m",
         "Interrupted  1 time",
@@ -121,6 +126,24 @@ def test_the_details_of_a_running_job() -> None:
         ({"phase": "Waiting"}, ("Status", "Waiting for 5m")),
         ({"phase": "Completed", "status": {"finishedTimestamp": ago(60)}}, ("Status", "Completed 60s ago")),
         ({"phase": None}, ("Status", "Waiting")),
+        ({"capacity": "Reclaimed"}, ("Capacity", "Reclaimed: what others requested and do not use")),
+        ({"capacity": "Reclaimed"}, ("CPU time used", "0 s useful, 0 s lost")),
+        (
+            {
+                "capacity": "Reclaimed",
+                "phase": "Running",
+                "status": {"runningTimestamps": [ago(60)], "usefulCPUSeconds": 90},
+            },
+            ("CPU time used", "90 s useful, 0 s lost, at most 60 s at risk"),
+        ),
+        (
+            {
+                "capacity": "Reclaimed",
+                "phase": "Running",
+                "status": {"runningTimestamps": [ago(60)], "preemption": {"runningPriority": 7}},
+            },
+            ("CPU time used", "0 s useful, 0 s lost, 7 s at risk"),
+        ),
         ({"deleted": ago(3), "finalizers": ["x"]}, ("Status", "Deleting for 5m")),
         (
             {"phase": "Running", "status": {"runningTimestamps": [ago(2400)]}},
@@ -217,9 +240,89 @@ def test_top_where_nothing_may_be_read() -> None:
 
 def test_top_by_real_use() -> None:
     use = {"node-2": {"cpu": "6123456789n", "memory": "8388608Ki"}}
-    rows = node_rows(view(node_use=use))
-    assert [(row.name, round(row.fractions["cpu"], 2)) for row in rows[:2]] == [("node-1", 0.94), ("node-2", 0.77)]
-    assert "CPU (real use)" in drawn(render(view(node_use=use), ("nodes",), 80))[4]
+    rows = node_accounts(nodes(12), PODS, use)
+    loads = [(row.name, round(row.accounts["cpu"].load, 2)) for row in rows[:2]]
+    assert loads == [("node-1", 0.94), ("node-2", 0.77)]
+    assert "CPU (real use)" in drawn(render(view(node_use=use), ("nodes", "jobs"), 80))[4]
+
+
+OFFERING = builders.node(
+    "a-node-with-a-long-name",
+    allocatable={
+        **{"cpu": "8", "memory": "32Gi", "pods": "110"},
+        **{"scavenger.dev/reclaimed-cpu": "4000", "scavenger.dev/reclaimed-memory": "512"},
+    },
+)
+TAKER = msgspec.convert(
+    {
+        "metadata": {"name": "taker", "labels": {"scavenger.dev/job": "taker"}},
+        "spec": {
+            "nodeName": "a-node-with-a-long-name",
+            "containers": [
+                {
+                    "resources": {
+                        "requests": {
+                            **{"cpu": "0", "memory": "0"},
+                            **{"scavenger.dev/reclaimed-cpu": "1500", "scavenger.dev/reclaimed-memory": "1024"},
+                        }
+                    }
+                }
+            ],
+        },
+    },
+    Pod,
+)
+RESERVING = builders.pod("web", node="a-node-with-a-long-name", cpu="7500m", memory="16Gi", phase="Running")
+USE = {"a-node-with-a-long-name": {"cpu": "3200m", "memory": "9Gi"}}
+
+
+def test_top_nodes() -> None:
+    found = view(nodes=[OFFERING, *nodes(1)], pods=[RESERVING, TAKER], node_use=USE)
+    assert drawn(render(found, ("nodes",), 80))[4:] == [
+        "NODE                            LOAD             RESERVED  USED  RECLAIMED  FREE",
+        "a-node-with-a-long-na…  cpu     ███░░░░░   40 %       7.5   3.2      1.5/4   0.5",
+        "                        memory  ██░░░░░░ 28.1 %      16Gi   9Gi  1Gi/512Mi  16Gi",
+        "node-1                  cpu     ░░░░░░░░    0 %         0     -          -     8",
+        "                        memory  ░░░░░░░░    0 %         0     -          -  32Gi",
+    ]
+
+
+def test_top_nodes_wide() -> None:
+    lines = drawn(render(view(nodes=[OFFERING], pods=[RESERVING, TAKER]), ("nodes",), 112, wide=True), 112)[4:]
+    assert lines[0].split("  ")[0] == "NODE"
+    assert lines[0].split()[1:] == [
+        *("LOAD", "(requests)", "RESERVED", "USED", "RECLAIMED", "FREE", "ALLOCATABLE", "PODS", "SCAVENGER"),
+    ]
+    assert lines[1].split()[-8:] == ["%", "7.5", "-", "1.5/4", "0.5", "8", "2", "1"]
+    assert lines[2].split()[-6:] == ["%", "16Gi", "-", "1Gi/512Mi", "16Gi", "32Gi"]
+
+
+def test_top_nodes_for_programs() -> None:
+    cpu = {
+        **{"allocatable": "8", "reserved": "7500m", "used": None, "free": "500m"},
+        "reclaimed": {"offered": "4", "taken": "1500m"},
+    }
+    memory = {
+        **{"allocatable": "32Gi", "reserved": "16Gi", "used": "9Gi", "free": "16Gi"},
+        "reclaimed": {"offered": "512Mi", "taken": "1Gi"},
+    }
+    use = {"a-node-with-a-long-name": {"memory": "9Gi"}}
+    assert accounts_data(node_accounts([OFFERING], [RESERVING, TAKER], use)) == [
+        {"name": "a-node-with-a-long-name", "pods": 2, "scavengerPods": 1, "cpu": cpu, "memory": memory}
+    ]
+
+
+@given(
+    *(st.integers(0, 10**6) for _ in range(4)),
+    st.one_of(st.none(), st.integers(0, 10**6)),
+)
+def test_nothing_is_free_that_is_reserved(
+    allocatable: int, reserved: int, offered: int, taken: int, used: int | None
+) -> None:
+    found = Account(allocatable, reserved, used, offered, taken)
+    assert found.free >= 0
+    assert found.free + reserved >= allocatable
+    assert Account(allocatable, reserved, used, 0, 0).free == found.free, "what is reclaimed sets nothing aside"
 
 
 @pytest.mark.parametrize(

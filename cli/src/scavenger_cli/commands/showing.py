@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -267,26 +267,41 @@ def top(
     section: Annotated[str | None, typer.Argument(metavar="[nodes|queues|jobs]", help="Only this section.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of a section.")] = 10,
     live: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """Show load and levels as bars.
 
     The cluster, its nodes (fullest first), queues and jobs. Nodes are shown by real use where the metrics API serves
-    it, by requests otherwise.
+    it, by requests otherwise. `top nodes` also says what is reserved, really used, offered as reclaimed capacity (and
+    taken of it) and free; it alone has -o wide, json and yaml.
 
     \b
     Examples:
       kubectl sj top
+      kubectl sj top nodes -o wide
       kubectl sj top jobs -A --limit 30
       kubectl sj top --watch
     """
     if section is not None and section not in SECTIONS:
         raise CliError(f"top has no section {section}", f"choose one of {', '.join(SECTIONS)}", ExitCode.USAGE)
+    allowed = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML) if section == "nodes" else (Format.TABLE,)
+    refuse(output, f"top {section or ''}".strip(), *allowed)
+    if output in (Format.JSON, Format.YAML):
+        print_data(_node_data(access), output)
+        return
     from scavenger_cli.top import render
 
-    screen = console()
+    screen, wide = console(), output is Format.WIDE
+    if wide and not live and screen.width < WIDE:
+        screen = console(width=WIDE)
     sections = (section,) if section else SECTIONS
+
+    def picture() -> Group:
+        view = _view(access, limit)
+        return render(view, sections, screen.width, namespaces=access.all_namespaces, wide=wide)
+
     if not live:
-        screen.print(render(_view(access, limit), sections, screen.width, namespaces=access.all_namespaces))
+        screen.print(picture())
         return
     import time
 
@@ -294,13 +309,27 @@ def top(
 
     with Live(console=screen, screen=True, auto_refresh=False) as display:
         while True:
-            view = _view(access, limit)
-            display.update(render(view, sections, screen.width, namespaces=access.all_namespaces), refresh=True)
+            display.update(picture(), refresh=True)
             time.sleep(TOP_SECONDS)
 
 
+WIDE = 112
+"""Columns that -o wide takes, whatever the terminal has: what is wider is not to be cut."""
+
 TOP_SECONDS = 3.0
 """Between two looks of `top --watch`: five lists each."""
+
+
+def _node_data(access: Access) -> list[dict[str, Any]]:
+    """All nodes. Raises CliError where they may not be read."""
+    from scavenger_cli.accounts import accounts_data, node_accounts
+    from scavenger_cli.gather import Reader
+
+    reader = Reader(access)
+    nodes, pods = reader.nodes(), reader.pods()
+    if nodes is None or pods is None:
+        raise CliError("you may not list nodes and pods of all namespaces", "ask an administrator for that right")
+    return accounts_data(node_accounts(nodes, pods, reader.node_use()))
 
 
 def _view(access: Access, limit: int) -> View:

@@ -82,6 +82,10 @@ def run(
     grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
     ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
     service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
+    reclaimed: Annotated[
+        bool,
+        typer.Option("--reclaimed", help="Run on what others requested and do not use; --cpu is the most it gets."),
+    ] = False,
     suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of line until `resume`.")] = False,
     wait: Wait = False,
     watch: Watch = False,
@@ -97,6 +101,7 @@ def run(
     \b
     Examples:
       kubectl sj run pi --image python:3.12 --cpu 1 --memory 1Gi --command -- python pi.py
+      kubectl sj run sweep --image sweep:1 --cpu 8 --memory 2Gi --reclaimed
       kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
     """
     options = RunOptions(
@@ -111,6 +116,7 @@ def run(
         grace_seconds=grace,
         ttl_seconds=ttl,
         suspend=suspended,
+        reclaimed=reclaimed,
         service_account=service_account,
         env=env or (),
         resources=resource or (),
@@ -156,6 +162,9 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
         if what == "ScavengerQueue":
             remedy = f"`kubectl sj queue get {name}` shows it"
         raise CliError(f"there is a {what} {name} already", remedy) from error
+    finally:
+        for text in access.client.new_warnings():
+            note(f"warning: {text}")
     found: dict[str, Any] = without_managed_fields(json.loads(body))
     return found
 
