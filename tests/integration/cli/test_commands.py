@@ -21,7 +21,7 @@ import yaml
 from scavenger_cluster import Cluster
 from scavenger_cluster.build import ensure_tools
 
-from .conftest import Sj
+from .conftest import CPUS, NODES, Sj
 
 SMALL = ("--image", "none", "--cpu", "2", "--memory", "1Gi", "--grace", "1")
 
@@ -55,8 +55,9 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
         "second  default  Suspended  0  SPAN",
     ]
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
-        "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  PODS  CPU  MEMORY  CLASS  LAST-CHECKPOINT  MESSAGE",
-        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  running",
+        "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  PODS  CPU  MEMORY  CAPACITY  CLASS  LAST-CHECKPOINT  "
+        "MESSAGE",
+        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  running",
     ]
     assert sj("resume", "second") == ["scavengerjob.scavenger.dev/second resumed"]
     sj("wait", "second", "--for=running", "--timeout", "40s")
@@ -330,6 +331,12 @@ def test_levels_and_top_at_80_columns(sj: Sj, levels: dict[str, str]) -> None:
     ]
     assert top[4].split() == ["NODE", "CPU", "(requests)", "MEMORY", "PODS", "SCAVENGER"]
     assert sj("top", "jobs")[-1] == "Jobs  0 on nodes, 0 in line"
+    nodes = sj("top", "nodes")
+    assert nodes[4].split() == ["NODE", "LOAD", "(requests)", "RESERVED", "USED", "RECLAIMED", "FREE"]
+    assert len(nodes) == 5 + 2 * NODES
+    found = json.loads(sj.run("top", "nodes", "-o", "json").stdout)
+    assert {node["cpu"]["allocatable"] for node in found} == {str(CPUS)}
+    assert {node["cpu"]["used"] for node in found} == {None}
     assert sj.refused(2, "top", "pods") == ["error: top has no section pods", "  choose one of nodes, queues, jobs"]
 
 

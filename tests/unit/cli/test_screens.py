@@ -287,6 +287,12 @@ def test_top_nodes() -> None:
     ]
 
 
+def test_top_nodes_where_they_may_not_be_read() -> None:
+    assert drawn(render(view(pods=None), ("nodes",), 80))[4:] == [
+        "Nodes: you may not list nodes and pods of all namespaces."
+    ]
+
+
 def test_top_nodes_wide() -> None:
     lines = drawn(render(view(nodes=[OFFERING], pods=[RESERVING, TAKER]), ("nodes",), 112, wide=True), 112)[4:]
     assert lines[0].split("  ")[0] == "NODE"

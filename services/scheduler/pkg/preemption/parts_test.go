@@ -83,6 +83,12 @@ func TestRiskOfOnePod(t *testing.T) {
 		{"not started", func() pod { p := minute("2"); p.Status.StartTime = nil; return p }(), 0},
 		{"started in the future, by another clock", minute("2").running(-time.Minute), 0},
 		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 90},
+		{"on reclaimed capacity, as annotated", reclaimed(minute("0"), "1500").annotate(annotationRisk, "3"), 3},
+		{"on reclaimed capacity, which has been idle", reclaimed(minute("0"), "1500").annotate(annotationRisk, "0"), 0},
+		{
+			"on reclaimed capacity, since the last checkpoint",
+			reclaimed(minute("0"), "1500").annotate(annotationCheckpoint, at(10*time.Second)), 15,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon); got != tt.want {

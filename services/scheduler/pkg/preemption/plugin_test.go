@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -392,6 +393,53 @@ func TestVictims(t *testing.T) {
 			victims: []string{"b"},
 		},
 		{
+			name:  "nor memory",
+			nodes: nodes(1, "8"),
+			pods: []pod{
+				reclaimed(scavenger("a", "node-000", "0", "1"), "2000"),
+				scavenger("b", "node-000", "1", "500").memory("40Gi"), newPod("db", "node-000", "1").priority(1000).memory("24Gi"),
+			},
+			for_:    pending("web", "1").memory("8Gi"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "where only they could go, nobody goes",
+			nodes: nodes(2, "2"),
+			pods: []pod{
+				newPod("x", "node-000", "2").priority(1000), newPod("y", "node-001", "2").priority(1000),
+				reclaimed(scavenger("a", "node-000", "0", "1"), "2000"), reclaimed(scavenger("b", "node-001", "0", "1"), "2000"),
+			},
+			for_: pending("web", "1"),
+		},
+		{
+			name:  "nor are they looked for on another node because they are cheap",
+			nodes: nodes(2, "2"),
+			pods: []pod{
+				newPod("x", "node-000", "2").priority(1000), reclaimed(scavenger("a", "node-000", "0", "1"), "2000"),
+				scavenger("b", "node-001", "2", "900"), reclaimed(scavenger("c", "node-001", "0", "1"), "2000"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"}, node: "node-001",
+		},
+		{
+			name:  "and one of them that is leaving is not waited for",
+			nodes: nodes(1, "1"),
+			pods: []pod{
+				reclaimed(scavenger("a", "node-000", "0", "1"), "1000").terminating(25 * time.Second), scavenger("b", "node-000", "1", "900"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "a place among a node's pods is all they hold",
+			nodes: []*v1.Node{crowded(node("node-000", "8"), "2")},
+			pods: []pod{
+				reclaimed(scavenger("a", "node-000", "0", "1"), "1000"), scavenger("b", "node-000", "1", "900"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"a"},
+		},
+		{
 			name:    "room another filter asks for: an anti-affinity to the scavenger pods",
 			nodes:   nodes(1, "8"),
 			pods:    []pod{scavenger("a", "node-000", "1", "500").label("noisy", "yes"), scavenger("b", "node-000", "1", "1")},
@@ -446,6 +494,13 @@ func inNamespace(namespace string, p pod) pod {
 	p.Namespace = namespace
 	p.UID = p.UID + "-elsewhere"
 	return p
+}
+
+// crowded lets a node take so many pods only.
+func crowded(n *v1.Node, pods string) *v1.Node {
+	n.Status.Capacity[v1.ResourcePods] = resource.MustParse(pods)
+	n.Status.Allocatable[v1.ResourcePods] = resource.MustParse(pods)
+	return n
 }
 
 func unbound(p pod) pod {

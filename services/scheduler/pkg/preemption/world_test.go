@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,6 +104,10 @@ func gang(job string, nodeNames []string, cpu, risk string) (pods []pod) {
 	return pods
 }
 
+func (p pod) memory(amount string) pod {
+	p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse(amount)
+	return p
+}
 func (p pod) priority(value int32) pod { p.Spec.Priority = &value; return p }
 func (p pod) label(key, value string) pod {
 	metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
