@@ -48,7 +48,8 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def requests(self) -> dict[str, int]:
         """What one pod asks for, and counts as: millicores of cpu, bytes of memory, whole units of others."""
-        return amounts({**self.resources.requests, **self.resources.limits})
+        asked = {name: value for name, value in amounts(self.resources.requests).items() if value}
+        return {**amounts(self.resources.limits), **asked}
 
     @property
     def reclaimed(self) -> bool:

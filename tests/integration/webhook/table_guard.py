@@ -143,7 +143,7 @@ WORKLOADS = [
         },
         ("containers[m].resources scavenger.dev/*: " + REMEDY,),
     ),
-    # Kubernetes itself knows none but cpu, memory and huge pages at the level of the pod; the guard, should that change.
+    # Kubernetes knows none but cpu, memory and huge pages for the whole pod; the guard looks, should that change.
     w("reclaimed capacity for the whole pod", "Job", "scavenger.dev/", resources={"limits": {"cpu": "1", **AMOUNT}}),
     w(
         "the admitter's Job on reclaimed capacity",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from scavenger_api.job import ScavengerJobSpec
 from scavenger_webhook.image import image_problem
 from scavenger_webhook.models import MalformedReview, parse_review
+from scavenger_webhook.resources import requested
 from scavenger_webhook.review import MAX_PROBLEMS, NotOurs
 from scavenger_webhook.snapshot import LowPriority, NodeFacts, QueueFacts
 from scavenger_webhook.verdict import MAX_WARNING, warning
@@ -235,6 +237,14 @@ def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, fie
     spec = {"resources": {"requests": requests, "limits": limits}, "capacity": capacity}
 
     assert set(problems(answer_to("scavengerjobs", job(**spec)))) == ({field} if field else set())
+
+
+@pytest.mark.parametrize("limits", [{}, {"cpu": "3", "memory": "1Gi"}, {"nvidia.com/gpu": "2", "cpu": "1500m"}])
+@pytest.mark.parametrize("requests", [{}, {"cpu": "0", "memory": "0"}, {"cpu": "1"}, {"memory": "64Mi", "cpu": "0"}])
+def test_what_a_pod_asks_for_is_as_the_contract_has_it(requests, limits):
+    spec = ScavengerJobSpec.model_validate({"image": "i", "resources": {"requests": requests, "limits": limits}})
+
+    assert {r: v for r, v in requested(spec).items() if v} == {r: v for r, v in spec.requests.items() if v}
 
 
 def test_reclaimed_capacity_counts_in_the_quota_of_its_queue():

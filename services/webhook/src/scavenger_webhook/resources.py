@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
-from scavenger_api.quantity import MAX_UNITS, QuantityError, amounts, format_amount, parse_quantity
+from scavenger_api.quantity import MAX_UNITS, QuantityError, amount, format_amount, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 
 from scavenger_webhook.references import resource_name_problem
@@ -93,7 +94,7 @@ def _hugepages_problem(resource: str, text: str, value: Decimal) -> str | None:
 
 def quota_problems(spec: ScavengerJobSpec, queue: QueueFacts) -> Iterator[Problem]:
     """Resources of which the whole gang asks for more than its queue may ever use."""
-    for resource, each in _requests(spec).items():
+    for resource, each in requested(spec).items():
         most = queue.quota.get(resource)
         wanted = each * spec.parallelism
         if most is not None and wanted > most:
@@ -115,7 +116,7 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
         text = ", ".join(f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items()))
         yield warning(f"spec.nodeSelector: no node has {text}: the job waits until there is one")
         return
-    requests = _requests(spec)
+    requests = requested(spec)
     if any(_fits(requests, node) for node in selected):
         return
     short = [_shortage(resource, each, selected) for resource, each in requests.items()]
@@ -135,7 +136,7 @@ def reclaimed_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
         text = "no node offers reclaimed capacity: the regulator publishes it when started with --reclaimed"
         yield warning(f"spec.capacity: {text}")
         return
-    requests = _requests(spec)
+    requests = requested(spec)
     large_enough = [n for n in facts.nodes if _selects(spec.node_selector or {}, n) and _fits(requests, n)]
     offered = [offers[node.name] for node in large_enough]
     if not offered or any(_fits(requests, offer) for offer in offered):
@@ -152,14 +153,15 @@ def _offered(node: NodeFacts) -> NodeFacts:
     return NodeFacts(node.name, node.labels, {**node.allocatable, **offer})
 
 
-def _requests(spec: ScavengerJobSpec) -> dict[str, int]:
-    """What one pod asks for, without what is not a quantity (which is a problem of its own)."""
+def requested(spec: ScavengerJobSpec) -> dict[str, int]:
+    """What one pod asks for, as `ResourceRequirements.effective` has it, without what is not a quantity: that is a
+    problem of its own, and keeps nothing else from being said.
+    """
     found: dict[str, int] = {}
-    for resource, text in spec.resources.effective().items():
-        try:
-            found |= amounts({resource: text})
-        except QuantityError:
-            continue
+    for side in (spec.resources.limits, spec.resources.requests):
+        for resource, text in (side or {}).items():
+            with suppress(QuantityError):
+                found[resource] = amount(resource, text) or found.get(resource, 0)
     return found
 
 
