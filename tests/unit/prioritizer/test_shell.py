@@ -534,6 +534,15 @@ async def test_the_metrics_api_is_asked_only_while_there_is_something_to_measure
         assert c.looks() - before <= 1
 
 
+async def test_who_begins_to_lead_measures_before_it_decides() -> None:
+    async with cluster() as c:
+        c.add_job("j", 600, capacity="Reclaimed")
+        c.measure("j", "250m")
+        async with passing(c):
+            await until(c, lambda: c.figure("j") not in (None, "0"))
+            assert 149 <= int(c.figure("j") or 0) <= 152
+
+
 @pytest.mark.parametrize("status", [403, 404, 500, 503])
 async def test_without_a_metrics_api_the_estimate_remains_and_it_is_said_once(
     status: int, capsys: pytest.CaptureFixture[str]

@@ -123,6 +123,8 @@ class Prioritizer:
 
     async def run(self) -> None:
         """Pass after pass until cancelled; one under way is finished first."""
+        self.snapshot()  # Now it is known what there is to measure: the first classes are not to follow from estimates.
+        await self.usage.look()
         measuring = asyncio.create_task(self.usage.run(), name="usage")
         try:
             self._loop.add(PASS)

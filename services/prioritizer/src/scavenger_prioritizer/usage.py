@@ -64,16 +64,19 @@ class ReclaimedUsage:
         return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
 
     async def run(self) -> None:
-        """Look every `period` seconds until cancelled; nobody is asked while there is nothing to measure."""
+        """Look every `period` seconds until cancelled."""
         while True:
-            if self._pods:
-                await self.look()
             await self._clock.sleep(self._period)
+            await self.look()
 
     async def look(self) -> None:
-        """Take one set of figures in. Without an answer the old ones stand, and it is said once."""
+        """Take one set of figures in. Nobody is asked while there is nothing to measure; without an answer the old
+        figures stand, and it is said once.
+        """
         wanted = self._pods
         self._meter.keep(wanted)
+        if not wanted:
+            return
         try:
             samples = await scavenger_pod_usage(self._client, self._timeout)
         except (ApiError, ValueError) as error:
