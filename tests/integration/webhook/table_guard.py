@@ -185,6 +185,7 @@ WORKLOADS = [
 MADE = "are made by the Job controller only"
 PODS = [
     Case("an ordinary pod", "pods", pod(), check={"priority": 1000, "priorityClassName": "ordinary-workload"}),
+    Case("an ordinary pod with limits as a whole", "pods", pod(resources={"limits": {"cpu": "1", "memory": "1Gi"}})),
     Case("a pod of a class of its own", "pods", pod(priorityClassName="high"), check={"priority": 5000}),
     Case(
         "a pod of a low class",
