@@ -35,6 +35,27 @@ def test_ended_and_unplaced_pods_take_no_room() -> None:
     assert room.load["cpu"].percent(6000) == 100.0
 
 
+def test_reclaimed_capacity_is_room_of_its_own_and_counts_as_cpu_and_memory() -> None:
+    offers = {"scavenger.dev/reclaimed-cpu": "4000", "scavenger.dev/reclaimed-memory": "2048"}
+    node = builders.node("n", allocatable={"cpu": "8", "memory": "32Gi", "pods": "10", **offers})
+    asked = {"cpu": "0", "scavenger.dev/reclaimed-cpu": "1000", "scavenger.dev/reclaimed-memory": "1024"}
+    taker = {
+        "metadata": {"name": "taker", "labels": {"scavenger.dev/job": "taker"}},
+        "spec": {"nodeName": "n", "containers": [{"resources": {"requests": asked}}]},
+        "status": {"startTime": ago(10)},
+    }
+    pods = [builders.pod("web", node="n", cpu="7", memory="8Gi", phase="Running"), msgspec.convert(taker, Pod)]
+    room = room_for(spec("3", "1Gi", capacity="Reclaimed"), [node], pods, unseen_since=NOW - timedelta(seconds=60))
+    assert (room.places, room.offering, room.empty_places) == (1, 1, 2)
+    assert room.largest_free is not None
+    assert dict(room.largest_free.amounts) == {"cpu": 3000, "memory": GIB, "pods": 8}
+    assert room.load["cpu"].used == 8000
+    assert room.load["memory"].used == 9 * GIB
+    assert room.unseen == {"cpu": 1000, "memory": GIB}
+    assert room_for(spec("2"), [node], pods).places == 0, "it is no room for others"
+    assert room_for(spec("1"), [node], pods).places == 1, "and takes none of theirs"
+
+
 def test_pod_slots_count() -> None:
     pods = [builders.pod(f"p{i}", node="node-1", cpu="10m", memory="1Mi", phase="Running") for i in range(3)]
     assert room_for(spec(), nodes(1, pods="4"), pods).places == 1

@@ -224,16 +224,16 @@ def test_what_is_offered_of_reclaimed_capacity(capacity, limits, selector, nodes
 
 
 @pytest.mark.parametrize(
-    ("capacity", "requests", "field"),
+    ("capacity", "requests", "limits", "field"),
     [
-        ("Reclaimed", {"cpu": "0", "memory": "0"}, None),
-        ("Reclaimed", {"cpu": "0m", "memory": "0Gi"}, None),
-        ("Reclaimed", {"memory": "1"}, "spec.resources.requests[memory]"),
-        ("Guaranteed", {"memory": "0"}, "spec.resources.requests[memory]"),
+        ("Reclaimed", {"cpu": "0", "memory": "0"}, {"cpu": "1", "memory": "64Mi"}, None),
+        ("Reclaimed", {"cpu": "0m", "memory": "0Gi"}, {"cpu": "1", "memory": "64Mi"}, None),
+        ("Reclaimed", {"memory": "0"}, {"cpu": "1"}, "spec.resources.requests[memory]"),
+        ("Reclaimed", {"memory": "1"}, {"cpu": "1", "memory": "64Mi"}, "spec.resources.requests[memory]"),
+        ("Guaranteed", {"memory": "0"}, {"cpu": "1", "memory": "64Mi"}, "spec.resources.requests[memory]"),
     ],
 )
-def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, field):
-    limits = {"cpu": "1", "memory": "64Mi"}
+def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, limits, field):
     spec = {"resources": {"requests": requests, "limits": limits}, "capacity": capacity}
 
     assert set(problems(answer_to("scavengerjobs", job(**spec)))) == ({field} if field else set())
