@@ -103,7 +103,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
         "  TIME  SPAN ago  interrupted after SPAN",
         "  TIME  SPAN ago  running, after 1st interruption",
     ]
-    assert re.fullmatch(r"CPU time  CPUTIME useful, CPUTIME lost.*, CPUTIME at risk", sj("get", "sim")[8])
+    assert re.fullmatch(r"CPU time  CPUTIME useful, CPUTIME lost.*, CPUTIME at risk", sj("get", "sim")[9])
     found = yaml.safe_load("\n".join(sj.run("get", "sim", "-o", "yaml").stdout.splitlines()))
     assert found["spec"]["args"] == ["--steps=5"]
     assert "managedFields" not in found["metadata"]
