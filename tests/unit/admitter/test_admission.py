@@ -15,6 +15,7 @@ from scavenger_admitter.reclaim import Reclaim
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState
+from scavenger_admitter.starvation import Starved
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import format_micro_time, format_time, micros
@@ -91,6 +92,7 @@ class Desk:
         self.started: list[tuple[str, str]] = []
         self.refused: list[tuple[str, Refusal]] = []
         self.reclaimed: list[Reclaim] = []
+        self.starved: list[Starved] = []
         self.admission = Admission(
             client=api.client(request_timeout=2.0),
             state=self.state,
@@ -101,6 +103,7 @@ class Desk:
             started=lambda key, run: self.started.append((key, run)),
             refused=lambda key, run, refusal: self.refused.append((key, refusal)),
             reclaimed=self.reclaimed.append,
+            starved=self.starved.append,
         )
 
     def room(self, cpu: int) -> None:

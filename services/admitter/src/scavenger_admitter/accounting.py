@@ -1,4 +1,5 @@
-"""What was computed, kept and thrown away: CPU request times time, in core-seconds.
+"""What was computed, kept and thrown away, in core-seconds: CPU request times time, which is what a job kept others
+from using; on reclaimed capacity, which keeps nobody from anything, the CPU time really used.
 
 `usefulCPUSeconds` of the status always includes the current run up to its *reference*: the latest of its
 start, its last start-over and its last checkpoint. So whatever happens next, only the time since the
@@ -7,18 +8,25 @@ reference is left to be judged: kept when the job completes, lost when it ends i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
-from scavenger_api.job import ScavengerJobSpec, ScavengerJobStatus
+from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_runtime import kinds
 
 from scavenger_admitter.pods import index, moment
 
 _SECOND = timedelta(seconds=1)
+
+Usage: TypeAlias = Callable[[str, datetime, datetime], float | None]
+"""CPU time that a pod (`namespace/name`) really used between two moments, in core-seconds; None where nobody knows."""
+
+CpuTime: TypeAlias = Callable[[datetime, datetime], float]
+"""CPU time of a whole run between two moments, in core-seconds; 0 when the second is the earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ def second(value: datetime) -> datetime:
 
 
 def cores(spec: ScavengerJobSpec) -> float:
-    """CPU that the whole gang requests, in cores."""
+    """CPU that the whole gang asks for, in cores."""
     return spec.requests.get("cpu", 0) * spec.parallelism / 1000
 
 
@@ -79,13 +87,38 @@ def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:
     return max(stamp for stamp in stamps if stamp is not None)
 
 
-def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime) -> Spent:
+def cpu_time(spec: ScavengerJobSpec, pods: Sequence[str] = (), usage: Usage | None = None) -> CpuTime:
+    """How the CPU time of a run is counted: CPU request times time, on reclaimed capacity as measured.
+
+    Args:
+        spec: of the job.
+        pods: of the run, `namespace/name`.
+        usage: what is measured of them. Where it knows nothing of a pod, or a pod is gone without a trace, its limit
+            times time stands in.
+    """
+
+    def requested(since: datetime, until: datetime) -> float:
+        return max(0.0, (until - since).total_seconds()) * cores(spec)
+
+    if spec.capacity is Capacity.GUARANTEED or usage is None:
+        return requested
+
+    def measured(since: datetime, until: datetime) -> float:
+        if until <= since:
+            return 0.0
+        known = [used for pod in pods if (used := usage(pod, since, until)) is not None]
+        unknown = max(0, spec.parallelism - len(known)) / spec.parallelism
+        return sum(known) + unknown * requested(since, until)
+
+    return measured
+
+
+def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, used: CpuTime) -> Spent:
     """What became useful because start-over or checkpoint moved from `before` to `after`."""
-    gained = recorded_reference(after, start) - recorded_reference(before, start)
-    return Spent(useful=_core_seconds(gained, spec))
+    return Spent(useful=used(recorded_reference(before, start), recorded_reference(after, start)))
 
 
-def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, *, kept: bool) -> Spent:
+def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, used: CpuTime, *, kept: bool) -> Spent:
     """What is left to be judged of the current run when it ends at `end`.
 
     Kept: all of it is useful. Otherwise useful up to the last start-over before the end, lost from there.
@@ -97,14 +130,10 @@ def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, *,
         return Spent()
     counted = recorded_reference(status, start)
     if kept:
-        return Spent(useful=_core_seconds(end - counted, spec))
+        return Spent(useful=used(counted, end))
     due = start_over(start, spec.checkpoint_interval, end) if end > start else start
     reference = max(counted, due)
-    return Spent(useful=_core_seconds(reference - counted, spec), lost=_core_seconds(end - reference, spec))
-
-
-def _core_seconds(span: timedelta, spec: ScavengerJobSpec) -> float:
-    return max(0.0, span.total_seconds()) * cores(spec)
+    return Spent(useful=used(counted, reference), lost=used(reference, end))
 
 
 def reported_checkpoint(pods: Sequence[kinds.Pod], parallelism: int, now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,11 +26,12 @@ from scavenger_admitter import metrics
 from scavenger_admitter.holds import Hold
 from scavenger_admitter.load import Level, LoadRule
 from scavenger_admitter.manifest import job_manifest, service_manifest
-from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.plan import AdmissionPlan, Start, Watch, plan_admissions
 from scavenger_admitter.reclaim import SECOND, Reclaim, ReclaimRules
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shares import QueueShare
 from scavenger_admitter.snapshot import ClusterState, Snapshot
+from scavenger_admitter.starvation import StarvationRules, Starved, Watched
 
 IDLE_SHARE: Final = 4.0
 """Seconds without a cycle per second of one."""
@@ -89,6 +90,7 @@ class Admission:
         started: told key and run of each job whose Job was created, or was there already, or may have been created.
         refused: told key and run of each job whose Job the API server did not take, and why.
         reclaimed: told which running jobs are to be interrupted, before anything else happens.
+        starved: told the same of those that get too little CPU.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Admission:
         started: Callable[[str, str], None],
         refused: Callable[[str, str, Refusal], None],
         reclaimed: Callable[[Reclaim], None],
+        starved: Callable[[Starved], None],
     ) -> None:
         self._client = client
         self._state = state
@@ -113,9 +116,17 @@ class Admission:
         self._started = started
         self._refused = refused
         self._reclaimed = reclaimed
+        self._starved = starved
         self._rules = ReclaimRules(
             period=round(settings.reclaim_period * SECOND), startup_cost=round(settings.startup_cost * SECOND)
         )
+        self._starvation_rules = StarvationRules(
+            share=settings.starved_share,
+            after=round(settings.starved_after * SECOND),
+            patience=settings.starved_patience,
+        )
+        self._watched: tuple[Watched, ...] | None = None
+        self._starved_since: Mapping[str, int] = {}
         self._wake = asyncio.Event()
         self._places = asyncio.Semaphore(settings.concurrent_starts)
         self._creating: set[str] = set()
@@ -129,6 +140,11 @@ class Admission:
     def wake(self) -> None:
         """Something changed that may let a job start; coalesced."""
         self._wake.set()
+
+    def look_at(self, watched: Iterable[Watched]) -> None:
+        """What running jobs on reclaimed capacity use was measured: the next cycle looks for starved ones."""
+        self._watched = tuple(watched)
+        self.wake()
 
     def is_creating(self, key: str) -> bool:
         """Whether the Job of that job is being created at this moment."""
@@ -154,16 +170,27 @@ class Admission:
         rule = load_rule(self._levels(), self._settings, micros(now))
         snapshot = self._state.snapshot(now=micros(now), rule=rule)
         most = self._settings.max_starts_per_cycle
-        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules)
+        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules, watch=self._watch())
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
+        metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
         for reclaim in plan.reclaims:
             self._reclaimed(reclaim)
+        if plan.starvation is not None:
+            self._watched, self._starved_since = None, plan.starvation.since
+            metrics.STARVED.set(len(plan.starvation.since))
+            for starved in plan.starvation.interrupt:
+                self._starved(starved)
         if plan.starts:
             # Room is taken before the first await: the next event must not find it free.
             work = [self._assume(start) for start in plan.starts]
             await asyncio.gather(*(self._start(start, job) for start, job in work if job is not None))
         return plan
+
+    def _watch(self) -> Watch | None:
+        if self._watched is None:
+            return None
+        return Watch(self._watched, self._starved_since, self._starvation_rules)
 
     def _assume(self, start: Start) -> tuple[Start, ScavengerJob | None]:
         candidate = start.candidate

@@ -40,6 +40,7 @@ class Reason(StrEnum):
     ADMISSION_LEVEL = "AdmissionLevel"
     # room, and turn
     NO_PLACE = "NoPlace"
+    NOTHING_RECLAIMED = "NothingReclaimed"
     NEXT_CYCLE = "NextCycle"
 
 

@@ -119,6 +119,21 @@ class Ledger:
         self._refused[key] = hold
         return hold
 
+    def move(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
+        """Take room for `count` pods of a job that runs, and the load of all of it: what it would need to start again
+        with these pods elsewhere and the others where they are. None, and nothing taken, when it could not. Its queue
+        holds it already."""
+        if self._full or self._over_level(candidate):
+            return None
+        nodes = self.room.place(candidate.shape, count)
+        if nodes is not None:
+            if self.soon is not self.room:
+                self.soon.take(candidate.shape, nodes)
+            self._limits = _with(self._limits, candidate)
+            self.soon_limits = _with(self.soon_limits, candidate)
+            self._full = self._find_full()
+        return nodes
+
     def promise(self, candidate: Candidate) -> bool:
         """Keep room and load for a job that starts when the pods that are leaving have left; False when that does not
         suffice."""
@@ -147,16 +162,16 @@ class Ledger:
         return tuple((limit.resource, limit.ppm()) for limit in self._limits)
 
     def _count(self, candidate: Candidate) -> None:
-        requests, count = candidate.shape.requests, candidate.parallelism
+        counted, count = candidate.shape.counted, candidate.parallelism
         self.soon_limits = _with(self.soon_limits, candidate)
-        self.shares.allocate(candidate.queue, requests, count)
+        self.shares.allocate(candidate.queue, counted, count)
         if candidate.queue in self._quota_used:
-            add(self._quota_used[candidate.queue], requests, count)
+            add(self._quota_used[candidate.queue], counted, count)
 
     def _extra(self, candidate: Candidate, resource: str) -> int:
         if not self._snapshot.counted_with_candidate:
             return 0
-        return candidate.shape.request(resource) * candidate.parallelism
+        return candidate.shape.counts(resource) * candidate.parallelism
 
     def _find_full(self) -> Hold | None:
         """Why nobody can start any more, however small: the load is at its level without anybody new."""
@@ -175,12 +190,12 @@ class Ledger:
 
 def _credit(snapshot: Snapshot, resource: str) -> int:
     """What the load of a resource still shows of pods that are leaving, or have left since it was measured."""
-    leaving = sum(value for pod in snapshot.leaving if pod.counts for name, value in pod.requests if name == resource)
+    leaving = sum(value for pod in snapshot.leaving if pod.counts for name, value in pod.counted if name == resource)
     return leaving + snapshot.settling.get(resource, 0)
 
 
 def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:
-    return [limit.plus(candidate.shape.request(limit.resource) * candidate.parallelism) for limit in limits]
+    return [limit.plus(candidate.shape.counts(limit.resource) * candidate.parallelism) for limit in limits]
 
 
 # --- sentences ----------------------------------------------------------------------------------------------
@@ -188,7 +203,7 @@ def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:
 
 def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> Hold | None:
     for name, most in sorted(queue.quota.items()):
-        extra = candidate.shape.request(name) * candidate.parallelism
+        extra = candidate.shape.counts(name) * candidate.parallelism
         if extra and used.get(name, 0) + extra > most:
             return _over_quota(queue.name, name, used.get(name, 0), most, extra)
     return None

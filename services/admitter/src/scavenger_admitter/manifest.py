@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
-from scavenger_api.job import ScavengerJob, ScavengerJobSpec, VolumeMount
+from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec, VolumeMount
+from scavenger_api.reclaimed import RECLAIMED
 
 from scavenger_admitter.pods import MAIN_CONTAINER
+from scavenger_admitter.shape import EXTENDED
 
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
@@ -131,11 +133,10 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> di
 
 def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     spec = job.spec
-    resources = spec.resources.effective()
     return {
         "name": MAIN_CONTAINER,
         "image": spec.image,
-        "resources": {"requests": dict(resources), "limits": dict(resources)},
+        "resources": _resources(spec),
         "env": [*_own_env(job, restarts), *(variable.to_dict() for variable in spec.env or ())],
         **_given(
             command=list(spec.command or ()),
@@ -145,6 +146,18 @@ def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -
             volumeMounts=mounts,
         ),
     }
+
+
+def _resources(spec: ScavengerJobSpec) -> dict[str, dict[str, str]]:
+    """Requests and limits. On reclaimed capacity cpu and memory are requested as 0, as nobody sets them aside, and the
+    two extended resources that stand for them are what the pod is placed by."""
+    asked = spec.resources.effective()
+    if spec.capacity is Capacity.GUARANTEED:
+        return {"requests": dict(asked), "limits": dict(asked)}
+    placed = {name: str(value) for name, value in spec.placed_by.items() if name in EXTENDED}
+    # Written down, not left out: what is missing would be filled in from the limits.
+    nothing = dict.fromkeys(RECLAIMED, "0")
+    return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}}
 
 
 def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:

@@ -15,12 +15,18 @@ STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queu
 FAILED_STARTS: Final = counter("failed_starts", "Starts that did not come off, by reason.", ("queue", "reason"))
 FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
-LOST_CPU_SECONDS: Final = counter("lost_cpu_seconds", "CPU request times time thrown away.", ("queue",))
-USEFUL_CPU_SECONDS: Final = counter("useful_cpu_seconds", "CPU request times time kept.", ("queue",))
+LOST_CPU_SECONDS: Final = counter(
+    "lost_cpu_seconds", "CPU request times time thrown away; on reclaimed capacity, CPU time.", ("queue",)
+)
+USEFUL_CPU_SECONDS: Final = counter(
+    "useful_cpu_seconds", "CPU request times time kept; on reclaimed capacity, CPU time.", ("queue",)
+)
 RECLAIMS: Final = counter(
     "reclaims", "Jobs interrupted to give a queue its share back, by the queue they are of and the one they went for.",
     ("queue", "receiver"),
 )  # fmt: skip
+RECLAIMED_CPU: Final = gauge("running_reclaimed_cpu_cores", "Reclaimed CPU that is placed on nodes: cores.")
+STARVED: Final = gauge("starved_jobs", "Jobs on reclaimed capacity that got too little CPU when last looked at.")
 QUEUE_ALLOCATED: Final = gauge("queue_allocated", "What a queue has: cores, bytes, units.", ("queue", "resource"))
 QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves: cores, bytes, units.", ("queue", "resource"))
 CYCLE_SECONDS: Final = histogram(

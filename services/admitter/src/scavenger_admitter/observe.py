@@ -49,6 +49,7 @@ __all__ = [
     "Problem",
     "Refused",
     "ReleasePod",
+    "Taken",
     "diagnose",
     "observe",
     "observe_orphans",
@@ -76,6 +77,15 @@ class ObserveSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """A decision of this service itself to interrupt a running job."""
+
+    cause: Cause
+    detail: str
+    """In words: for whom, or by which figures."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that is known of one job at one moment."""
 
@@ -92,8 +102,10 @@ class Observation:
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     refused: Refused | None = None
     """What the API server said when the Job of this place in line was to be created."""
-    reclaimed: str | None = None
-    """For whom the admission cycle takes the room of this very run back; None when it does not."""
+    taken: Taken | None = None
+    """Why the room of this very run is taken from it; None when it is not."""
+    usage: accounting.Usage | None = None
+    """What is measured of the pods; counts for jobs on reclaimed capacity."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
     settings: ObserveSettings = ObserveSettings()
@@ -173,6 +185,16 @@ class _Draft:
     def enter(self, phase: Phase, reason: str, message: str) -> None:
         self.reason = reason
         self.set(phase=phase, message=message[:4096])
+
+    @property
+    def cpu_time(self) -> accounting.CpuTime:
+        """How the CPU time of the run in progress is counted."""
+        pods = [pod.metadata.key for pod in self.run.pods] if self.run is not None else []
+        return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
+
+    def settle(self, end: datetime, *, kept: bool) -> Spent:
+        """What is left to be judged of the run in progress when it ends at `end`."""
+        return accounting.settle(self.status, self.seen.job.spec, end, self.cpu_time, kept=kept)
 
     def spend(self, spent: Spent) -> None:
         self.spent = Spent(self.spent.useful + spent.useful, self.spent.lost + spent.lost)
@@ -333,8 +355,8 @@ def _progress(draft: _Draft) -> None:
         return
     _record_start(draft, run)
     found = endings.ending(run, seen.nodes, seen.now, seen.settings.final_delete_slack)
-    if found is None and seen.reclaimed is not None:
-        found = endings.Removed(Removal(seen.now, seen.now, Cause.RECLAIMED, "", True, seen.reclaimed))
+    if found is None and seen.taken is not None:
+        found = endings.Removed(Removal(seen.now, seen.now, seen.taken.cause, "", True, seen.taken.detail))
     if found is None:
         _run_on(draft, run)
     else:
@@ -404,7 +426,7 @@ def _run_on(draft: _Draft, run: endings.Run) -> None:
             last_checkpoint_timestamp=checkpoint,
             message=f"running, last checkpoint {format_time(checkpoint)}",
         )
-    draft.spend(accounting.advance(before, draft.status, spec, start))
+    draft.spend(accounting.advance(before, draft.status, start, draft.cpu_time))
     draft.wakeups.append(accounting.next_start_over(start, spec.checkpoint_interval, now))
 
 
@@ -430,7 +452,7 @@ def _end(draft: _Draft, found: endings.Ending) -> None:
 
 
 def _completed(draft: _Draft, at: datetime) -> None:
-    draft.spend(accounting.settle(draft.status, draft.seen.job.spec, at, kept=True))
+    draft.spend(draft.settle(at, kept=True))
     draft.set(finished_timestamp=second(at))
     draft.enter(Phase.COMPLETED, "Completed", "completed")
     draft.note("Completed", "all pods succeeded")
@@ -444,7 +466,7 @@ def _failed_by_exit(draft: _Draft, found: endings.Failed, at: datetime) -> None:
 
 
 def _fail(draft: _Draft, at: datetime, reason: str, message: str) -> None:
-    draft.spend(accounting.settle(draft.status, draft.seen.job.spec, at, kept=False))
+    draft.spend(draft.settle(at, kept=False))
     draft.set(finished_timestamp=second(at))
     draft.enter(Phase.FAILED, reason, message)
     draft.note("Failed", message, warning=True)
@@ -452,7 +474,7 @@ def _fail(draft: _Draft, at: datetime, reason: str, message: str) -> None:
 
 def _interrupt(draft: _Draft, found: endings.Removed, at: datetime) -> None:
     before = draft.status
-    spent = accounting.settle(before, draft.seen.job.spec, at, kept=False)
+    spent = draft.settle(at, kept=False)
     draft.spend(spent)
     draft.set(
         interrupted_count=before.interrupted_count + 1,
@@ -469,6 +491,7 @@ def _interrupt(draft: _Draft, found: endings.Removed, at: datetime) -> None:
 _WITHOUT_A_POD: Final = {
     Cause.JOB_DELETED: "its Job was deleted",
     Cause.RECLAIMED: "its room was taken back",
+    Cause.STARVED: "it was starved",
 }
 
 
@@ -504,7 +527,7 @@ def _suspend(draft: _Draft) -> None:
         draft.enter(Phase.WAITING, QUEUED, "in line for admission")
         draft.note("Resumed", "in line again")
         return
-    draft.spend(accounting.settle(draft.status, draft.seen.job.spec, draft.seen.now, kept=False))
+    draft.spend(draft.settle(draft.seen.now, kept=False))
     _over(draft, "Suspended")
     draft.enter(Phase.SUSPENDED, "Suspended", "suspended")
     draft.note("Suspended", "taken off the cluster" if phase.active else "out of line")

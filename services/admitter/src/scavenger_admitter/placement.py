@@ -4,7 +4,9 @@ Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, 
 the node with the most room left wins (LeastAllocated: the mean of free cpu and memory after placement, in
 whole percent of allocatable). The plan follows the same score, so that the room it takes from a node is the
 room that is really taken, and two jobs of one cycle do not both count on the place the scheduler gives to the
-first. Packing tightly instead would leave larger holes on paper only. Where the score is equal the scheduler
+first. A pod that requests no cpu and no memory (reclaimed capacity) is scored by what is free, without the 100m and
+200Mi that the scheduler puts in place of a request that is *missing*: ours say 0 (component-helpers resource/helpers.go
+applyNonMissing). Packing tightly instead would leave larger holes on paper only. Where the score is equal the scheduler
 picks at random; the plan then picks the smaller node, so that the larger ones stay whole for large jobs, and
 then by name.
 
@@ -22,11 +24,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
 
+from scavenger_api.reclaimed import counted_as
 from scavenger_runtime.kinds import Taint, Toleration
 
 from scavenger_admitter.holds import Hold, Reason, spell
-from scavenger_admitter.shape import PODS, Shape, tolerates
+from scavenger_admitter.shape import EXTENDED, PODS, Shape, tolerates
 from scavenger_admitter.snapshot import Amounts, NodeView
 
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
@@ -283,13 +288,19 @@ class Room:
             return Hold(Reason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
         return Hold(
             Reason.LARGER_THAN_CLUSTER,
-            f"needs {count} pods of {spell(shape.requests)} each; all nodes together would hold {total} of"
-            " them, were they empty: lower parallelism or resources.requests, or add nodes",
+            f"needs {count} pods of {spell(shape.counted)} each; all nodes together would hold {total} of"
+            f" them, were they empty: lower parallelism or {_field(shape)}, or add nodes",
             count,
         )
 
+    @cached_property
+    def _publishes(self) -> bool:
+        """Whether anybody publishes reclaimed capacity, be it none at the moment."""
+        return any(not EXTENDED.isdisjoint(node.allocatable) for node in self._nodes)
+
     def _empty_room(self, i: int, shape: Shape) -> int:
-        return max(0, min(self._offered(name)[i] // amount for name, amount in shape.requests))
+        # What is offered of reclaimed capacity changes by the minute; the node's own size does not.
+        return max(0, min(self._offered(name)[i] // amount for name, amount in shape.counted))
 
     def _mismatch(self, shape: Shape) -> Hold:
         if not self._nodes:
@@ -316,31 +327,37 @@ class Room:
     def _largest_node(self, shape: Shape) -> str:
         matching = self._matching(shape)
         short = []
-        for name, amount in shape.requests:
+        for name, amount in shape.counted:
             most = max(self._offered(name)[i] for i in matching)
             if most < amount:
                 short.append((name, amount, most))
+        asks = "asks for" if shape.reclaimed else "requests"
         if not short:
-            return f"requests {spell(shape.requests)}; no node offers all of that: lower resources.requests"
+            return f"{asks} {spell(shape.counted)}; no node offers all of that: lower {_field(shape)}"
         asked = spell((name, amount) for name, amount, _ in short)
         offered = spell((name, most) for name, _, most in short)
-        return f"requests {asked}; the largest node offers {offered}: lower resources.requests or add a node"
+        return f"{asks} {asked}; the largest node offers {offered}: lower {_field(shape)} or add a node"
 
     # --- the sentence for those that wait for room ---
 
     def no_place(self, shape: Shape, count: int) -> Hold:
         """The hold of a gang that does not fit now."""
+        if shape.reclaimed and not self._publishes:
+            return Hold(Reason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
         return Hold(Reason.NO_PLACE, lambda: self._no_place(shape, count), count)
 
     def _no_place(self, shape: Shape, count: int) -> str:
-        needs = f"needs {count} pods of {spell(shape.requests)} each" if count > 1 else f"needs {spell(shape.requests)}"
+        needs = _needs(shape, count)
         places = [i for i in self._matching(shape) if self._open[i]]
         if not places:
             return f"{needs}; every node it may run on is not ready, cordoned or at its own level"
         room = self._ranking(shape).room(count)
         if room:
             return f"{needs}; there is room for {room} now"
-        return f"{needs}; the largest free place is {self._largest_free(shape, places)}"
+        largest = self._largest_free(shape, places)
+        if shape.reclaimed:
+            return f"{needs}; no node offers that much now (most: {largest})"
+        return f"{needs}; the largest free place is {largest}"
 
     def _largest_free(self, shape: Shape, places: list[int]) -> str:
         """The place that comes closest to what one pod asks for: the largest share of what it lacks most."""
@@ -352,4 +369,27 @@ class Room:
         names = [name for name, _ in shape.requests]
         if self._column(PODS)[best] <= 0:
             return f"node {self._nodes[best].name}, which holds as many pods as it may"
-        return spell((name, max(0, self._column(name)[best])) for name in names)
+        return words((name, max(0, self._column(name)[best])) for name in names)
+
+
+_UNPUBLISHED: Final = "no node offers any: the regulator publishes it when started with --reclaimed"
+
+
+def _needs(shape: Shape, count: int) -> str:
+    return f"needs {count} pods of {words(shape.requests)} each" if count > 1 else f"needs {words(shape.requests)}"
+
+
+def _field(shape: Shape) -> str:
+    """The field that says what a job of this shape asks for."""
+    return "resources.limits" if shape.reclaimed else "resources.requests"
+
+
+def words(requests: Iterable[tuple[str, int]]) -> str:
+    """What is asked of a node as a person reads it: `2 cpu, 1Gi memory of reclaimed capacity, 1 nvidia.com/gpu`."""
+    asked = list(requests)
+    reclaimed = [(name, value) for name, value in asked if name in EXTENDED]
+    if not reclaimed:
+        return spell(asked)
+    others = [(name, value) for name, value in asked if name not in EXTENDED and name != PODS]
+    text = f"{spell(counted_as(reclaimed).items())} of reclaimed capacity"
+    return f"{text}, {spell(others)}" if others else text

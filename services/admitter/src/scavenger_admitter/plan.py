@@ -24,6 +24,8 @@ A pure function of one snapshot. The recipe:
   6. *Reclaim* (`reclaim.py`). For jobs that step 5 left without room: which running jobs of queues over their
      share have to go. What is free and what they free is promised to those jobs.
   7. *Backfill.* What then is left goes to jobs beyond their queue's share, in the order of step 5.
+  8. *Starvation* (`starvation.py`). Where the CPU use of jobs on reclaimed capacity was just measured: which of them
+     get too little and go, as what nobody else wants would serve them better.
 
 Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
 """
@@ -43,6 +45,7 @@ from scavenger_admitter.reclaim import Reclaim, ReclaimRules, plan_reclaims
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.shares import QueueShare, Shares, total
 from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot, add
+from scavenger_admitter.starvation import StarvationPlan, StarvationRules, Watched, plan_starvation
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class AdmissionPlan:
         shares: what each queue has and deserves.
         truncated: the limit of starts was reached; another cycle right away may start more.
         unserved: jobs within their queue's share wait for room, promised or not; time alone may change who is asked.
+        starvation: who gets too little CPU and goes; None when that was not looked at.
     """
 
     starts: tuple[Start, ...]
@@ -84,10 +88,30 @@ class AdmissionPlan:
     shares: Mapping[str, QueueShare] = field(default_factory=dict)
     truncated: bool = False
     unserved: bool = False
+    starvation: StarvationPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is looked at for starvation.
+
+    Attributes:
+        jobs: what the running jobs on reclaimed capacity used.
+        before: who was starved when this was last looked at, and since when (`StarvationPlan.since`).
+        rules: see there.
+    """
+
+    jobs: tuple[Watched, ...]
+    before: Mapping[str, int] = field(default_factory=dict)
+    rules: StarvationRules = field(default_factory=StarvationRules)
 
 
 def plan_admissions(
-    snapshot: Snapshot, *, max_starts_per_cycle: int | None = None, rules: ReclaimRules | None = None
+    snapshot: Snapshot,
+    *,
+    max_starts_per_cycle: int | None = None,
+    rules: ReclaimRules | None = None,
+    watch: Watch | None = None,
 ) -> AdmissionPlan:
     """Decide who starts, and who has to go for it; see the recipe at the top.
 
@@ -95,12 +119,14 @@ def plan_admissions(
         snapshot: what the cluster looks like.
         max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
         rules: of reclaim; None for the defaults.
+        watch: what was measured since the last cycle; None when nothing was.
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle)
     cycle.hold_jobs_of_queues_not_open()
     cycle.admit_within_shares()
     cycle.reclaim(rules or ReclaimRules())
     cycle.backfill()
+    cycle.look_for_starved(watch)
     return cycle.plan()
 
 
@@ -122,6 +148,7 @@ class _Cycle:
         self._beyond: dict[str, list[Candidate]] = {}
         self._truncated = False
         self._unserved = False
+        self._starvation: StarvationPlan | None = None
 
     def plan(self) -> AdmissionPlan:
         return AdmissionPlan(
@@ -131,6 +158,7 @@ class _Cycle:
             shares=self._table,
             truncated=self._truncated,
             unserved=self._unserved,
+            starvation=self._starvation,
         )
 
     # --- step 4 ---
@@ -240,6 +268,15 @@ class _Cycle:
                     refused[kind] = _beyond_share(self._ledger.shares, candidate, found)
                 self._held[candidate.key] = refused[kind]
 
+    # --- step 8 ---
+
+    def look_for_starved(self, watch: Watch | None) -> None:
+        if watch is None or self._truncated:  # who was not looked at yet has the first claim to what is free
+            return
+        gone = {reclaim.key for reclaim in self._reclaims}
+        jobs = [job for job in watch.jobs if job.key not in gone]
+        self._starvation = plan_starvation(self._snapshot, self._ledger, jobs, watch.before, watch.rules)
+
     # --- turns ---
 
     def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
@@ -301,7 +338,7 @@ def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) ->
     `counted`: the job itself is already in what its queue has."""
     queue, held = candidate.queue, dict(shares.held(candidate.queue))
     if counted:
-        add(held, candidate.shape.requests, -candidate.parallelism)
+        add(held, candidate.shape.counted, -candidate.parallelism)
 
     def words() -> str:
         deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
@@ -312,4 +349,4 @@ def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) ->
 
 
 def _asked(candidate: Candidate) -> dict[str, int]:
-    return total(candidate.shape.requests, candidate.parallelism)
+    return total(candidate.shape.counted, candidate.parallelism)

@@ -45,6 +45,7 @@ class Cause(StrEnum):
     NODE_LOST = "NodeLost"
     NODE_SHUTDOWN = "NodeShutdown"
     RECLAIMED = "Reclaimed"
+    STARVED = "Starved"
     DELETED = "Deleted"
     JOB_DELETED = "JobDeleted"
 
@@ -64,6 +65,7 @@ _PHRASES: Final = {
     Cause.NODE_LOST: "was lost with its node",
     Cause.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
     Cause.RECLAIMED: "was taken back",
+    Cause.STARVED: "was starved",
     Cause.DELETED: "was deleted",
     Cause.JOB_DELETED: "lost its Job, which was deleted",
 }

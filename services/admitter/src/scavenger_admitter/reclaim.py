@@ -222,7 +222,7 @@ class _Search:
         return (
             self._shares.within(candidate.queue, shape, count)
             and self.ledger.beyond_quota(candidate) is None
-            and all(limit.under(-shape.request(limit.resource) * count) for limit in self.ledger.soon_limits)
+            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.ledger.soon_limits)
         )
 
     # --- room ---
@@ -242,7 +242,7 @@ class _Search:
                 for resource, amount in victim.gang.requests:
                     self.column(resource)[i] += amount * count * times
                 self._cheaper(i)
-        self._shares.allocate(victim.gang.job.queue, victim.gang.requests, -len(victim.gang.nodes) * times)
+        self._shares.allocate(victim.gang.job.queue, victim.gang.counted, -len(victim.gang.nodes) * times)
         (self._gone.add if times > 0 else self._gone.discard)(victim.gang.job.key)
 
     def take(self, shape: Shape, i: int, times: int = 1) -> None:
@@ -255,7 +255,7 @@ class _Search:
     def relieved(self, limits: list[LoadLimit], victim: _Victim, times: int = 1) -> list[LoadLimit]:
         """The load without a victim (+1), or with it again (-1)."""
         pods = sum(count for name, count in victim.gang.on.items() if self._counts.get(name))
-        return [limit.plus(-times * pods * victim.gang.request(limit.resource)) for limit in limits]
+        return [limit.plus(-times * pods * victim.gang.counts(limit.resource)) for limit in limits]
 
     def rest(self) -> Iterable[_Victim]:
         """Who may still go, in order."""
@@ -335,7 +335,7 @@ class _Search:
         picked: list[_Victim] = []
         taken: dict[str, dict[str, int]] = {}
         for victim in self._on_node.get(i, ()):
-            if victim.gang.job.key in self._gone or not self.spares(victim, taken):
+            if victim.gang.job.key in self._gone or not _frees(victim, short) or not self.spares(victim, taken):
                 continue
             picked.append(victim)
             add(taken.setdefault(victim.gang.job.queue, {}), victim.gang.takes.items())
@@ -345,6 +345,12 @@ class _Search:
             if all(missing <= 0 for missing in short.values()):
                 return _needed(picked, name, short)
         return None
+
+
+def _frees(victim: _Victim, short: Mapping[str, int]) -> bool:
+    """Whether a victim frees anything that is missing: one on reclaimed capacity frees no requests, and the other way
+    round. To take it along would use up what its queue can spare for nothing."""
+    return any(short.get(resource, 0) > 0 for resource, _ in victim.gang.requests)
 
 
 def _needed(picked: list[_Victim], node: str, excess: dict[str, int]) -> list[_Victim]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from scavenger_admitter.shape import Requests
+from scavenger_admitter.shape import Requests, counted
 
 PER_CPU_SECOND: Final = 1_000 * 1_000_000
 """Millicore-microseconds in a CPU-second."""
@@ -39,6 +39,7 @@ class RunningJob:
         fresh: nothing was saved since it started: the start-up cost is at risk, too.
         started: of the present run.
         interrupted_at: of the last interruption, whatever its cause; 0 for none.
+        millicores: what its pods together really used on average since `since`; None: what they count as.
     """
 
     key: str
@@ -51,6 +52,7 @@ class RunningJob:
     fresh: bool = False
     started: int = 0
     interrupted_at: int = 0
+    millicores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,11 @@ class Gang:
 
     Attributes:
         job: what runs.
-        requests: of each pod.
+        requests: of each pod: what it takes of its node.
         nodes: of the pods, one entry each.
         on: how many of its pods are on each node.
-        takes: what they request together.
+        counted: what each pod counts as in shares and load.
+        takes: what they count as together.
     """
 
     job: RunningJob
@@ -70,15 +73,22 @@ class Gang:
     nodes: tuple[str, ...]
     # A cycle looks at ten thousand of them; they change far less often than that.
     on: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    counted: Requests = field(init=False, repr=False, compare=False)
     takes: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        each = counted(self.requests)
         object.__setattr__(self, "on", dict(Counter(self.nodes)))
-        object.__setattr__(self, "takes", {name: value * len(self.nodes) for name, value in self.requests})
+        object.__setattr__(self, "counted", each)
+        object.__setattr__(self, "takes", {name: value * len(self.nodes) for name, value in each})
 
     def request(self, resource: str) -> int:
         """What one pod requests of a resource; 0 when it does not name it."""
         return next((value for name, value in self.requests if name == resource), 0)
+
+    def counts(self, resource: str) -> int:
+        """What one pod counts as of a resource; 0 when it does not name it."""
+        return next((value for name, value in self.counted if name == resource), 0)
 
     def risk(self, now: int, startup_cost: int) -> int:
         """What would be computed again if it went now, in millicore-microseconds (section 6 of the design).
@@ -88,7 +98,7 @@ class Gang:
         if self.job.priority is not None:
             return round(self.job.priority * PER_CPU_SECOND)
         lost = max(0, now - self.job.since) + (startup_cost if self.job.fresh else 0)
-        return lost * self.takes.get("cpu", 0)
+        return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,11 @@ class Leaving:
     queue: str
     requests: Requests
     counts: bool = True
+
+    @property
+    def counted(self) -> Requests:
+        """What its queue and the load are relieved of."""
+        return counted(self.requests)
 
 
 class BoundPod(Protocol):
@@ -158,9 +173,10 @@ class RunningJobs:
         self._reclaimed.pop(key, None)
         self._drop(key)
 
-    def reclaim(self, key: str, at: int, requests: Requests, parallelism: int) -> None:
-        """The room of a job was taken back at `at`: whatever pods it still has are leaving."""
-        self._reclaimed[key] = (at, requests, parallelism)
+    def reclaim(self, key: str, at: int, each: Requests, parallelism: int) -> None:
+        """The room of a job was taken back at `at`: whatever pods it still has are leaving. `each`: what one of its
+        pods counts as."""
+        self._reclaimed[key] = (at, each, parallelism)
         self._drop(key)
 
     def _drop(self, key: str) -> None:
@@ -220,9 +236,9 @@ class RunningJobs:
         total: dict[str, int] = {}
         if observed_at is None:
             return total
-        for key, (at, requests, parallelism) in self._reclaimed.items():
+        for key, (at, each, parallelism) in self._reclaimed.items():
             gone = parallelism - sum(1 for _ in self._alive(key))
             if at >= observed_at and gone > 0:
-                for name, value in requests:
+                for name, value in each:
                     total[name] = total.get(name, 0) + value * gone
         return total

@@ -40,6 +40,26 @@ class AdmitterSettings(ServiceSettings):
         ge=0,
     )
 
+    usage_period: Seconds = option(
+        30.0,
+        "how often the metrics API is asked what running jobs on reclaimed capacity use, while there are any",
+        unit="seconds",
+        ge=1,
+    )
+    starved_share: float = option(
+        0.2,
+        "a job on reclaimed capacity is starved when a pod used less than this share of its limit, and its node offers"
+        " less than is placed there",
+        ge=0,
+        le=1,
+    )
+    starved_after: Seconds = option(600.0, "time over which that use is looked at", unit="seconds", gt=0)
+    starved_patience: float = option(
+        6.0,
+        "a starved job is interrupted when there is room for it elsewhere, or after this many times starved-after",
+        ge=1,
+    )
+
     start_timeout: Seconds = option(
         600.0,
         "a start that is not running by then, image pulls included, is taken back",

@@ -2,6 +2,9 @@
 
 Amounts are integers everywhere: cpu in millicores, memory in bytes, all else in whole units; the slot a pod
 takes of a node's maximum is the resource `pods`.
+
+What a pod requests is what it is placed by. Where it does not matter how a pod is placed (shares, quotas, load), it is
+what it *counts as*: the two differ for pods on reclaimed capacity (`scavenger_api.reclaimed`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from scavenger_api.quantity import amount
+from scavenger_api.reclaimed import RECLAIMED, counted_as
 from scavenger_runtime.kinds import Container, Pod, Taint, Toleration
 
 PODS = "pods"
@@ -19,6 +23,9 @@ BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 Requests = tuple[tuple[str, int], ...]
 """Amounts by resource, sorted by name, without zeros; always contains ("pods", 1) for one pod."""
+
+EXTENDED = frozenset(extended for extended, _ in RECLAIMED.values())
+"""The resources that pods on reclaimed capacity are placed by."""
 
 
 class AnyToleration(Protocol):
@@ -39,14 +46,23 @@ class Shape:
     """The placement class of a pod: two pods of one shape fit exactly the same nodes.
 
     Make it with `Shape.of`, which brings everything into one order, so that equal shapes compare equal.
+
+    Attributes:
+        requests: what it is placed by.
+        counted: what it counts as in shares, quotas and load.
+        reclaimed: whether it is placed on reclaimed capacity.
     """
 
     requests: Requests
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    counted: Requests = field(init=False, repr=False, compare=False)
+    reclaimed: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "counted", counted(self.requests))
+        object.__setattr__(self, "reclaimed", self.counted != self.requests)
         # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be
         # most of it.
         object.__setattr__(self, "_hash", hash((self.requests, self.node_selector, self.tolerations)))
@@ -72,10 +88,22 @@ class Shape:
         """What one pod requests of a resource; 0 when it does not name it."""
         return next((value for name, value in self.requests if name == resource), 0)
 
+    def counts(self, resource: str) -> int:
+        """What one pod counts as of a resource; 0 when it does not name it."""
+        return next((value for name, value in self.counted if name == resource), 0)
+
 
 def normalized(requests: Mapping[str, int]) -> Requests:
     """Amounts of one pod in the one order they are compared in; zeros count as absent."""
     return tuple(sorted((name, value) for name, value in {**requests, PODS: 1}.items() if value > 0))
+
+
+@lru_cache(maxsize=4096)
+def counted(requests: Requests) -> Requests:
+    """What a pod with these requests counts as: the same, unless it is placed on reclaimed capacity."""
+    if EXTENDED.isdisjoint(name for name, _ in requests):
+        return requests
+    return tuple(sorted(counted_as(requests).items()))
 
 
 @lru_cache(maxsize=4096)

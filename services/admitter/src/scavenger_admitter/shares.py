@@ -5,7 +5,8 @@
     share    = the greatest, over the resources, of what the queue holds / usable        (the dominant share)
 
 A queue is within its share while no resource of it is above what it deserves; it is over its share when one is. This is
-dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests.
+dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests and what stands for them: a
+reclaimed CPU is a CPU.
 
 Demand: jobs that run or start, or jobs in line that could ever start. What a queue deserves does not depend on how much
 it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
@@ -81,7 +82,7 @@ class Shares:
         self._held = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
         for pod in snapshot.leaving:
             if pod.queue in self._held:
-                add(self._held[pod.queue], pod.requests, -1)
+                add(self._held[pod.queue], pod.counted, -1)
         # Compared are `held * weights` and `usable * weight`, both whole.
         self._scale = {name: self._weights_with(name) for name in snapshot.queues}
         self._due = {
@@ -113,7 +114,7 @@ class Shares:
         if key in self._beyond:  # within a cycle a queue only ever holds more, but for victims, who stay at the share
             return False
         held, due, scale = self._held[queue], self._due[queue], self._scale[queue]
-        for name, value in shape.requests:
+        for name, value in shape.counted:
             if name in due and (held.get(name, 0) + value * count) * scale > due[name]:
                 self._beyond.add(key)
                 return False
@@ -152,9 +153,9 @@ class Shares:
 
     # --- taking ---
 
-    def allocate(self, queue: str, requests: Requests, count: int) -> None:
-        """A queue holds `count` pods more; negative, fewer."""
-        add(self._held[queue], requests, count)
+    def allocate(self, queue: str, counted: Requests, count: int) -> None:
+        """A queue holds `count` pods more that count as this each; negative, fewer."""
+        add(self._held[queue], counted, count)
 
     # --- for the status ---
 

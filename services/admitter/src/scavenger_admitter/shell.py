@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
@@ -39,11 +39,13 @@ from scavenger_admitter.actions import (
 from scavenger_admitter.admission import Admission, Refusal, run_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.freshness import caught_up, confirmed, doubtful, version
+from scavenger_admitter.metering import Metering
 from scavenger_admitter.observe import (
     Diagnosis,
     Observation,
     ObserveSettings,
     Outcome,
+    Taken,
     diagnose,
     observe,
     observe_orphans,
@@ -52,10 +54,11 @@ from scavenger_admitter.pods import Cause
 from scavenger_admitter.queue_status import queue_state
 from scavenger_admitter.queues import SCAVENGERQUEUES, Queues, queue_of
 from scavenger_admitter.reclaim import Reclaim
-from scavenger_admitter.running import PER_CPU_SECOND, RunningJob
+from scavenger_admitter.running import PER_CPU_SECOND, Gang, RunningJob
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueState, QueueView
+from scavenger_admitter.starvation import Starved
 
 SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, ScavengerJob)
 
@@ -71,7 +74,8 @@ have been two writes is one."""
 
 REMIND_SECONDS: Final = 5.0
 
-RECLAIMED_NEEDS: Final = "capacity: Reclaimed is not offered by this installation; use capacity: Guaranteed"
+Rate: TypeAlias = Callable[[datetime], float | None]
+"""Cores that a job used on average since a moment; None when that is now."""
 
 log = get_logger(__name__)
 
@@ -123,6 +127,14 @@ class Admitter:
             started=self._on_started,
             refused=self._on_refused,
             reclaimed=self._on_reclaimed,
+            starved=self._on_starved,
+        )
+        self._metering = Metering(
+            client=self._client,
+            clock=self._clock,
+            period=settings.usage_period,
+            running=self._running_reclaimed,
+            measured=self._on_measured,
         )
         # What this process knows of a job beyond the API: lost with it, and nothing depends on that.
         self._written: dict[str, ScavengerJob] = {}
@@ -131,7 +143,7 @@ class Admitter:
         self._starting: dict[str, _Created] = {}
         self._runs: dict[str, str] = {}
         self._refusals: dict[str, tuple[str, Refusal]] = {}
-        self._reclaims: dict[str, tuple[str, str]] = {}
+        self._taken: dict[str, tuple[str, Taken]] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, int] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
@@ -201,6 +213,7 @@ class Admitter:
             group.create_task(self._explain())
             group.create_task(self._remind())
             group.create_task(self._queue_keeper.run())
+            group.create_task(self._metering.run())
 
     async def _admit(self) -> None:
         # Admitting from a line that is only half known would let a newcomer pass those before it.
@@ -387,7 +400,7 @@ class Admitter:
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         batch, pods = self._batch.get(key), self._pods.by_index("job", key)
         run, refusal = self._refusals.get(key, ("", None))
-        asked, receiver = self._reclaims.get(key, ("", None))
+        decided, taken = self._taken.get(key, ("", None))
         return Observation(
             job=job,
             batch=batch,
@@ -397,7 +410,8 @@ class Admitter:
             diagnosis=self._diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
             hold=self._hold(key, job),
             refused=refusal if run == run_of(job) else None,
-            reclaimed=receiver if asked == run_of(job) else None,
+            taken=taken if decided == run_of(job) else None,
+            usage=self._metering.usage,
             assumed_started=self._is_starting(key, run_of(job)),
             settings=self._observe_settings,
         )
@@ -408,8 +422,6 @@ class Admitter:
         return diagnose(event for told in self._failures_told for uid in uids for event in told.by_index("uid", uid))
 
     def _hold(self, key: str, job: ScavengerJob) -> str | None:
-        if job.spec.capacity is Capacity.RECLAIMED:
-            return RECLAIMED_NEEDS
         return self._explanations.tell(key, job, self._admission.held.get(key))
 
     def _is_starting(self, key: str, run: str) -> bool:
@@ -498,24 +510,32 @@ class Admitter:
 
     def _tell_running(self, key: str, job: ScavengerJob) -> None:
         """Tell the admission loop what room may be taken back, and what has been."""
-        asked, _ = self._reclaims.get(key, ("", None))
-        if asked != run_of(job):
-            self._reclaims.pop(key, None)
+        decided, _ = self._taken.get(key, ("", None))
+        if decided != run_of(job):
+            self._taken.pop(key, None)
         running, phase = self._state.running, job.status.phase
-        if phase is Phase.INTERRUPTED and _cause(job) == Cause.RECLAIMED:
+        if phase is Phase.INTERRUPTED and _cause(job) in (Cause.RECLAIMED, Cause.STARVED):
             at = max(job.status.interrupted_timestamps, default=self._clock.now())
-            running.reclaim(key, micros(at), _shape(job).requests, job.spec.parallelism)
+            running.reclaim(key, micros(at), _shape(job).counted, job.spec.parallelism)
         elif phase is not Phase.RUNNING:
             running.delete(key)
-        elif key not in self._reclaims:  # else its room is spoken for, although its status does not say so yet
-            running.apply(_running_job(job))
+        elif key not in self._taken:  # else its room is spoken for, although its status does not say so yet
+            running.apply(_running_job(job, self._rate(key, job)))
+
+    def _rate(self, key: str, job: ScavengerJob) -> Rate | None:
+        """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""
+        if job.spec.capacity is Capacity.GUARANTEED:
+            return None
+        now, pods = self._clock.now(), [pod.metadata.key for pod in self._pods.by_index("job", key)]
+        used = accounting.cpu_time(job.spec, pods, self._metering.usage)
+        return lambda since: used(since, now) / (now - since).total_seconds() if now > since else None
 
     def _may_start(self, key: str, job: ScavengerJob) -> bool:
         """Whether a job in line may be chosen; not while it is being started from this very place: what was observed
         may be older than that start, or its refusal."""
         refused, _ = self._refusals.get(key, ("", None))
         under_way = self._admission.is_creating(key) or key in self._starting
-        return not under_way and refused != run_of(job) and job.spec.capacity is not Capacity.RECLAIMED
+        return not under_way and refused != run_of(job)
 
     def _holds_room(self, key: str, job: ScavengerJob) -> bool:
         """Whether the room of a start may still be needed, for this run of the job."""
@@ -546,7 +566,7 @@ class Admitter:
         self._state.forget(key)
         self._explanations.forget(key)
         for known in (
-            self._reclaims,
+            self._taken,
             self._newcomers,
             self._starting,
             self._runs,
@@ -574,8 +594,7 @@ class Admitter:
         key, job = reclaim.key, self.job(reclaim.key)
         if job is None or job.metadata.uid != reclaim.gang.job.uid:
             return
-        self._state.running.reclaim(key, micros(self._clock.now()), reclaim.gang.requests, job.spec.parallelism)
-        self._reclaims[key] = (run_of(job), f"queue {reclaim.queue} has less than it deserves")
+        self._take(job, reclaim.gang, Taken(Cause.RECLAIMED, f"queue {reclaim.queue} has less than it deserves"))
         metrics.RECLAIMS.labels(job.spec.queue, reclaim.queue).inc()
         log.info(
             "reclaiming",
@@ -585,7 +604,33 @@ class Admitter:
             waiting=reclaim.waiting,
             cpu_seconds_at_risk=round(reclaim.risk / PER_CPU_SECOND, 1),
         )
-        self._enqueue(key)
+
+    def _on_starved(self, starved: Starved) -> None:
+        """A running job gets too little CPU where it is, and goes in the same way."""
+        job = self.job(starved.key)
+        if job is None or job.metadata.uid != starved.gang.job.uid:
+            return
+        self._take(job, starved.gang, Taken(Cause.STARVED, starved.detail))
+        log.info("interrupting, as it is starved", job=job.key, queue=job.spec.queue, why=starved.detail)
+
+    def _take(self, job: ScavengerJob, gang: Gang, taken: Taken) -> None:
+        self._state.running.reclaim(job.key, micros(self._clock.now()), gang.counted, job.spec.parallelism)
+        self._taken[job.key] = (run_of(job), taken)
+        self._enqueue(job.key)
+
+    # --- what is measured -------------------------------------------------------------------------------------------
+
+    def _running_reclaimed(self) -> Iterator[tuple[ScavengerJob, list[Pod]]]:
+        """The jobs on reclaimed capacity that are known to run, with their pods."""
+        for seen in self._jobs.items():
+            job = self.job(seen.key) if seen.spec.capacity is Capacity.RECLAIMED else None
+            if job is not None and job.status.phase is Phase.RUNNING:
+                yield job, list(self._pods.by_index("job", job.key))
+
+    def _on_measured(self) -> None:
+        for job, _ in self._running_reclaimed():
+            self._tell_running(job.key, job)
+        self._admission.look_at(self._metering.watched(_shape, self._settings.starved_after))
 
     # --- actions ----------------------------------------------------------------------------------------------------
 
@@ -633,7 +678,7 @@ def _about(event: Event) -> tuple[str, ...]:
 
 
 def _shape(job: ScavengerJob) -> Shape:
-    return Shape.of(job.spec.requests, job.spec.node_selector, job.spec.tolerations or ())
+    return Shape.of(job.spec.placed_by, job.spec.node_selector, job.spec.tolerations or ())
 
 
 def _candidate(job: ScavengerJob, not_before: int) -> Candidate:
@@ -650,10 +695,12 @@ def _candidate(job: ScavengerJob, not_before: int) -> Candidate:
     )
 
 
-def _running_job(job: ScavengerJob) -> RunningJob:
+def _running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
+    """`rate`: how fast it has been computing, where that is measured."""
     status, preemption = job.status, job.status.preemption
     start = accounting.run_start(status)
     since = accounting.recorded_reference(status, start) if start is not None else None
+    cores = rate(since) if rate is not None and since is not None else None
     return RunningJob(
         key=job.key,
         uid=job.metadata.uid,
@@ -665,6 +712,7 @@ def _running_job(job: ScavengerJob) -> RunningJob:
         fresh=since == start,
         started=micros(start) if start is not None else 0,
         interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
+        millicores=round(cores * 1000) if cores is not None else None,
     )
 
 

@@ -21,13 +21,14 @@ from typing import Final
 
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.quantity import amounts
+from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import micros, parse_time
 from scavenger_runtime.kinds import Node, Pod, Taint, condition
 
 from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.running import Gang, Leaving, RunningJobs
-from scavenger_admitter.shape import BLOCKING_EFFECTS, Requests, Shape, pod_requests
+from scavenger_admitter.shape import BLOCKING_EFFECTS, EXTENDED, Requests, Shape, counted, pod_requests
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
@@ -45,8 +46,8 @@ class NodeView:
 
     Attributes:
         name: its name.
-        allocatable: what it offers to pods.
-        used: requests of all pods bound to it that have not ended.
+        allocatable: what it offers to pods, reclaimed capacity included.
+        used: requests of all pods bound to it that have not ended, as they are placed.
         scavenger: the part of `used` that scavenger pods request.
         labels: its labels.
         taints: those that keep pods away (NoSchedule, NoExecute).
@@ -155,9 +156,9 @@ class QueueView:
     Attributes:
         name: its name.
         weight: of its share, at least 1.
-        quota: the most its jobs may request together, per resource named.
+        quota: the most its jobs may count as together, per resource named.
         state: Open, Closed, Releasing.
-        allocated: what its running jobs and starts under way request; filled in by `ClusterState.snapshot`.
+        allocated: what its running jobs and starts under way count as; filled in by `ClusterState.snapshot`.
     """
 
     name: str
@@ -178,9 +179,9 @@ class Snapshot:
         reservations: starts under way, by job.
         candidates: waiting jobs per queue, in line; also of queues that do not exist.
         queues: the queues by name; `default` is always there.
-        capacity: allocatable, summed over the nodes that count.
-        requested: requests of all pods bound to the nodes that count, and of starts under way.
-        scavenged: what all scavenger jobs request: their pods, wherever bound, and starts under way.
+        capacity: allocatable, summed over the nodes that count; without reclaimed capacity, which is part of it.
+        requested: what all pods bound to the nodes that count, and starts under way, count as.
+        scavenged: what all scavenger jobs count as: their pods, wherever bound, and starts under way.
         leaving: scavenger pods that have been told to go and still fill their nodes.
         settling: what was taken back since the load was measured, and has left: the measurement still shows it.
         gangs: the jobs all of whose pods run.
@@ -270,6 +271,11 @@ class _PodFacts:
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
     pending: PendingPod | None = None
+
+    @property
+    def counted(self) -> Requests:
+        """What it counts as in shares and load."""
+        return counted(self.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +435,7 @@ class ClusterState:
         self.running: Final = RunningJobs(self._by_job)
         self._unbound: dict[str, dict[str, _PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
+        self._reclaimed: dict[str, int] = {}
         self._assumed: dict[str, _Assumed] = {}
         # ordinary pods about to take room
         self._pending: dict[str, PendingPod] = {}
@@ -465,10 +472,12 @@ class ClusterState:
         """Take a node into the sums over the nodes that count, or out of them."""
         if not sums.counts or sums.node is None:
             return
-        add(self._capacity, sums.node.allocatable.items(), times)
-        add(self._used, sums.used.items(), times)
+        # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
+        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in EXTENDED)
+        add(self._capacity, offered, times)
+        add(self._used, counted_as(sums.used.items()).items(), times)
         for pod in sums.scavengers.values():
-            self._starts.add(pod.started, pod.requests, times)
+            self._starts.add(pod.started, pod.counted, times)
 
     def _drop_empty(self, name: str, sums: _NodeSums) -> None:
         if sums.node is None and not sums.used:
@@ -524,17 +533,19 @@ class ClusterState:
     def _account_bound(self, pod: _PodFacts, times: int) -> None:
         sums = self._nodes.setdefault(pod.node, _NodeSums())
         add(sums.used, pod.requests, times)
+        each = pod.counted
         if sums.counts:
-            add(self._used, pod.requests, times)
+            add(self._used, each, times)
         if pod.job:
             add(sums.scavenger, pod.requests, times)
-            self._allocate(pod.queue, pod.requests, times)
+            self._allocate(pod.queue, each, times)
+            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in EXTENDED), times)
             if times > 0:
                 sums.scavengers[pod.key] = pod
             else:
                 del sums.scavengers[pod.key]
             if sums.counts:
-                self._starts.add(pod.started, pod.requests, times)
+                self._starts.add(pod.started, each, times)
         self._stale_views.add(pod.node)
         self._drop_empty(pod.node, sums)
 
@@ -546,11 +557,16 @@ class ClusterState:
         else:
             _drop(self._unbound, pod.job, pod.key)
 
-    def _allocate(self, queue: str, requests: Requests, times: int) -> None:
+    def _allocate(self, queue: str, each: Requests, times: int) -> None:
         sums = self._allocated.setdefault(queue, {})
-        add(sums, requests, times)
+        add(sums, each, times)
         if not sums:
             del self._allocated[queue]
+
+    @property
+    def reclaimed(self) -> Amounts:
+        """What all bound pods together take of reclaimed capacity: counted as millicores and bytes."""
+        return counted_as(self._reclaimed.items())
 
     # --- starts under way ---
 
@@ -682,8 +698,8 @@ class ClusterState:
         for sums in self._allocated.values():
             add(scavenged, sums.items())
         for _, reservation in reservations:
-            add(requested, reservation.shape.requests, reservation.count)
-            add(scavenged, reservation.shape.requests, reservation.count)
+            add(requested, reservation.shape.counted, reservation.count)
+            add(scavenged, reservation.shape.counted, reservation.count)
         return requested, scavenged
 
     def _node_views(self) -> dict[str, NodeView]:
@@ -722,7 +738,7 @@ class ClusterState:
         allocated = {name: dict(self._allocated.get(name, {})) for name in queues}
         for name, reservation in reservations:
             if name in allocated:
-                add(allocated[name], reservation.shape.requests, reservation.count)
+                add(allocated[name], reservation.shape.counted, reservation.count)
         return {name: replace(queue, allocated=allocated[name]) for name, queue in queues.items()}
 
     def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
@@ -731,7 +747,7 @@ class ClusterState:
         by_requests = rule.load_ppm is None or rule.observed_at is None
         requested = dict(self._used) if by_requests else self._starts.since(rule.observed_at or 0)
         for _, reservation in reservations:
-            add(requested, reservation.shape.requests, reservation.count)
+            add(requested, reservation.shape.counted, reservation.count)
         load = dict(rule.load_ppm or ())
         return tuple(
             LoadLimit(
