@@ -408,3 +408,63 @@ def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause)
     outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), 101, b.batch(), noted))
     assert outcome.facts.interruption is cause
     assert outcome.status.condition(ConditionType.INTERRUPTED).reason == cause.value
+
+
+# What kubelet v1.36.3 leaves of a pod it evicts for want of memory (pkg/kubelet/eviction/helpers.go evictionMessage,
+# eviction_manager.go evictPod): the only words about it anywhere but in an Event.
+LOW_ON_MEMORY = (
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 84392Ki. Container main was using "
+    "817152Ki, request is 0, has larger consumption of memory. "
+)
+
+
+def test_what_the_kubelet_says_of_an_eviction_for_memory_is_told() -> None:
+    """A pod on reclaimed capacity requests no memory and is the first to go."""
+    running = b.pod()
+    evicted = msgspec.convert(
+        {
+            **msgspec.to_builtins(running),
+            "status": {
+                "phase": "Failed",
+                "reason": "Evicted",
+                "message": LOW_ON_MEMORY,
+                "startTime": b.stamp(5),
+                "observedGeneration": 1,
+                "qosClass": "Burstable",
+                "conditions": [
+                    {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": b.stamp(131)},
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "TerminationByKubelet",
+                        "message": LOW_ON_MEMORY,
+                        "lastTransitionTime": b.stamp(131),
+                    },
+                ],
+                "containerStatuses": [
+                    {
+                        "name": "main",
+                        "ready": False,
+                        "started": False,
+                        "state": {
+                            "terminated": {
+                                "exitCode": 137,
+                                "reason": "Error",
+                                "startedAt": b.stamp(10),
+                                "finishedAt": b.stamp(130),
+                            }
+                        },
+                    }
+                ],
+            },
+        },
+        kinds.Pod,
+    )
+    job = b.job(RUNNING, running=[10], spec={"capacity": "Reclaimed"})
+    outcome = b.decide(b.seen(job, NOW, b.batch(), evicted))
+    assert outcome.status.phase is INTERRUPTED
+    assert outcome.facts.interruption is Cause.KUBELET_EVICTED
+    assert "pod job-0 was evicted by its node (The node was low on resource: memory. " in outcome.status.message
+    assert "Container main was using 817152Ki, request is 0" in outcome.status.message
+    (note,) = outcome.events
+    assert "The node was low on resource: memory" in note.message

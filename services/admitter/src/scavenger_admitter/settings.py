@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final, Self
+
+from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+
+LOOKS: Final = 10
+"""The last figures of a pod are some time old: it is asked for at least so often while it is judged."""
 
 
 class AdmitterSettings(ServiceSettings):
@@ -79,3 +85,9 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+
+    @model_validator(mode="after")
+    def _watched_for_long_enough(self) -> Self:
+        if self.starved_after < LOOKS * self.usage_period:
+            raise ValueError(f"it must be that starved-after >= {LOOKS} * usage-period, or no pod is watched enough")
+        return self

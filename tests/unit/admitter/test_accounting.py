@@ -1,0 +1,133 @@
+"""CPU time of jobs: request times time, or what was measured."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_admitter import accounting
+from scavenger_admitter.observe import Cause, Taken
+from scavenger_api.job import ConditionType, Phase, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_runtime.usage import Sample, UsageMeter
+
+from . import builders as b
+
+RUNNING = {"phase": Phase.RUNNING, "running": (10,)}
+RECLAIMED: dict[str, Any] = {"capacity": "Reclaimed", "interruptionAfter": "60s"}
+
+
+def spec(**more: Any) -> ScavengerJobSpec:
+    return b.job(spec={**RECLAIMED, **more}).spec
+
+
+def meter(rates: list[float], pod: str = "ns/job-0", window: float = 10) -> UsageMeter:
+    """It watched a pod from second 10 on: so many cores in one window after the other."""
+    made = UsageMeter()
+    for i, cores in enumerate(rates):
+        made.observe(Sample(pod, cores, b.at(10 + (i + 1) * window).timestamp(), window))
+    return made
+
+
+def usage(made: UsageMeter) -> accounting.Usage:
+    return lambda pod, since, until: made.cpu_seconds(pod, since.timestamp(), until.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("more", "pods", "expected"),
+    [
+        pytest.param({}, ["ns/job-0"], 30 * 0.5, id="as measured"),
+        pytest.param({"capacity": "Guaranteed"}, ["ns/job-0"], 30 * 2.0, id="guaranteed: what it kept others from"),
+        pytest.param({}, ["ns/other"], 30 * 2.0, id="nothing known of the pod: its limit"),
+        pytest.param({}, [], 30 * 2.0, id="the pod is gone without a trace"),
+        pytest.param({"parallelism": 3}, ["ns/job-0", "ns/other"], 30 * (0.5 + 2 * 2.0), id="a gang, one pod known"),
+    ],
+)
+def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[str], expected: float) -> None:
+    used = accounting.cpu_time(spec(**more), pods, usage(meter([0.5] * 12)))
+    assert used(b.at(20), b.at(50)) == pytest.approx(expected)
+    assert used(b.at(50), b.at(20)) == 0
+
+
+def test_without_a_metrics_api_the_limit_stands_in() -> None:
+    assert accounting.cpu_time(spec(), ["ns/job-0"])(b.at(20), b.at(50)) == 60
+
+
+@given(
+    rates=st.lists(st.floats(0, 2), min_size=1, max_size=40),
+    looked=st.lists(st.integers(10, 410), max_size=5),
+    end=st.integers(10, 410),
+    kept=st.booleans(),
+)
+def test_useful_and_lost_are_together_what_was_used(
+    rates: list[float], looked: list[int], end: int, *, kept: bool
+) -> None:
+    """Whenever somebody looked, and however the run ended; what was watched is exact."""
+    made = meter([*rates, *[1.0] * (40 - len(rates))])
+    job, spent = spec(), []
+    used = accounting.cpu_time(job, ["ns/job-0"], usage(made))
+    status = b.job(**RUNNING).status
+    for moment in sorted(moment for moment in looked if moment <= end):
+        due = accounting.start_over(b.at(10), timedelta(seconds=60), b.at(moment))
+        after = status.model_copy(update={"priority_start_over_timestamp": due})
+        spent.append(accounting.advance(status, after, b.at(10), used))
+        status = after
+    spent.append(accounting.settle(status, job, b.at(end), used, kept=kept))
+    total = made.cpu_seconds("ns/job-0", b.at(10).timestamp(), b.at(end).timestamp())
+    assert sum(one.useful + one.lost for one in spent) == pytest.approx(total, abs=1e-6)
+    assert all(one.useful >= 0 and one.lost >= 0 for one in spent)
+    assert not kept or not any(one.lost for one in spent)
+
+
+# --- what the status says ---
+
+
+def outcome(now: float, *pods: Any, spec: dict[str, Any] = RECLAIMED, **more: Any) -> ScavengerJobStatus:
+    job = b.job(**RUNNING, spec=spec)
+    return b.decide(b.seen(job, now, b.batch(), *(pods or (b.pod(),)), **more)).status
+
+
+MEASURED = usage(meter([0.5] * 40))
+
+
+@pytest.mark.parametrize(
+    ("now", "pods", "useful", "lost", "phase"),
+    [
+        pytest.param(75, (b.pod(),), 30.0, 0.0, Phase.RUNNING, id="start-over"),
+        pytest.param(200, (b.pod(ended=110),), 50.0, 0.0, Phase.COMPLETED, id="completed"),
+        pytest.param(200, (b.pod(ended=110, code=1),), 30.0, 20.0, Phase.FAILED, id="failed"),
+        pytest.param(200, (b.pod(deleted=110, ended=111, code=143),), 30.0, 20.0, Phase.INTERRUPTED, id="interrupted"),
+    ],
+)
+def test_a_job_on_reclaimed_capacity_is_credited_what_it_used(
+    now: float, pods: tuple[Any, ...], useful: float, lost: float, phase: Phase
+) -> None:
+    found = outcome(now, *pods, usage=MEASURED)
+    assert found.phase is phase
+    assert (found.useful_cpu_seconds, found.lost_cpu_seconds) == pytest.approx((useful, lost))
+    other = outcome(now, *pods, usage=MEASURED, spec={**RECLAIMED, "capacity": "Guaranteed"})
+    assert (other.useful_cpu_seconds, other.lost_cpu_seconds) == pytest.approx((4 * useful, 4 * lost))
+
+
+def test_suspending_loses_what_was_used() -> None:
+    found = outcome(40, usage=MEASURED, spec={**RECLAIMED, "suspend": True})
+    assert found.phase is Phase.SUSPENDED
+    assert found.lost_cpu_seconds == pytest.approx(15)
+
+
+def test_who_is_starved_is_interrupted_with_the_figures() -> None:
+    detail = "pod job-0 used 40m of 2 cpu over the last 600 s; there is room on node n2"
+    found = outcome(40, usage=MEASURED, taken=Taken(Cause.STARVED, detail))
+    assert found.phase is Phase.INTERRUPTED
+    assert found.interrupted_count == 1
+    assert found.message == f"interrupted: it was starved ({detail}); 15 CPU-seconds lost; in line to start again"
+    interrupted = found.condition(ConditionType.INTERRUPTED)
+    assert interrupted is not None
+    assert interrupted.reason == "Starved"
+
+
+def test_a_run_that_ended_otherwise_meanwhile_is_not_starved() -> None:
+    found = outcome(200, b.pod(ended=110), usage=MEASURED, taken=Taken(Cause.STARVED, ""))
+    assert found.phase is Phase.COMPLETED
