@@ -35,14 +35,19 @@ def usage(made: UsageMeter) -> accounting.Usage:
     return lambda pod, since, until: made.cpu_seconds(pod, since.timestamp(), until.timestamp())
 
 
+MEMBER, OTHER = b.pod(), b.pod(1)
+
+
 @pytest.mark.parametrize(
     ("more", "pods", "expected"),
     [
-        pytest.param({}, ["ns/job-0"], 30 * 0.5, id="as measured"),
-        pytest.param({"capacity": "Guaranteed"}, ["ns/job-0"], 30 * 2.0, id="guaranteed: what it kept others from"),
-        pytest.param({}, ["ns/other"], 30 * 2.0, id="nothing known of the pod: its limit"),
+        pytest.param({}, [MEMBER], 30 * 0.5, id="as measured"),
+        pytest.param({"capacity": "Guaranteed"}, [MEMBER], 30 * 2.0, id="guaranteed: what it kept others from"),
+        pytest.param({}, [OTHER], 30 * 2.0, id="nothing known of the pod: its limit"),
         pytest.param({}, [], 30 * 2.0, id="the pod is gone without a trace"),
-        pytest.param({"parallelism": 3}, ["ns/job-0", "ns/other"], 30 * (0.5 + 2 * 2.0), id="a gang, one pod known"),
+        pytest.param({}, [b.pod(ended=30)], 10 * 0.5, id="the pod ended by itself"),
+        pytest.param({}, [b.pod(ended=15)], 0.0, id="the pod ended before"),
+        pytest.param({"parallelism": 3}, [MEMBER, OTHER], 30 * (0.5 + 2 * 2.0), id="a gang, one pod known"),
     ],
 )
 def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[str], expected: float) -> None:
@@ -52,7 +57,7 @@ def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[str], exp
 
 
 def test_without_a_metrics_api_the_limit_stands_in() -> None:
-    assert accounting.cpu_time(spec(), ["ns/job-0"])(b.at(20), b.at(50)) == 60
+    assert accounting.cpu_time(spec(), [MEMBER])(b.at(20), b.at(50)) == 60
 
 
 @given(
@@ -67,7 +72,7 @@ def test_useful_and_lost_are_together_what_was_used(
     """Whenever somebody looked, and however the run ended; what was watched is exact."""
     made = meter([*rates, *[1.0] * (40 - len(rates))])
     job, spent = spec(), []
-    used = accounting.cpu_time(job, ["ns/job-0"], usage(made))
+    used = accounting.cpu_time(job, [MEMBER], usage(made))
     status = b.job(**RUNNING).status
     for moment in sorted(moment for moment in looked if moment <= end):
         due = accounting.start_over(b.at(10), timedelta(seconds=60), b.at(moment))

@@ -17,6 +17,7 @@ from scavenger_admitter.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.reclaim import SECOND
 from scavenger_admitter.running import Gang, Leaving, RunningJob
 from scavenger_admitter.shape import Shape, counted, normalized
+from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reclaimed import MIB, placed_by
@@ -338,9 +339,12 @@ BOTH = [gang("cheap", shape(2), "n", age=10), gang("dear", ordinary(2), "n", age
         ),
         pytest.param([gang("r", shape(2), "n"), gang("s", shape(2), "n")], ordinary(2), [], id="nothing helps"),
         pytest.param(
-            [gang("g", ordinary(1), "n", age=10), gang("r", shape(1), "n", age=20), gang("h", ordinary(2), "n")],
+            [
+                *(gang(f"r{i}", shape(1), "n", age=10) for i in range(4)),
+                *(gang(f"g{i}", ordinary(1), "n", age=900) for i in range(2)),
+            ],
             ordinary(2),
-            ["h"],
+            ["g0", "g1"],
             id="who does not help does not use up what the queue can spare",
         ),
     ],
@@ -366,6 +370,26 @@ def test_who_leaves_reclaimed_room_leaves_no_requests() -> None:
     found = plan_admissions(replace(seen, leaving=leaving))
     assert found.held["x"].reason is Reason.NO_PLACE
     assert found.held["y"].reason is Reason.MAKING_ROOM
+
+
+def test_no_more_is_taken_back_than_a_queue_has_beyond_its_share() -> None:
+    gangs = [gang(f"r{i}", shape(1), "n", age=10 * i) for i in range(1, 5)]
+    seen = crowded({"n": {}}, gangs, *(job(f"x{i}", shape(1), "b") for i in range(3)))
+    weights = {"a": 3, "b": 5}
+    queues = {name: replace(seen.queues[name], weight=weight) for name, weight in weights.items()}
+    found = plan_admissions(replace(seen, queues=queues, capacity={"cpu": 8000}))
+    assert [reclaim.key for reclaim in found.reclaims] == ["r1"], "a deserves 3 of 8"
+
+
+def test_what_leaves_is_not_held_any_more_and_relieves_the_load() -> None:
+    leaving = (Leaving("n", "a", shape(2).requests),)
+    stays, goes = gang("r", shape(2), "n"), gang("l", shape(2), "n")
+    seen = crowded({"n": {}}, [stays, goes], job("x", shape(1), "b"))
+    seen = replace(seen, gangs=(stays,), leaving=leaving, limits=(LoadLimit("cpu", 10_000, 9_500, 0, PPM),))
+    assert Shares(seen, ["a", "b"]).held("a") == {"cpu": 2000, "pods": 1}
+    found = plan_admissions(seen)
+    assert found.held["x"].reason is Reason.MAKING_ROOM
+    assert [reclaim.key for reclaim in found.reclaims] == []
 
 
 # --- whatever the snapshot ---

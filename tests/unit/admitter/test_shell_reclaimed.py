@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
+from scavenger_admitter.running import PER_CPU_SECOND
 from scavenger_api import names
 from scavenger_runtime.resources import JOBS, NODES, PODS, Resource
 from scavenger_runtime.usage import POD_METRICS
@@ -182,3 +183,37 @@ async def test_a_starved_job_without_a_better_place_goes_in_the_end_and_waits() 
         assert not [pod for pod in c.api.list(PODS) if pod["status"]["phase"] == "Running"]
         offer(c, "n1", 2)
         await c.until(lambda: c.phase("r") == "Running")
+
+
+async def test_two_starved_jobs_do_not_go_for_the_same_place() -> None:
+    async with empty_lab() as c:
+        c.node("n1")
+        offer(c, "n1", 4)
+        c.admitter(usage_period=PERIOD)
+        for name in ("r1", "r2"):
+            submit(c, name, terminationGracePeriodSeconds=600)
+        await c.until(lambda: c.phases() == {"r1": "Running", "r2": "Running"})
+        offer(c, "n1", 0)
+        c.node("n2")
+        offer(c, "n2", 3)
+        c.kubelet = False  # whoever is told to go takes its time
+        await work(c, 900, r1=0.01, r2=0.02)
+        assert c.phases() == {"r1": "Interrupted", "r2": "Running"}
+        assert len([pod for pod in c.pods("r1") if pod["status"]["phase"] == "Running"]) == 1, "still leaving"
+
+
+async def test_what_reclaim_would_cost_is_what_was_used() -> None:
+    """Where nobody else has written what is at risk; a guaranteed job counts with what it requests."""
+    async with empty_lab() as c:
+        c.node("n1")
+        offer(c, "n1", 4)
+        admitter = c.admitter(usage_period=PERIOD).admitter
+        submit(c, "r")
+        c.submit("g", cpu="2")
+        await c.until(lambda: c.phases() == {"r": "Running", "g": "Running"})
+        await work(c, 300, r=0.5)
+        await c.pass_time(PERIOD, step=5)
+        now = round(c.clock.now().timestamp() * 1e6)
+        gangs = {gang.job.key: gang.risk(now, 0) / PER_CPU_SECOND for gang in admitter._state.running.gangs()}
+        assert abs(gangs[f"{NS}/r"] - 0.5 * 330) < 10
+        assert abs(gangs[f"{NS}/g"] - 2.0 * 330) < 10

@@ -55,7 +55,7 @@ def look(
     runs: list[Run],
     before: dict[str, int] | None = None,
     jobs: tuple[Candidate, ...] = (),
-    rules: StarvationRules = RULES,
+    moving: tuple[Candidate, ...] = (),
     **more: Any,
 ) -> StarvationPlan:
     snapshot = Snapshot(
@@ -66,7 +66,7 @@ def look(
         gangs=tuple(run.gang for run in runs),
         **more,
     )
-    watch = Watch(tuple(run.watched for run in runs), before or {}, rules)
+    watch = Watch(tuple(run.watched for run in runs), before or {}, RULES, moving)
     found = plan_admissions(snapshot, watch=watch).starvation
     assert found is not None
     return found
@@ -166,6 +166,14 @@ def test_a_place_is_counted_on_once_and_the_longest_starved_has_it() -> None:
     nodes = [node("full", offers=0, placed=4), ROOM]
     assert gone(look(nodes, runs, {"old": NOW - 2 * RULES.after})) == ["old"]
     assert gone(look(nodes, runs)) == ["new"], "else who got least"
+
+
+def test_who_went_before_and_has_not_started_again_has_the_first_claim() -> None:
+    earlier = Candidate("earlier", "earlier", "default", shape())
+    assert gone(look([FULL, ROOM], [HUNGRY], moving=(earlier,))) == []
+    assert gone(look([FULL, node("room", 6, 2)], [HUNGRY], moving=(earlier,))) == ["job"]
+    assert gone(look([FULL, node("room", 4, 2)], [HUNGRY], jobs=(earlier,), moving=(earlier,))) == [], "it starts"
+    assert gone(look([FULL, node("room", 6, 2)], [HUNGRY], jobs=(earlier,), moving=(earlier,))) == ["job"], "not twice"
 
 
 def test_no_more_go_than_are_in_excess() -> None:

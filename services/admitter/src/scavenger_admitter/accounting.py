@@ -18,7 +18,7 @@ from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_runtime import kinds
 
-from scavenger_admitter.pods import index, moment
+from scavenger_admitter.pods import ended_at, index, moment
 
 _SECOND = timedelta(seconds=1)
 
@@ -87,15 +87,16 @@ def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:
     return max(stamp for stamp in stamps if stamp is not None)
 
 
-def cpu_time(spec: ScavengerJobSpec, pods: Sequence[str] = (), usage: Usage | None = None) -> CpuTime:
+def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usage | None = None) -> CpuTime:
     """How the CPU time of a run is counted: CPU request times time, on reclaimed capacity as measured.
 
     Args:
         spec: of the job.
-        pods: of the run, `namespace/name`.
+        pods: of the run. One that ended by itself uses nothing from then on.
         usage: what is measured of them. Where it knows nothing of a pod, or a pod is gone without a trace, its limit
             times time stands in.
     """
+    alive_until = {pod.metadata.key: ended_at(pod) for pod in pods}
 
     def requested(since: datetime, until: datetime) -> float:
         return max(0.0, (until - since).total_seconds()) * cores(spec)
@@ -106,7 +107,8 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[str] = (), usage: Usage | No
     def measured(since: datetime, until: datetime) -> float:
         if until <= since:
             return 0.0
-        known = [used for pod in pods if (used := usage(pod, since, until)) is not None]
+        spans = ((pod, min(until, ended or until)) for pod, ended in alive_until.items())
+        known = [used for pod, end in spans if (used := usage(pod, since, end)) is not None]
         unknown = max(0, spec.parallelism - len(known)) / spec.parallelism
         return sum(known) + unknown * requested(since, until)
 

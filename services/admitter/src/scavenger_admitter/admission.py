@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_api.job import ScavengerJob
+from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.times import format_micro_time, micros
@@ -30,7 +30,7 @@ from scavenger_admitter.plan import AdmissionPlan, Start, Watch, plan_admissions
 from scavenger_admitter.reclaim import SECOND, Reclaim, ReclaimRules
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shares import QueueShare
-from scavenger_admitter.snapshot import ClusterState, Snapshot
+from scavenger_admitter.snapshot import Candidate, ClusterState, Snapshot
 from scavenger_admitter.starvation import StarvationRules, Starved, Watched
 
 IDLE_SHARE: Final = 4.0
@@ -127,6 +127,7 @@ class Admission:
         )
         self._watched: tuple[Watched, ...] | None = None
         self._starved_since: Mapping[str, int] = {}
+        self._moving: dict[str, tuple[str, Candidate]] = {}
         self._wake = asyncio.Event()
         self._places = asyncio.Semaphore(settings.concurrent_starts)
         self._creating: set[str] = set()
@@ -180,6 +181,9 @@ class Admission:
             self._watched, self._starved_since = None, plan.starvation.since
             metrics.STARVED.set(len(plan.starvation.since))
             for starved in plan.starvation.interrupt:
+                job = self._job(starved.key)
+                if job is not None:
+                    self._moving[starved.key] = (run_of(job), starved.candidate)
                 self._starved(starved)
         if plan.starts:
             # Room is taken before the first await: the next event must not find it free.
@@ -190,7 +194,18 @@ class Admission:
     def _watch(self) -> Watch | None:
         if self._watched is None:
             return None
-        return Watch(self._watched, self._starved_since, self._starvation_rules)
+        for key, (run, candidate) in list(self._moving.items()):
+            if not self._moves(key, run, candidate.uid):
+                del self._moving[key]
+        moving = tuple(candidate for _, candidate in self._moving.values())
+        return Watch(self._watched, self._starved_since, self._starvation_rules, moving)
+
+    def _moves(self, key: str, run: str, uid: str) -> bool:
+        """Whether a job that was starved in that run is still on its way to another start."""
+        job = self._job(key)
+        if job is None or job.metadata.uid != uid:
+            return False
+        return job.status.phase is Phase.INTERRUPTED or (job.status.phase is Phase.RUNNING and run_of(job) == run)
 
     def _assume(self, start: Start) -> tuple[Start, ScavengerJob | None]:
         candidate = start.candidate

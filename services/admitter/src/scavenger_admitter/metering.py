@@ -56,6 +56,7 @@ class Metering:
         self._measured = measured
         self._meter = UsageMeter()
         self._answered: bool | None = None
+        self._any = False
 
     async def run(self) -> None:
         """One round after the other, until cancelled."""
@@ -68,7 +69,11 @@ class Metering:
         known = {pod.metadata.key for _, pods in self._running() for pod in pods}
         self._meter.keep(known)
         if not known:
+            if self._any:  # so that nobody goes by what was measured last
+                self._any = False
+                self._measured()
             return
+        self._any = True
         try:
             samples = await scavenger_pod_usage(self._client, TIMEOUT_SECONDS)
         except (ApiError, ValueError) as error:

@@ -189,7 +189,7 @@ class _Draft:
     @property
     def cpu_time(self) -> accounting.CpuTime:
         """How the CPU time of the run in progress is counted."""
-        pods = [pod.metadata.key for pod in self.run.pods] if self.run is not None else []
+        pods = self.run.pods if self.run is not None else ()
         return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
 
     def settle(self, end: datetime, *, kept: bool) -> Spent:

@@ -99,11 +99,13 @@ class Watch:
         jobs: what the running jobs on reclaimed capacity used.
         before: who was starved when this was last looked at, and since when (`StarvationPlan.since`).
         rules: see there.
+        moving: jobs that were interrupted as starved, and have not started again.
     """
 
     jobs: tuple[Watched, ...]
     before: Mapping[str, int] = field(default_factory=dict)
     rules: StarvationRules = field(default_factory=StarvationRules)
+    moving: tuple[Candidate, ...] = ()
 
 
 def plan_admissions(
@@ -273,9 +275,10 @@ class _Cycle:
     def look_for_starved(self, watch: Watch | None) -> None:
         if watch is None or self._truncated:  # who was not looked at yet has the first claim to what is free
             return
-        gone = {reclaim.key for reclaim in self._reclaims}
+        gone, started = {reclaim.key for reclaim in self._reclaims}, {start.key for start in self._starts}
         jobs = [job for job in watch.jobs if job.key not in gone]
-        self._starvation = plan_starvation(self._snapshot, self._ledger, jobs, watch.before, watch.rules)
+        moving = [candidate for candidate in watch.moving if candidate.key not in started]
+        self._starvation = plan_starvation(self._snapshot, self._ledger, jobs, watch.before, watch.rules, moving)
 
     # --- turns ---
 

@@ -526,8 +526,7 @@ class Admitter:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""
         if job.spec.capacity is Capacity.GUARANTEED:
             return None
-        now, pods = self._clock.now(), [pod.metadata.key for pod in self._pods.by_index("job", key)]
-        used = accounting.cpu_time(job.spec, pods, self._metering.usage)
+        now, used = self._clock.now(), accounting.cpu_time(job.spec, self._members(key, job), self._metering.usage)
         return lambda since: used(since, now) / (now - since).total_seconds() if now > since else None
 
     def _may_start(self, key: str, job: ScavengerJob) -> bool:
@@ -625,7 +624,12 @@ class Admitter:
         for seen in self._jobs.items():
             job = self.job(seen.key) if seen.spec.capacity is Capacity.RECLAIMED else None
             if job is not None and job.status.phase is Phase.RUNNING:
-                yield job, list(self._pods.by_index("job", job.key))
+                yield job, self._members(job.key, job)
+
+    def _members(self, key: str, job: ScavengerJob) -> list[Pod]:
+        """The pods of the run in progress; those of an earlier one may still be there."""
+        run = run_of(job)
+        return [p for p in self._pods.by_index("job", key) if p.metadata.annotations.get(names.ANNOTATION_RUN) == run]
 
     def _on_measured(self) -> None:
         for job, _ in self._running_reclaimed():

@@ -10,6 +10,8 @@ A starved job is interrupted when
      again. A place that is counted on for one job is not there for the next.
   2. Or when it has been starved for so long that a later time can only be better.
 
+Who went and has not started again yet has the first claim to the place it went for.
+
 Who has been starved longest goes first, then who got the smallest share of its limit, then by uid. With everybody who
 goes, less is placed on the nodes: who is left there may not be starved any more. While nothing may start, nobody goes.
 It is not started again where it would be starved at once, since jobs are placed by what nodes offer.
@@ -85,10 +87,12 @@ class Starved:
 
     Attributes:
         gang: the job, and the room it has.
+        candidate: as what it will wait.
         detail: the figures, in words.
     """
 
     gang: Gang
+    candidate: Candidate
     detail: str
 
     @property
@@ -116,6 +120,7 @@ def plan_starvation(
     watched: Iterable[Watched],
     before: Mapping[str, int],
     rules: StarvationRules,
+    moving: Iterable[Candidate] = (),
 ) -> StarvationPlan:
     """Decide who goes because it gets too little CPU; see the top.
 
@@ -125,7 +130,10 @@ def plan_starvation(
         watched: what the running jobs on reclaimed capacity used.
         before: `since` of the last plan.
         rules: see there.
+        moving: jobs that went before and have not started again.
     """
+    for candidate in moving:
+        ledger.move(candidate, candidate.parallelism)
     nodes = _Nodes(snapshot)
     gangs = {gang.job.key: gang for gang in snapshot.gangs}
     hungry = [_Hungry(gangs[job.key], job, rules) for job in watched if job.key in gangs]
@@ -157,7 +165,7 @@ def _judge(one: _Hungry, nodes: _Nodes, ledger: Ledger, *, starved_for: int, rul
         outlook = f"starved for {starved_for // SECOND} s, and there is no better place"
     else:
         return None
-    return Starved(one.gang, f"{_figures(worst, one.limit, nodes, rules)}; {outlook}")
+    return Starved(one.gang, one.candidate, f"{_figures(worst, one.limit, nodes, rules)}; {outlook}")
 
 
 class _Nodes:
