@@ -34,6 +34,8 @@ class EvictionReason(StrEnum):
     """The load reached the upper level and had to come down (precise eviction)."""
     YIELD = "YieldAtCheckpoint"
     """Nobody new fits, and the job had just written a checkpoint: it lost nothing."""
+    NODE_MEMORY = "NodeMemory"
+    """On reclaimed capacity, on a node that was about to run out of memory."""
 
 
 @dataclass(frozen=True, slots=True)

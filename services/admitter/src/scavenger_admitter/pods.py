@@ -40,6 +40,7 @@ class Cause(StrEnum):
     EVICTED = "Evicted"
     ABOVE_UPPER_LEVEL = "AboveUpperLevel"
     YIELD_AT_CHECKPOINT = "YieldAtCheckpoint"
+    NODE_MEMORY = "NodeMemory"
     KUBELET_EVICTED = "KubeletEvicted"
     NODE_DRAINED = "NodeDrained"
     NODE_LOST = "NodeLost"
@@ -60,6 +61,7 @@ _PHRASES: Final = {
     Cause.EVICTED: "was evicted",
     Cause.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
     Cause.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
+    Cause.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
     Cause.KUBELET_EVICTED: "was evicted by its node",
     Cause.NODE_DRAINED: "was removed because of a taint on its node",
     Cause.NODE_LOST: "was lost with its node",
@@ -82,6 +84,7 @@ _BY_DISRUPTION: Final = {
 _BY_NOTE: Final = {
     EvictionReason.ABOVE_UPPER: Cause.ABOVE_UPPER_LEVEL,
     EvictionReason.YIELD: Cause.YIELD_AT_CHECKPOINT,
+    EvictionReason.NODE_MEMORY: Cause.NODE_MEMORY,
 }
 _BY_KUBELET: Final = "TerminationByKubelet"
 # status.reason of a pod the kubelet ended: eviction/helpers.go, nodeshutdown/nodeshutdown_manager.go,
