@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 from scavenger_regulator.eviction import Candidate
 from scavenger_regulator.load import Reading, Trust, fresh
 from scavenger_regulator.risk import Risk, at_risk
-from scavenger_regulator.snapshot import RESOURCES, Departure, Gang, Measurement, PodFacts
+from scavenger_regulator.snapshot import (
+    RESOURCES,
+    CpuTime,
+    Departure,
+    Gang,
+    Measurement,
+    PodFacts,
+    unknown_cpu_time,
+)
 
 STUCK_AFTER = timedelta(seconds=60)
 """A pod still there this long after its deletion's deadline is stuck: no longer counted as leaving, so that
@@ -29,12 +37,13 @@ def candidates(
     *,
     startup_cost: float,
     without: Collection[str] = (),
+    cpu_time: CpuTime = unknown_cpu_time,
 ) -> list[Candidate]:
     """The gangs with a pod that stays on a measured node. without: UIDs of gangs to leave alone.
 
     What a gang frees of a resource is the measured use of its pods on those nodes, in points of load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
-    crediting a part means evicting more than needed.) startup_cost: as in `risk.at_risk`.
+    crediting a part means evicting more than needed.) startup_cost, cpu_time: as in `risk.at_risk`.
     """
     found = []
     for gang in gangs:
@@ -49,7 +58,7 @@ def candidates(
             for resource in RESOURCES
             if (use := _use(here, resource, measurement, now, trust)) is not None
         }
-        risk = at_risk(gang, now, startup_cost)
+        risk = at_risk(gang, now, startup_cost, cpu_time)
         if gang.going:  # its user has given it up: nothing of it is lost by going now
             risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
         found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))

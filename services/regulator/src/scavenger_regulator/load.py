@@ -81,7 +81,7 @@ def read_load(
     if scope == CLUSTER and not measurement.nodes:
         measured, use = counted, _total(counted, measurement.total, now, trust)
     else:
-        measured = [node for node in counted if _believable(node, measurement.nodes.get(node.name), now, trust)]
+        measured = [node for node in counted if believable(node, measurement.nodes.get(node.name), now, trust)]
         use = _sum(measured, measurement)
     missing = _uncovered(counted, measured, trust)
     if missing:
@@ -97,7 +97,8 @@ def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
     return math.isfinite(figure.value) and figure.value >= 0 and abs(age) <= trust.max_age
 
 
-def _believable(node: NodeFacts, figures: Mapping[str, Figure] | None, now: datetime, trust: Trust) -> bool:
+def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, now: datetime, trust: Trust) -> bool:
+    """Whether a node that can allocate something has fresh and possible figures of every resource."""
     if not figures:
         return False
     for resource in RESOURCES:
@@ -124,7 +125,7 @@ def _total(
         {r: sum(node.capacity.get(r, node.allocatable[r]) for node in counted) for r in RESOURCES},
         counts=True,
     )
-    return {r: [total[r]] for r in RESOURCES} if _believable(whole, total, now, trust) else None
+    return {r: [total[r]] for r in RESOURCES} if believable(whole, total, now, trust) else None
 
 
 def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -10,6 +10,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
+from scavenger_api.reclaimed import MIB, RECLAIMED
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
 from scavenger_runtime.resources import Resource
@@ -19,6 +20,8 @@ from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0
+RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
+"""How many cores or bytes one unit of the extended resource is that stands for them."""
 
 
 # --- the ScavengerJob, as far as it is looked at ------------------------------------------------------------
@@ -79,7 +82,7 @@ def pod_requests(pod: Pod) -> dict[str, float]:
     """CPU and memory that a pod takes of its node, in cores and bytes, as the scheduler computes it (k8s.io/
     component-helpers, resource.PodRequests): the containers and the init containers that stay beside them, or the
     largest moment of the init phase if that is more; pod-level requests in their place; the runtime's overhead on
-    top."""
+    top. Reclaimed capacity counts as what it stands for."""
     requests = {}
     for resource in RESOURCES:
         whole = pod.spec.resources.requests.get(resource)
@@ -100,7 +103,15 @@ def _containers(pod: Pod, resource: str) -> float:
 
 
 def _request(container: Container, resource: str) -> float:
-    return quantity(container.resources.requests.get(resource))
+    requests = container.resources.requests
+    extended, _ = RECLAIMED[resource]
+    return quantity(requests.get(resource)) + quantity(requests.get(extended)) * RECLAIMED_UNIT[resource]
+
+
+def on_reclaimed_capacity(pod: Pod) -> bool:
+    """Whether the pod is placed by what others requested and do not use."""
+    extended = [extended for extended, _ in RECLAIMED.values()]
+    return any(name in container.resources.requests for container in pod.spec.containers for name in extended)
 
 
 # --- facts --------------------------------------------------------------------------------------------------
@@ -109,13 +120,21 @@ def _request(container: Container, resource: str) -> float:
 def node_facts(node: Node, tolerated_taints: Collection[str]) -> NodeFacts:
     """A node. It counts when it is Ready, not cordoned, and carries no NoSchedule or NoExecute taint but tolerated
     ones."""
+    published = _offered(node.status.capacity)
     blocked = any(t.effect in BLOCKING_EFFECTS and t.key not in tolerated_taints for t in node.spec.taints)
     return NodeFacts(
         name=node.metadata.name,
         allocatable={r: quantity(node.status.allocatable.get(r)) for r in RESOURCES},
         capacity={r: quantity(node.status.capacity.get(r)) for r in RESOURCES},
         counts=node.ready and not node.spec.unschedulable and not blocked,
+        offered=published,
+        copied=published == _offered(node.status.allocatable),
     )
+
+
+def _offered(resources: Mapping[str, str | int | float]) -> dict[str, int]:
+    """The reclaimed capacity in a node's capacity or allocatable, in millicores and MiB."""
+    return {r: int(quantity(resources[extended])) for r, (extended, _) in RECLAIMED.items() if extended in resources}
 
 
 def occupies(pod: Pod) -> bool:
@@ -126,6 +145,7 @@ def occupies(pod: Pod) -> bool:
 def pod_facts(pod: Pod) -> PodFacts:
     """A scavenger pod."""
     meta = pod.metadata
+    reclaimed = on_reclaimed_capacity(pod)
     resize = condition(pod.status.conditions, "PodResizePending")
     grace = meta.deletion_grace_period_seconds
     if grace is None:
@@ -143,8 +163,11 @@ def pod_facts(pod: Pod) -> PodFacts:
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
         grace=DEFAULT_GRACE if grace is None else float(grace),
-        resizable={c.name: _request(c, "cpu") for c in pod.spec.containers if "cpu" in c.resources.requests},
+        resizable={
+            c.name: _request(c, "cpu") for c in pod.spec.containers if "cpu" in c.resources.requests and not reclaimed
+        },
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
+        reclaimed=reclaimed,
     )
 
 
@@ -156,7 +179,8 @@ def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
         parse_time(status.last_checkpoint_timestamp),
         parse_time(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
     ]
-    resources = {**spec.resources.limits, **spec.resources.requests}
+    # on reclaimed capacity the requests are 0
+    resources = {**spec.resources.requests, **spec.resources.limits}
     return Gang(
         key=job.metadata.key,
         uid=job.metadata.uid,

@@ -132,6 +132,14 @@ class Decision:
         """What to remember, by scope."""
         return {scope: judgement.memory for scope, judgement in self.judgements.items()}
 
+    def levels_on(self, node: str) -> Mapping[str, WaterLevels]:
+        """The levels in force on a node: its own where those were drawn, else the cluster's; none while Blind."""
+        cluster = self.judgements[CLUSTER]
+        own = self.judgements.get(node, cluster)
+        if cluster.reading is None:
+            return {}
+        return cluster.levels if own.reading is None else own.levels
+
 
 def regulate(
     snapshot: Snapshot, memories: Mapping[str, Memory], rules: Rules, metrics: MetricRegistry | None = None
@@ -319,6 +327,7 @@ def _with_victims(
         trust,
         startup_cost=rules.startup_cost,
         without={*taken, *snapshot.refused},
+        cpu_time=snapshot.cpu_time,
     )
     leaving = credit(snapshot.gangs, snapshot.departures, reading, measurement, now, trust, also=taken)
     if memory.evicting:

@@ -6,7 +6,7 @@ time at risk in core-seconds, moments as aware datetimes in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -57,6 +57,10 @@ class NodeFacts:
     allocatable: Mapping[str, float]
     capacity: Mapping[str, float]
     counts: bool
+    offered: Mapping[str, int] = field(default_factory=dict)
+    """Its reclaimed capacity as published, by resource, in millicores and MiB; empty where it has none."""
+    copied: bool = True
+    """What can be allocated of it is the same: a kubelet sees to that, a fake node does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class PodFacts:
     """A scavenger pod that still occupies its node.
 
     leaving_until: its deletion's deadline, None while nobody is deleting it. running_since: None until it
-    runs. requests: by resource, in cores and bytes. grace: seconds between SIGTERM and SIGKILL.
+    runs. requests: by resource, in cores and bytes; of a pod on reclaimed capacity what it counts as. grace:
+    seconds between SIGTERM and SIGKILL.
     """
 
     key: str
@@ -82,6 +87,8 @@ class PodFacts:
     """Container name → its CPU request now, in cores; for throttling."""
     refused_resize: bool = False
     """The kubelet has answered Infeasible."""
+    reclaimed: bool = False
+    """Placed by reclaimed capacity: nothing is set aside for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,15 @@ class Memory:
     pending: Pending | None = None
 
 
+CpuTime = Callable[[str, datetime, datetime], float | None]
+"""The CPU time that the pod of a UID really used between two moments, in core-seconds; None where that is not known."""
+
+
+def unknown_cpu_time(uid: str, since: datetime, until: datetime) -> float | None:
+    """The CPU time of pods that nobody watches."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything one decision looks at.
@@ -169,3 +185,5 @@ class Snapshot:
     refused: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
     """Scope → resource → what is known of the ordinary load."""
+    cpu_time: CpuTime = unknown_cpu_time
+    """Of pods on reclaimed capacity."""

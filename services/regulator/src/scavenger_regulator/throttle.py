@@ -2,7 +2,7 @@
 
 In the Speculative state the CPU of preemptible pods is shrunk by in-place resize to a share of what their job
 asked for; under `lower` they get it back. Memory is left alone: a process does not give it up because its
-limit fell.
+limit fell. So are pods on reclaimed capacity: they request nothing that could be given to others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def plan_resizes(
 
 
 def _resizes(state: LevelsState, gang: Gang, pod: PodFacts, rules: ThrottleRules) -> Iterable[Resize]:
-    if pod.refused_resize or gang.cores <= 0:
+    if pod.refused_resize or pod.reclaimed or gang.cores <= 0:
         return
     throttled = state is LevelsState.SPECULATIVE and pod.preemptible
     target = max(MIN_CORES, gang.cores * rules.share) if throttled else gang.cores
