@@ -26,6 +26,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
     "bench.regulator.bench_margin": ("regulator.margin",),
+    "bench.regulator.bench_harvest": ("reclaimed",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
     "bench.services.bench_steady": ("steady",),
     "bench.scheduler.bench_scheduler": ("scheduler",),

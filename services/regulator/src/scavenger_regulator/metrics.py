@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
+from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 from scavenger_runtime.metrics import counter, gauge, histogram
 
 from scavenger_regulator.eviction import Outcome
 from scavenger_regulator.history import Figures
+from scavenger_regulator.node_memory import NodeMemoryPlan
+from scavenger_regulator.observe import RECLAIMED_UNIT
+from scavenger_regulator.offer import Offer, Use
 from scavenger_regulator.plan import Decision, Judgement, Wait
 from scavenger_regulator.snapshot import CLUSTER, RESOURCES
 
@@ -40,6 +44,23 @@ WAIT: Final = gauge("regulator_plan_wait", "1 for why no plan is made though the
 EVICTIONS: Final = counter("regulator_evictions", "Jobs by reason and what became of it.", ("reason", "outcome"))
 LOST: Final = counter("regulator_evicted_cpu_seconds_lost", "CPU time that evicted jobs had at risk.", ("reason",))
 RESIZES: Final = counter("regulator_resizes", "Containers throttled or given back their CPU.", ("direction", "outcome"))
+OFFERED: Final = gauge("regulator_reclaimed_offered", "Offered by all nodes, in cores and bytes.", ("resource",))
+OFFERING_NODES: Final = gauge("regulator_reclaimed_offering_nodes", "Nodes that offer some of it.", ("resource",))
+SILENT_NODES: Final = gauge(
+    "regulator_reclaimed_silent_nodes", "Nodes without a figure for so long that nothing new comes."
+)
+IDLE: Final = gauge(
+    "regulator_reclaimed_idle",
+    "Under the admission level and neither used by ordinary pods nor set aside for jobs, in cores and bytes.",
+    ("resource",),
+)
+HARVESTED: Final = gauge(
+    "regulator_reclaimed_harvested", "Used by pods on reclaimed capacity, in cores and bytes.", ("resource",)
+)
+OFFERS: Final = counter("regulator_reclaimed_writes", "Writes of what nodes offer by outcome.", ("outcome",))
+MEMORY_SHORT: Final = gauge(
+    "regulator_node_memory_short_nodes", "Nodes above their upper level of memory where nobody is left who may go."
+)
 PUBLISHED: Final = counter("regulator_publications", "Writes of the levels by outcome.", ("outcome",))
 SAVED: Final = counter("regulator_saves", "Writes of memory and history by outcome.", ("outcome",))
 MEASUREMENTS: Final = counter("regulator_measurements", "Measurements by source and outcome.", ("source", "outcome"))
@@ -97,8 +118,26 @@ def _show_plans(decision: Decision) -> None:
     counts: dict[str, int] = {}
     for victim in decision.victims:
         counts[victim.reason.value] = counts.get(victim.reason.value, 0) + 1
-    for reason_name in ("AboveUpperLevel", "YieldAtCheckpoint"):
-        VICTIMS.labels(reason_name).set(counts.get(reason_name, 0))
+    for reason_name in (EvictionReason.ABOVE_UPPER, EvictionReason.YIELD):
+        VICTIMS.labels(reason_name.value).set(counts.get(reason_name.value, 0))
+
+
+def show_offers(offers: Iterable[Offer], uses: Iterable[Use]) -> None:
+    """Bring the gauges of reclaimed capacity to what was decided."""
+    offers, uses = list(offers), list(uses)
+    for resource in RESOURCES:
+        OFFERED.labels(resource).set(sum(one.amounts[resource] for one in offers) * RECLAIMED_UNIT[resource])
+        OFFERING_NODES.labels(resource).set(sum(one.amounts[resource] > 0 for one in offers))
+        IDLE.labels(resource).set(sum(one.idle[resource] for one in offers if one.idle is not None))
+        HARVESTED.labels(resource).set(sum(use.scavenged[resource] for use in uses))
+    SILENT_NODES.set(sum(one.silent for one in offers))
+
+
+def show_node_memory(plans: Iterable[NodeMemoryPlan]) -> None:
+    """Bring the gauges of memory safety to what was decided."""
+    plans = list(plans)
+    MEMORY_SHORT.set(sum(plan.short > 0 for plan in plans))
+    VICTIMS.labels(EvictionReason.NODE_MEMORY.value).set(sum(len(plan.victims) for plan in plans))
 
 
 def forget_scope(scope: str) -> None:

@@ -11,6 +11,8 @@ from scavenger_regulator.eviction import DEFAULT_ORDER, SORTERS, EvictionRules
 from scavenger_regulator.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
 from scavenger_regulator.levels import FLOOR, INITIAL, LevelPolicy, ordered
 from scavenger_regulator.load import Trust
+from scavenger_regulator.node_memory import NodeMemoryRules
+from scavenger_regulator.offer import OfferRules
 from scavenger_regulator.plan import Rules
 from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
 from scavenger_regulator.throttle import ThrottleRules
@@ -92,6 +94,26 @@ class RegulatorSettings(ServiceSettings):
     throttle_share: float = option(0.5, "of its CPU that a throttled job keeps", gt=0, le=1)
     throttle_max_resizes: int = option(100, "most resizes in a period", ge=1)
 
+    reclaimed: bool = option(
+        False, "publish for each node what is reserved and idle there, for jobs with capacity: Reclaimed"
+    )
+    reclaimed_percentile: float = option(
+        95.0, "of the ordinary use of a node that is kept free, beside its deviation", unit="percent", ge=0, le=100
+    )
+    reclaimed_half_life: Seconds = option(
+        3600.0, "after which a measurement of the ordinary use of a node counts half", unit="seconds", ge=60
+    )
+    reclaimed_min_samples: int = option(5, "measurements of a node before it offers anything", ge=1)
+    reclaimed_step: float = option(
+        5.0, "most that an offer grows in a period, in percent of allocatable", unit="percent", gt=0, le=100
+    )
+    reclaimed_hysteresis: float = option(
+        2.0, "least that an offer changes by, in percent of allocatable", unit="percent", ge=0, le=100
+    )
+    reclaimed_memory_hysteresis: float = option(
+        2.0, "points under its upper level of memory that a node is brought to", unit="points", ge=0, le=100
+    )
+
     @field_validator("order")
     @classmethod
     def _known_sorters(cls, order: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,6 +128,21 @@ class RegulatorSettings(ServiceSettings):
             raise ValueError("--source prometheus needs --prometheus-url")
         if not self.initial_lower <= self.initial_admission <= self.initial_upper:
             raise ValueError("it must be that initial-lower <= initial-admission <= initial-upper")
+        return self
+
+    @model_validator(mode="after")
+    def _can_reclaim(self) -> Self:
+        if not self.reclaimed:
+            return self
+        if self.source == "requests":
+            raise ValueError(
+                "--reclaimed needs real use: with --source requests nothing is idle that is reserved; "
+                "choose metrics-api or prometheus"
+            )
+        if self.reclaimed_half_life < self.reclaimed_min_samples * self.period:
+            raise ValueError("it must be that reclaimed-half-life >= reclaimed-min-samples x period")
+        if self.reclaimed_step < self.reclaimed_hysteresis:
+            raise ValueError("it must be that reclaimed-step >= reclaimed-hysteresis")
         return self
 
     def rules(self) -> Rules:
@@ -134,6 +171,28 @@ class RegulatorSettings(ServiceSettings):
                 much_at_risk=self.much_at_risk,
                 order=self.order,
             ),
+        )
+
+    def offer_rules(self) -> OfferRules:
+        """The part of the settings that offers reclaimed capacity."""
+        return OfferRules(
+            enabled=self.reclaimed,
+            percentile=self.reclaimed_percentile,
+            step=self.reclaimed_step,
+            hysteresis=self.reclaimed_hysteresis,
+            min_samples=self.reclaimed_min_samples,
+            half_life=self.reclaimed_half_life,
+            silent_after=self.max_age or 3 * self.period,
+        )
+
+    def node_memory_rules(self) -> NodeMemoryRules:
+        """The part of the settings that keeps nodes with reclaimed capacity from running out of memory."""
+        return NodeMemoryRules(
+            hysteresis=self.reclaimed_memory_hysteresis,
+            ahead=2 * self.period,
+            max_victims=self.max_victims,
+            startup_cost=self.startup_cost,
+            trust=self.rules().trust,
         )
 
     def throttle_rules(self) -> ThrottleRules:

@@ -40,6 +40,7 @@ from scavenger_regulator.memory import (
 )
 from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts
 from scavenger_regulator.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
+from scavenger_regulator.reclaimed import SAVE_EVERY, ReclaimedCapacity
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
 from scavenger_regulator.sources import Source, SourceError
@@ -59,9 +60,6 @@ from scavenger_regulator.writes import (
     read_configmap,
     resize,
 )
-
-SAVE_EVERY: Final = timedelta(minutes=10)
-"""So much of the history is lost at most when the process is killed."""
 
 ASK_HISTORY_EVERY: Final = timedelta(minutes=10)
 NODE_BUCKETS: Final = 12
@@ -105,6 +103,7 @@ class Regulator:
         self.nodes = Informer(client, NODES, clock=clock)
         self.pods.add_handler(self._on_pod)
         self.source = self._make_source()
+        self._reclaimed = ReclaimedCapacity(client, settings, clock, events, self.nodes)
 
         self._started = clock.now()
         self._memories: dict[str, Memory] = {}
@@ -151,32 +150,34 @@ class Regulator:
                 await self._clock.sleep(self._settings.period - (self._clock.monotonic() - began))
         finally:
             with suppress(ApiError, asyncio.CancelledError):
-                await asyncio.shield(self._save(self._clock.now()))
+                await asyncio.shield(self._save_all(self._clock.now()))
 
     async def period(self) -> Decision:
-        """Measure, decide, publish, act, remember."""
+        """Measure, decide, publish, act, offer, remember."""
         measurement = await self._measure()
         await self._ask_history()
-        decision = self.decide(measurement)
+        snapshot, decision = self.decide(measurement)
         now = self._clock.now()
         if await self._publish(decision, now):
-            await self._act(decision.victims)
+            await self._act((*decision.victims, *self._reclaimed.memory_victims(snapshot, decision)))
             await self._resize(decision)
+            await self._reclaimed.offer(snapshot, decision)
         self._learn(decision)
         await self._save_if_due(now)
         return decision
 
-    def decide(self, measurement: Measurement) -> Decision:
+    def decide(self, measurement: Measurement) -> tuple[Snapshot, Decision]:
         """Look at the caches, decide, and say what was decided."""
         with metrics.DECISION_SECONDS.time():
             snapshot = self.snapshot(measurement)
+            self._reclaimed.watch(snapshot)
             decision = regulate(snapshot, self._memories, self._rules)
         for scope in self._memories.keys() - decision.judgements.keys():
             metrics.forget_scope(scope)
         self._memories = decision.memories
         metrics.show(decision, snapshot.history.get(CLUSTER, {}), snapshot.now)
         self._tell(decision)
-        return decision
+        return snapshot, decision
 
     def snapshot(self, measurement: Measurement) -> Snapshot:
         """What the caches hold at this moment."""
@@ -192,6 +193,7 @@ class Regulator:
             departures=tuple(self._departures),
             refused=frozenset(self._refused),
             history=self._history(),
+            cpu_time=self._reclaimed.cpu_time,
         )
 
     # --- measuring ----------------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ class Regulator:
         outcomes = await in_order(work, 1 if one_by_one else AT_ONCE)
         now = self._clock.now()
         done = [v for v, outcome in zip(victims, outcomes, strict=True) if outcome is EvictionOutcome.EVICTED]
-        for scope in {victim.scope for victim in done}:
+        for scope in {victim.scope for victim in done} & self._memories.keys():
             mine = [victim for victim in done if victim.scope == scope]
             self._memories[scope] = acted(self._memories[scope], mine, now, self._rules)
 
@@ -333,9 +335,11 @@ class Regulator:
         job = self.jobs.get(victim.candidate.gang.key)
         if job is None or outcome not in (EvictionOutcome.EVICTED, EvictionOutcome.DRY_RUN):
             return
-        why = "the load reached the upper level"
-        if victim.reason is EvictionReason.YIELD:
-            why = "the load is at the admission level, and the job had just passed a checkpoint"
+        why = {
+            EvictionReason.ABOVE_UPPER: "the load reached the upper level",
+            EvictionReason.YIELD: "the load is at the admission level, and the job had just passed a checkpoint",
+            EvictionReason.NODE_MEMORY: f"the memory of node {victim.scope} reaches its upper level",
+        }[victim.reason]
         did = "Would be evicted" if outcome is EvictionOutcome.DRY_RUN else "Evicted"
         text = f"{did} because {why}; {victim.candidate.loss:.0f} CPU-seconds since the last checkpoint"
         self._events.normal(SCAVENGERJOBS, job, victim.reason.value, text)
@@ -375,6 +379,7 @@ class Regulator:
         # What was measured in another way has another mean and another deviation.
         same_source = data.get(KEY_SOURCE) == self.source.name
         self._histories = self._load_histories(data.get(KEY_HISTORY) if same_source else None, now)
+        await self._reclaimed.restore(self.source.name, now)
         self._published = levels
         self._started = now
         self._departures.clear()
@@ -392,9 +397,14 @@ class Regulator:
     async def _save_if_due(self, now: datetime) -> None:
         """At once when the hysteresis changed, else now and then."""
         essence = _essence(self._memories)
-        if self._saved is None or self._saved[0] != essence or now - self._saved[1] >= SAVE_EVERY:
-            with suppress(ApiError):
+        with suppress(ApiError):
+            if self._saved is None or self._saved[0] != essence or now - self._saved[1] >= SAVE_EVERY:
                 await self._save(now)
+            await self._reclaimed.save(self.source.name, now)
+
+    async def _save_all(self, now: datetime) -> None:
+        await self._save(now)
+        await self._reclaimed.save(self.source.name, now, due=False)
 
     async def _save(self, now: datetime) -> None:
         memory = dump_memories(self._memories)

@@ -11,16 +11,18 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote
 from scavenger_api.levels import PublishedLevels
-from scavenger_runtime.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests
+from scavenger_api.reclaimed import RECLAIMED
+from scavenger_runtime.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
 from scavenger_runtime.kinds import ConfigMap
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import CONFIGMAPS, PODS
+from scavenger_runtime.resources import CONFIGMAPS, NODES, PODS
 from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator.snapshot import PodFacts
 from scavenger_regulator.throttle import Resize
 
 STATE_CONFIGMAP: Final = "scavenger-regulator-state"
+PROFILES_CONFIGMAP: Final = "scavenger-regulator-profiles"
 LABELS: Final = {"app.kubernetes.io/managed-by": names.REGULATOR, "app.kubernetes.io/part-of": "scavenger-jobs"}
 AT_ONCE: Final = 8
 """Gangs being evicted, and pods being resized, at the same time."""
@@ -135,6 +137,43 @@ async def resize(client: ApiClient, wanted: Resize) -> ResizeOutcome:
         log.warning("resize failed", pod=wanted.pod.key, cpu=cpu, error=str(error))
         return ResizeOutcome.FAILED
     return ResizeOutcome.DONE
+
+
+class OfferOutcome(StrEnum):
+    """What became of a write of what a node offers."""
+
+    WRITTEN = "written"
+    GONE = "gone"
+    """There is no such node any more."""
+    FORBIDDEN = "forbidden"
+    """The role or the policy that belongs to the feature is missing."""
+    FAILED = "failed"
+
+
+async def offer(client: ApiClient, node: str, amounts: Mapping[str, int] | None) -> OfferOutcome:
+    """Show in a node's status what it offers, in millicores and MiB; None takes both resources away.
+
+    A kubelet copies the capacity to what can be allocated with its next heartbeat; so that the scheduler need not wait
+    for it, and for nodes without a kubelet, both are written. Never raises ApiError.
+    """
+    shown = {
+        extended: None if amounts is None else str(amounts.get(resource, 0))
+        for resource, (extended, _) in RECLAIMED.items()
+    }
+    try:
+        await client.merge_patch(
+            NODES, None, node, {"status": {"capacity": shown, "allocatable": shown}}, subresource="status"
+        )
+    except NotFound:
+        return OfferOutcome.GONE
+    except Forbidden as error:
+        log.warning("offer forbidden", node=node, error=str(error))
+        return OfferOutcome.FORBIDDEN
+    except ApiError as error:
+        # a conflict included: the next period looks again
+        log.info("offer not written", node=node, error=str(error))
+        return OfferOutcome.FAILED
+    return OfferOutcome.WRITTEN
 
 
 async def in_order(work: Sequence[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:

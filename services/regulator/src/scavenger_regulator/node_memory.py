@@ -1,0 +1,203 @@
+"""Memory cannot give way: who has to go before a node runs out of it. Pure.
+
+A pod on reclaimed capacity uses memory that others have requested. When they come to use it, the kubelet would evict,
+or the kernel kill, in their own order and without regard to what is lost. So room is made earlier, node by node: when
+the memory in use, or what it will be in two periods if it goes on growing, reaches the node's upper level, jobs on
+reclaimed capacity go until it is under it by the hysteresis, those that lose the least CPU time first, each credited
+with the memory it was measured to use there, and nobody who turns out not to be needed.
+
+Jobs with a guarantee are not victims here: what they use was set aside for them. Units: points of the node's
+allocatable memory unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from scavenger_regulator.candidates import candidates, credit, leaving
+from scavenger_regulator.eviction import CLOSED, Candidate, least_lossy
+from scavenger_regulator.load import Reading, Trust, believable, read_load
+from scavenger_regulator.snapshot import Departure, Gang, NodeFacts, Snapshot
+
+MEMORY: Final = "memory"
+KEPT: Final = 3
+"""Samples of a node: two intervals. Growth in only one of them is a jump, not a trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemoryRules:
+    """hysteresis: points under the upper level that are freed. ahead: seconds over which growth is extrapolated.
+    max_victims: jobs per period. startup_cost: seconds per core, as in `risk.at_risk`."""
+
+    hysteresis: float = 2.0
+    ahead: float = 60.0
+    max_victims: int = 100
+    startup_cost: float = 60.0
+    trust: Trust = field(default_factory=Trust)
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The last samples of a node's memory: when, and bytes in use; oldest first."""
+
+    samples: tuple[tuple[datetime, float], ...] = ()
+
+    def add(self, at: datetime, used: float) -> Trend:
+        """With one more sample; one that is no newer than the last changes nothing, but after a clock was set back it
+        begins anew."""
+        if self.samples and at == self.samples[-1][0]:
+            return self
+        kept = self.samples if self.samples and at > self.samples[-1][0] else ()
+        return Trend((*kept, (at, used))[-KEPT:])
+
+    @property
+    def growth(self) -> float:
+        """Bytes per second by which it has been growing, the least of the last intervals; never negative."""
+        pairs = list(zip(self.samples, self.samples[1:], strict=False))
+        if len(pairs) < KEPT - 1:
+            return 0.0
+        rates = [(used - before) / (at - since).total_seconds() for (since, before), (at, used) in pairs]
+        return max(0.0, min(rates))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemoryPlan:
+    """Who goes from one node. load: percent now; projected: with the growth that is going on, without what is leaving.
+    short: points that stay too many, as nobody is left who may go. kept: jobs there that a disruption budget covers.
+    postponed: the limit on victims leaves some for the next period."""
+
+    node: str
+    load: float
+    projected: float
+    upper: float
+    victims: tuple[Candidate, ...] = ()
+    short: float = 0.0
+    kept: int = 0
+    postponed: bool = False
+
+
+def follow(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
+    """The trends with the present measurement, of the nodes that exist; where a node has no figure that can be
+    believed, what is known of it stays."""
+    followed = {}
+    for name, node in snapshot.nodes.items():
+        trend = trends.get(name, Trend())
+        figures = snapshot.measurement.nodes.get(name)
+        measurable = node.allocatable.get("cpu", 0.0) > 0 and node.allocatable.get(MEMORY, 0.0) > 0
+        if figures and measurable and believable(node, figures, snapshot.now, trust):
+            trend = trend.add(figures[MEMORY].at, figures[MEMORY].value)
+        followed[name] = trend
+    return followed
+
+
+def plan_node_memory(
+    snapshot: Snapshot,
+    uppers: Mapping[str, float],
+    trends: Mapping[str, Trend],
+    rules: NodeMemoryRules,
+    taken: Collection[str] = (),
+) -> tuple[NodeMemoryPlan, ...]:
+    """The nodes that are, or are about to be, above their upper level of memory, and who goes there.
+
+    uppers: node → percent; nodes without one are left alone. taken: UIDs of gangs that somebody else is evicting now.
+    """
+    gone, plans, left = set(taken), [], rules.max_victims
+    departures: dict[str, list[Departure]] = {}
+    for one in snapshot.departures:
+        departures.setdefault(one.node, []).append(one)
+    for name, gangs in sorted(_with_reclaimed(snapshot).items()):
+        if name not in uppers or name not in snapshot.nodes:
+            continue
+        reading = _reading(snapshot, snapshot.nodes[name], gangs, rules.trust)
+        if reading is None or reading.since < snapshot.started:
+            continue  # what the predecessor of this process evicted may still be in the figure
+        plan = _plan(
+            snapshot,
+            reading,
+            gangs,
+            departures.get(name, []),
+            uppers[name],
+            trends.get(name, Trend()),
+            rules,
+            gone,
+            left,
+        )
+        if plan is not None:
+            plans.append(plan)
+            gone.update(victim.gang.uid for victim in plan.victims)
+            left -= len(plan.victims)
+    return tuple(plans)
+
+
+def _with_reclaimed(snapshot: Snapshot) -> dict[str, list[Gang]]:
+    """The gangs with a pod there, by node, of the nodes where somebody is on reclaimed capacity."""
+    found: dict[str, list[Gang]] = {}
+    there: set[str] = set()
+    for gang in snapshot.gangs:
+        for node in {pod.node for pod in gang.pods}:
+            found.setdefault(node, []).append(gang)
+        there.update(pod.node for pod in gang.pods if pod.reclaimed and pod.leaving_until is None)
+    return {node: gangs for node, gangs in found.items() if node in there}
+
+
+def _reading(snapshot: Snapshot, node: NodeFacts, gangs: Iterable[Gang], trust: Trust) -> Reading | None:
+    """Its load, whether or not anything new may be placed there."""
+    whole = replace(node, counts=True)
+    reading = read_load(node.name, [whole], gangs, snapshot.measurement, snapshot.now, trust)
+    return reading if isinstance(reading, Reading) else None
+
+
+def _plan(
+    snapshot: Snapshot,
+    reading: Reading,
+    gangs: list[Gang],
+    departures: Iterable[Departure],
+    upper: float,
+    trend: Trend,
+    rules: NodeMemoryRules,
+    taken: Collection[str],
+    limit: int,
+) -> NodeMemoryPlan | None:
+    now, measurement, trust = snapshot.now, snapshot.measurement, rules.trust
+    going = credit(gangs, departures, reading, measurement, now, trust, also=taken)[MEMORY]
+    growth = reading.percent(MEMORY, trend.growth * rules.ahead)
+    projected = reading.load[MEMORY] + growth - going
+    if projected < upper:
+        return None
+    known = candidates(
+        [gang for gang in gangs if any(pod.reclaimed and pod.node == reading.scope for pod in gang.pods)],
+        reading,
+        measurement,
+        now,
+        trust,
+        startup_cost=rules.startup_cost,
+        without={*taken, *snapshot.refused},
+        cpu_time=snapshot.cpu_time,
+    )
+    gap = projected - max(0.0, upper - rules.hysteresis)
+    willing = [candidate for candidate in known if candidate.preemptible]
+    victims = least_lossy(willing, {MEMORY: gap}, len(willing))
+    short = gap - sum(victim.frees[MEMORY] for victim in victims)
+    return NodeMemoryPlan(
+        node=reading.scope,
+        load=reading.load[MEMORY],
+        projected=projected,
+        upper=upper,
+        victims=victims[: max(0, limit)],
+        short=short if short > CLOSED else 0.0,
+        kept=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
+        postponed=len(victims) > max(0, limit),
+    )
+
+
+def _refused(gangs: Iterable[Gang], snapshot: Snapshot, node: str) -> int:
+    """Jobs on reclaimed capacity there whose eviction was refused a short while ago."""
+    return sum(
+        gang.uid in snapshot.refused
+        and not leaving(gang, snapshot.now)
+        and any(pod.reclaimed and pod.node == node for pod in gang.pods)
+        for gang in gangs
+    )

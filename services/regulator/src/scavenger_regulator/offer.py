@@ -1,0 +1,307 @@
+"""What a node offers of its reserved but idle room, as two extended resources in its status. Pure.
+
+    offered = level x allocatable - ordinary use - requests of Guaranteed scavenger pods
+    ordinary use = max(percentile of the recent past + deviation, use now), scavenger pods excluded
+
+(docs/designs/0005). The figure grows by a bounded step for each new sample and only by more than the hysteresis, and
+falls at once. It never changes because something was not measured: a node without a figure keeps what it offers and,
+when it has been silent for too long, offers what is placed there already: nothing new comes and nobody has to go.
+While the whole cluster is Blind not even that is written: then nobody is admitted anywhere.
+
+Units: cores and bytes in what is measured, whole millicores and MiB in what is offered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scavenger_regulator.load import Trust, believable, pod_use
+from scavenger_regulator.observe import RECLAIMED_UNIT
+from scavenger_regulator.profile import Profile, Profiles
+from scavenger_regulator.snapshot import RESOURCES, Departure, Figure, Measurement, NodeFacts, PodFacts, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRules:
+    """What an administrator may set.
+
+    percentile: of the recent past, in percent. step: most that an offer grows for a sample; hysteresis: least that it
+    changes by, except to nothing; both in percent of allocatable. min_samples: before a node offers anything.
+    half_life: after so many seconds a sample counts half. silent_after: a node without a figure for so many seconds
+    gets nothing new.
+    """
+
+    enabled: bool = False
+    percentile: float = 95.0
+    step: float = 5.0
+    hysteresis: float = 2.0
+    min_samples: float = 5.0
+    half_life: float = 3600.0
+    silent_after: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An amount known to lie between two bounds, in cores or bytes."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the ordinary pods of a node use now. at: when the sample was taken. exact: the bounds are the same, for
+    every resource."""
+
+    at: datetime
+    spans: Mapping[str, Span]
+    scavenged: Mapping[str, float]
+    """Measured use of the scavenger pods on reclaimed capacity, in cores and bytes."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known and not only bounded."""
+        return all(span.low == span.high for span in self.spans.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a node should offer. amounts: by resource, in millicores and MiB. idle: what is under the level and not used
+    by anybody's ordinary pods nor set aside for Guaranteed jobs, in cores and bytes; None where it is not known."""
+
+    node: str
+    amounts: Mapping[str, int]
+    idle: Mapping[str, float] | None
+    silent: bool = False
+
+
+# --- one figure ---------------------------------------------------------------------------------------------
+
+
+def units(resource: str, amount: float) -> int:
+    """Cores or bytes as whole millicores or MiB, rounded down; 0 for what is no amount."""
+    return max(0, math.floor(amount / RECLAIMED_UNIT[resource] + 1e-9)) if math.isfinite(amount) else 0
+
+
+def target(room: float, level: float, usual: float, use: float, guaranteed: float) -> float:
+    """What a node of this size could give, in cores or bytes, between 0 and `room`. level: percent."""
+    if not all(math.isfinite(value) for value in (room, level, usual, use, guaranteed)):
+        return 0.0
+    level = min(100.0, max(0.0, level))
+    return min(max(0.0, room), max(0.0, room * level / 100 - max(usual, use) - guaranteed))
+
+
+def next_figure(published: int, most: int, least: int, room: int, rules: OfferRules, *, grows: bool) -> int:
+    """The next figure of an offer, in its units, between 0 and `room`.
+
+    published: what the node shows. most, least: what it could give in the best and in the worst case; they are the
+    same where the use is exactly known. grows: whether it may.
+    """
+    held = min(max(0, published), max(0, room))
+    most, least = min(most, room), min(least, room)
+    hysteresis = rules.hysteresis / 100 * room
+    if most <= 0:
+        return 0
+    if held > most and held - most >= hysteresis:
+        return most
+    if grows and least > held and least - held >= hysteresis:
+        return min(least, held + max(1, math.floor(rules.step / 100 * room)))
+    return held
+
+
+# --- one node -----------------------------------------------------------------------------------------------
+
+
+def ordinary_use(
+    node: NodeFacts,
+    pods: Iterable[PodFacts],
+    departures: Iterable[Departure],
+    measurement: Measurement,
+    now: datetime,
+    trust: Trust,
+) -> Use | None:
+    """What the pods of others use on the node; None where it has no figure that can be believed.
+
+    A scavenger pod without a figure uses nothing where it started after the sample, else something between nothing and
+    its requests. What has gone since the sample began is somewhere in it.
+    """
+    figures = measurement.nodes.get(node.name)
+    if any(not node.allocatable.get(r, 0.0) > 0 for r in RESOURCES):
+        return None
+    if figures is None or not believable(node, figures, now, trust):
+        return None
+    at = min(figures[r].at for r in RESOURCES)
+    known, unsure = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
+    harvested = dict.fromkeys(RESOURCES, 0.0)
+    for pod in pods:
+        use = pod_use(pod, measurement, now, trust)
+        for resource in RESOURCES:
+            if use is None:
+                unsure[resource] += _unmeasured(pod, resource, figures[resource])
+                continue
+            known[resource] += use[resource]
+            harvested[resource] += use[resource] if pod.reclaimed else 0.0
+    for gone in departures:
+        for resource in RESOURCES:
+            if gone.at > figures[resource].at - timedelta(seconds=figures[resource].window):
+                unsure[resource] += gone.use.get(resource, 0.0)
+    spans = {}
+    for resource in RESOURCES:
+        high = max(0.0, figures[resource].value - known[resource])
+        spans[resource] = Span(max(0.0, high - unsure[resource]), high)
+    return Use(at, spans, harvested)
+
+
+def _unmeasured(pod: PodFacts, resource: str, figure: Figure) -> float:
+    """The most that a pod without a figure may have in the figure of its node."""
+    if pod.running_since is None or pod.running_since >= figure.at:
+        return 0.0
+    return pod.requests.get(resource, 0.0)
+
+
+def offer(
+    node: NodeFacts,
+    use: Use | None,
+    pods: Iterable[PodFacts],
+    levels: Mapping[str, float],
+    profiles: Mapping[str, Profile],
+    rules: OfferRules,
+    *,
+    grows: bool,
+    silent: bool,
+) -> Offer:
+    """What a node offers next. levels: admission level by resource, in percent. grows: whether it may. silent: it has
+    had no figure for too long."""
+    pods = list(pods)
+    amounts: dict[str, int] = {}
+    idle: dict[str, float] = {}
+    for resource in RESOURCES:
+        room = node.allocatable.get(resource, 0.0)
+        guaranteed = sum(pod.requests.get(resource, 0.0) for pod in pods if not pod.reclaimed)
+        held = min(max(0, node.offered.get(resource, 0)), units(resource, room))
+        profile = profiles.get(resource)
+        if use is None:
+            amounts[resource] = min(held, _placed(pods, resource)) if silent else held
+            continue
+        span = use.spans[resource]
+        learned = profile is not None and profile.samples >= rules.min_samples
+        usual = profile.usual(rules.percentile) if profile else 0.0
+        best = target(room, levels[resource], usual if learned else 0.0, span.low, guaranteed)
+        worst = target(room, levels[resource], usual, span.high, guaranteed)
+        amounts[resource] = next_figure(
+            held, units(resource, best), units(resource, worst), units(resource, room), rules, grows=grows and learned
+        )
+        idle[resource] = target(room, levels[resource], 0.0, span.high, guaranteed)
+    return Offer(node.name, amounts, idle if use is not None else None, silent and use is None)
+
+
+def _placed(pods: Iterable[PodFacts], resource: str) -> int:
+    """What is placed by an offer already, in its units; rounded up as the pods' own requests are."""
+    return sum(
+        math.ceil(pod.requests.get(resource, 0.0) / RECLAIMED_UNIT[resource] - 1e-9) for pod in pods if pod.reclaimed
+    )
+
+
+# --- all nodes ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """When a node was last heard of. new: in this period, for the first time of this sample."""
+
+    at: datetime
+    new: bool = True
+
+
+def uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
+    """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
+    pods, departures = by_node(snapshot), _departures(snapshot.departures)
+    found = {}
+    for name, node in snapshot.nodes.items():
+        use = ordinary_use(
+            node, pods.get(name, ()), departures.get(name, ()), snapshot.measurement, snapshot.now, trust
+        )
+        if use is not None:
+            found[name] = use
+    return found
+
+
+def listen(heard: Mapping[str, Heard], snapshot: Snapshot, found: Mapping[str, Use]) -> dict[str, Heard]:
+    """When each node was last heard of. A node never heard of counts from now on."""
+    listened = {}
+    for name in snapshot.nodes:
+        last, use = heard.get(name), found.get(name)
+        if use is not None:
+            listened[name] = Heard(use.at, new=last is None or use.at != last.at)
+        else:
+            listened[name] = Heard(snapshot.now if last is None else last.at, new=False)
+    return listened
+
+
+def learn(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
+    """Take what the ordinary pods used into the profiles, where it is exactly known; forget nodes that are gone."""
+    profiles.keep(snapshot.nodes)
+    for name, use in found.items():
+        if use.exact:
+            for resource in RESOURCES:
+                room = snapshot.nodes[name].allocatable[resource]
+                profiles.add(name, resource, use.at, use.spans[resource].low, room)
+
+
+def plan_offers(
+    snapshot: Snapshot,
+    found: Mapping[str, Use],
+    heard: Mapping[str, Heard],
+    levels: Mapping[str, Mapping[str, float]],
+    profiles: Profiles,
+    rules: OfferRules,
+) -> dict[str, Offer]:
+    """What every node offers next, by its name. levels: admission levels in force, by node and resource, in percent;
+    empty while the cluster is Blind."""
+    pods = by_node(snapshot)
+    planned = {}
+    for name, node in snapshot.nodes.items():
+        blind = name not in levels
+        last = heard[name]
+        planned[name] = offer(
+            node,
+            None if blind else found.get(name),
+            pods.get(name, ()),
+            levels.get(name, {}),
+            profiles.nodes.get(name, {}),
+            rules,
+            grows=node.counts and last.new,
+            silent=not blind and (snapshot.now - last.at).total_seconds() > rules.silent_after,
+        )
+    return planned
+
+
+def to_write(nodes: Mapping[str, NodeFacts], planned: Iterable[Offer]) -> list[Offer]:
+    """The offers that the nodes do not show yet."""
+    return [one for one in planned if not _shows(nodes[one.node], one)]
+
+
+def _shows(node: NodeFacts, planned: Offer) -> bool:
+    """A node that has never offered anything need not be told that it offers nothing."""
+    if not node.offered:
+        return not any(planned.amounts.values())
+    return node.copied and node.offered == planned.amounts
+
+
+def by_node(snapshot: Snapshot) -> dict[str, list[PodFacts]]:
+    """The scavenger pods by the node they are on."""
+    found: dict[str, list[PodFacts]] = {}
+    for gang in snapshot.gangs:
+        for pod in gang.pods:
+            found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def _departures(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
+    found: dict[str, list[Departure]] = {}
+    for one in departures:
+        found.setdefault(one.node, []).append(one)
+    return found
