@@ -1,10 +1,10 @@
 """Before a service is removed for good: stop it, then remove what it has published.
 
-    leave.py NAMESPACE DEPLOYMENT [COLLECTION NAME...]
+    leave.py NAMESPACE DEPLOYMENT [COLLECTION NAME...] [-- RESOURCE...]
 
 Scales the Deployment to 0 and waits until its last pod has ended; then deletes the objects of these names, from the
-collection's namespace or from all. Runs in the service's own image, under its own account: the standard library is all
-there is to rely on.
+collection's namespace or from all, and takes these extended resources off the nodes. Runs in the service's own image,
+under its own account: the standard library is all there is to rely on.
 """
 
 import json
@@ -75,7 +75,39 @@ def remove(path, request):
         print("deleted", path, flush=True)
 
 
+def withdraw(*resources, request=request):
+    """Take extended resources off the nodes that show them. Where that is not allowed (any more), say what is left."""
+    page = ""
+    while True:
+        nodes = request("GET", f"/api/v1/nodes?limit=200&continue={page}")
+        for node in nodes["items"]:
+            status = node.get("status", {})
+            if not any(name in status.get(kind, {}) for kind in ("capacity", "allocatable") for name in resources):
+                continue
+            gone = dict.fromkeys(resources)
+            path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+            try:
+                request("PATCH", path, {"status": {"capacity": gone, "allocatable": gone}})
+            except urllib.error.HTTPError as error:
+                if error.code != 403:
+                    raise
+                print("left", *resources, "on nodes: not allowed to take them off", flush=True)
+                return
+            print("taken off", path, flush=True)
+        page = nodes["metadata"].get("continue", "")
+        if not page:
+            return
+
+
+def main(words):
+    """What the command line asks for."""
+    cut = words.index("--") if "--" in words else len(words)
+    stop(*words[:2])
+    if cut > 2:
+        delete(*words[2:cut])
+    if words[cut + 1 :]:
+        withdraw(*words[cut + 1 :])
+
+
 if __name__ == "__main__":
-    stop(*sys.argv[1:3])
-    if len(sys.argv) > 3:
-        delete(*sys.argv[3:])
+    main(sys.argv[1:])

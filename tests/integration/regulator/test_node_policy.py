@@ -1,0 +1,247 @@
+"""The right to patch nodes/status, on a real API server: two resources under the regulator's account, and nothing else.
+
+The role and the policy are those of the chart with `reclaimed.enabled`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
+from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as MEMORY
+from scavenger_cluster.build import ensure_tools
+
+from ..conftest import REPOSITORY, Kubectl
+
+SYSTEM = "scavenger-system"
+REGULATOR = f"--as=system:serviceaccount:{SYSTEM}:scavenger-regulator"
+OTHER = f"--as=system:serviceaccount:{SYSTEM}:scavenger-admitter"
+STATUS: dict[str, Any] = {
+    "capacity": {"cpu": "8", "memory": "32Gi", "example.com/gpu": "1"},
+    "allocatable": {"cpu": "7", "memory": "32Gi", "example.com/gpu": "1"},
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
+    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    "nodeInfo": {
+        name: "x"
+        for name in (
+            "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion machineID "
+            "operatingSystem osImage systemUUID"
+        ).split()
+    },
+    "images": [{"names": ["example.org/app:1"], "sizeBytes": 1}],
+}
+MORE: dict[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "more-than-the-regulator-has"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "create", "patch", "update"]}
+    ],
+}
+"""What kubectl needs, and rather too much: the policy has to hold by itself."""
+BOUND: dict[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": MORE["metadata"],
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MORE["metadata"]["name"]},
+    "subjects": [
+        {"kind": "ServiceAccount", "name": f"scavenger-{name}", "namespace": SYSTEM}
+        for name in ("regulator", "admitter")
+    ],
+}
+OFFER = {CPU: "4500", MEMORY: "2048"}
+
+
+@pytest.fixture(scope="module")
+def rendered() -> str:
+    """The chart's roles and policies."""
+    helm = ensure_tools(["helm"], logging.getLogger(__name__).info)["helm"]
+    chart = REPOSITORY / "charts" / "scavenger-regulator"
+    command: list[str | Path] = [helm, "template", "scavenger-regulator", chart, f"--namespace={SYSTEM}"]
+    command += ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return "---\n".join([text, *(json.dumps(made) + "\n" for made in (MORE, BOUND))])
+
+
+@pytest.fixture(scope="module")
+def kubectl(api_cluster: Kubectl, rendered: str) -> Iterator[Kubectl]:
+    """The policy installed and in force."""
+    api_cluster.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=rendered)
+    probe = f"probe-{uuid.uuid4().hex[:8]}"
+    make_node(api_cluster, probe)
+    try:
+        for _ in range(60):
+            if patch(api_cluster, probe, {"metadata": {"labels": {"a": uuid.uuid4().hex}}}).returncode:
+                break
+            time.sleep(0.5)
+        yield api_cluster
+    finally:
+        api_cluster("delete", "node", probe)
+        api_cluster("delete", "--ignore-not-found", "-f", "-", stdin=rendered)
+
+
+@pytest.fixture
+def node(kubectl: Kubectl) -> Iterator[str]:
+    """A node as a kubelet left it."""
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    make_node(kubectl, name)
+    yield name
+    kubectl.ok("delete", "node", name)
+
+
+def make_node(kubectl: Kubectl, name: str) -> None:
+    metadata = {"name": name, "labels": {"zone": "a"}, "annotations": {"owner": "us"}}
+    made = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    kubectl.ok("create", "-f", "-", stdin=json.dumps(made))
+    kubectl.ok("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": STATUS}))
+
+
+def patch(
+    kubectl: Kubectl, node: str, change: Any, *words: str, kind: str = "merge", sub: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """As the regulator, unless the words say somebody else."""
+    status = ["--subresource=status"] if sub else []
+    who = words or (REGULATOR,)
+    return kubectl("patch", "node", node, *status, f"--type={kind}", "-p", json.dumps(change), *who)
+
+
+def both(amounts: dict[str, str | None]) -> dict[str, Any]:
+    return {"status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def test_its_two_resources_it_sets_changes_and_takes_away(kubectl: Kubectl, node: str) -> None:
+    for amounts in (OFFER, {CPU: "0", MEMORY: "1"}):
+        done = patch(kubectl, node, both(dict(amounts)))
+        assert done.returncode == 0, done.stderr
+        status = kubectl.get("node", node)["status"]
+        for kind in ("capacity", "allocatable"):
+            assert {name: status[kind][name] for name in amounts} == amounts
+            assert {name: status[kind][name] for name in STATUS[kind]} == STATUS[kind]
+    done = patch(kubectl, node, both({CPU: None, MEMORY: None}))
+    assert done.returncode == 0, done.stderr
+    status = kubectl.get("node", node)["status"]
+    assert (status["capacity"], status["allocatable"]) == (STATUS["capacity"], STATUS["allocatable"])
+    assert status["conditions"][0]["status"] == "False"
+
+
+def test_a_node_without_any_status_can_offer(kubectl: Kubectl) -> None:
+    name = f"bare-{uuid.uuid4().hex[:8]}"
+    kubectl.ok("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))
+    try:
+        done = patch(kubectl, name, both(dict(OFFER)))
+        assert done.returncode == 0, done.stderr
+    finally:
+        kubectl.ok("delete", "node", name)
+
+
+METADATA = ("labels", "finalizers", "ownerReferences")
+"""What no controller writes on a node meanwhile."""
+SPEC_OR_METADATA = "neither spec nor metadata"
+STATUS_ONLY = "capacity and allocatable only"
+CAPACITY = "of a node's capacity"
+ALLOCATABLE = "of what a node can allocate"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, STATUS_ONLY),
+        ({"status": {"conditions": None}}, STATUS_ONLY),
+        ({"status": {"addresses": [{"type": "InternalIP", "address": "10.6.6.6"}]}}, STATUS_ONLY),
+        ({"status": {"nodeInfo": {"kubeletVersion": "v9"}}}, STATUS_ONLY),
+        ({"status": {"images": [{"names": ["evil.example/app:1"], "sizeBytes": 1}]}}, STATUS_ONLY),
+        ({"status": {"images": None}}, STATUS_ONLY),
+        ({"status": {"phase": "Terminated"}}, STATUS_ONLY),
+        ({"status": {"volumesInUse": ["v"]}}, STATUS_ONLY),
+        ({"status": {"volumesAttached": [{"name": "v", "devicePath": "d"}]}}, STATUS_ONLY),
+        ({"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 6666}}}}, STATUS_ONLY),
+        ({"status": {"runtimeHandlers": [{"name": "runc"}]}}, STATUS_ONLY),
+        ({"status": {"capacity": {"cpu": "9"}}}, CAPACITY),
+        ({"status": {"capacity": {"example.com/gpu": "2"}}}, CAPACITY),
+        ({"status": {"capacity": {"example.com/gpu": None}}}, CAPACITY),
+        ({"status": {"capacity": {"scavenger.dev/other": "2"}}}, CAPACITY),
+        ({"status": {"capacity": None}}, CAPACITY),
+        ({"status": {"allocatable": {"memory": "64Gi"}}}, ALLOCATABLE),
+        ({"status": {"allocatable": {"cpu": None}}}, ALLOCATABLE),
+        ({"status": {"allocatable": None}}, ALLOCATABLE),
+        ({"metadata": {"labels": {"zone": "b"}}}, SPEC_OR_METADATA),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, SPEC_OR_METADATA),
+        ({"metadata": {"labels": None}}, SPEC_OR_METADATA),
+        ({"metadata": {"annotations": {"owner": "them"}}}, SPEC_OR_METADATA),
+        ({"metadata": {"annotations": None}}, SPEC_OR_METADATA),
+        ({"metadata": {"finalizers": ["scavenger.dev/keep"]}}, SPEC_OR_METADATA),
+        (
+            {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}},
+            SPEC_OR_METADATA,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:60],
+)
+def test_everything_else_is_refused(kubectl: Kubectl, node: str, change: dict[str, Any], says: str) -> None:
+    before = kubectl.get("node", node)
+    for with_offer in (False, True):
+        merged = json.loads(json.dumps(change))
+        if with_offer and isinstance(merged.setdefault("status", {}).setdefault("capacity", {}), dict):
+            merged["status"]["capacity"].update(OFFER)
+        done = patch(kubectl, node, merged)
+        assert done.returncode != 0, done.stdout
+        assert says in done.stderr
+    after = kubectl.get("node", node)
+    for kept in (set(STATUS) - {"conditions"}) | {"volumesInUse", "volumesAttached", "daemonEndpoints"}:
+        assert after["status"].get(kept) == before["status"].get(kept)
+    assert [after["metadata"].get(kept) for kept in METADATA] == [before["metadata"].get(kept) for kept in METADATA]
+
+
+def test_json_and_strategic_patches_are_no_way_around(kubectl: Kubectl, node: str) -> None:
+    taken = [{"op": "remove", "path": "/status/conditions/0"}]
+    assert STATUS_ONLY in patch(kubectl, node, taken, kind="json").stderr
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    assert STATUS_ONLY in patch(kubectl, node, ready, kind="strategic").stderr
+
+
+def test_the_node_itself_is_not_its_to_change_make_or_delete(kubectl: Kubectl, node: str) -> None:
+    for change in ({"spec": {"unschedulable": True}}, {"metadata": {"labels": {"zone": "b"}}}):
+        assert "the status only" in patch(kubectl, node, change, sub=False).stderr
+    made = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "made"}})
+    assert "the status only" in kubectl.refused("create", "-f", "-", REGULATOR, stdin=made)
+    assert "cannot delete resource" in kubectl.refused("delete", "node", node, REGULATOR)
+
+
+def test_the_role_alone_gives_one_verb(rendered: str) -> None:
+    roles = [one for one in yaml.safe_load_all(rendered) if one["kind"] == "ClusterRole"]
+    (role,) = (one for one in roles if one["metadata"]["name"] == "scavenger-regulator")
+    on_nodes = {rule["resources"][0]: rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == [""]}
+    assert (on_nodes["nodes"], on_nodes["nodes/status"]) == (["get", "list", "watch"], ["patch"])
+
+
+def test_others_are_left_alone(kubectl: Kubectl, node: str) -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "16"}, "phase": None}}
+    for who in ([OTHER], ["--as=admin", "--as-group=system:masters"]):
+        for change in (ready, {"metadata": {"labels": {"zone": uuid.uuid4().hex}}}):
+            done = patch(kubectl, node, change, *who)
+            assert done.returncode == 0, done.stderr
+
+
+def test_without_the_feature_there_is_neither_the_right_nor_the_policy() -> None:
+    text = (REPOSITORY / "manifests" / "regulator" / "rbac.yaml").read_text()
+    assert "nodes/status" not in text
+    assert "scavenger-regulator-nodes" not in text
+
+
+def test_the_type_checker_has_nothing_to_say(kubectl: Kubectl) -> None:
+    for _ in range(60):
+        status = kubectl.get("validatingadmissionpolicy", "scavenger-regulator-nodes").get("status", {})
+        if "observedGeneration" in status:
+            break
+        time.sleep(0.5)
+    assert status.get("typeChecking", {}).get("expressionWarnings", []) == []
