@@ -20,24 +20,22 @@ from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as MEMORY
 from scavenger_cluster.build import ensure_tools
 
-from ..conftest import REPOSITORY, Kubectl
+from tests.integration.conftest import REPOSITORY, Kubectl
 
 SYSTEM = "scavenger-system"
 REGULATOR = f"--as=system:serviceaccount:{SYSTEM}:scavenger-regulator"
 OTHER = f"--as=system:serviceaccount:{SYSTEM}:scavenger-admitter"
+NODE_INFO = (
+    *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
+    *("machineID", "operatingSystem", "osImage", "systemUUID"),
+)
 STATUS: dict[str, Any] = {
     "capacity": {"cpu": "8", "memory": "32Gi", "example.com/gpu": "1"},
     "allocatable": {"cpu": "7", "memory": "32Gi", "example.com/gpu": "1"},
     "phase": "Running",
     "conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
     "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-    "nodeInfo": {
-        name: "x"
-        for name in (
-            "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion kubeletVersion machineID "
-            "operatingSystem osImage systemUUID"
-        ).split()
-    },
+    "nodeInfo": dict.fromkeys(NODE_INFO, "x"),
     "images": [{"names": ["example.org/app:1"], "sizeBytes": 1}],
 }
 MORE: dict[str, Any] = {

@@ -187,7 +187,7 @@ def offer(
             amounts[resource] = min(held, _placed(pods, resource)) if silent else held
             continue
         span = use.spans[resource]
-        learned = profile is not None and profile.samples >= rules.min_samples
+        learned = profile is not None and round(profile.samples) >= rules.min_samples
         usual = profile.usual(rules.percentile) if profile else 0.0
         best = target(room, levels[resource], usual if learned else 0.0, span.low, guaranteed)
         worst = target(room, levels[resource], usual, span.high, guaranteed)

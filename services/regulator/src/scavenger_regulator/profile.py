@@ -160,7 +160,7 @@ class Profiles:
         """All of them as one text of at most `limit` bytes; nodes that do not fit are learned anew after a restart."""
         names = sorted(self.nodes)
         while True:
-            dumped = {name: {r: p.dump() for r, p in self.nodes[name].items()} for name in names}
+            dumped = {name: {r: p.dump() for r, p in self.nodes[name].items() if p.samples > 0} for name in names}
             plain = json.dumps({"version": VERSION, "nodes": dumped}, separators=(",", ":"))
             text = base64.b64encode(zlib.compress(plain.encode())).decode()
             if len(text) <= limit or not names:
