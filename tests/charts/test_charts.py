@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import email.message
 import json
 import runpy
 import subprocess
+import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -529,3 +532,63 @@ def test_leave_deletes_what_is_there_in_one_namespace(leave):
     leave["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
 
     assert api.asked == ["DELETE /api/v1/namespaces/ns/configmaps/a", gone]
+
+
+def test_leave_takes_resources_off_the_nodes_that_show_them(leave):
+    def node(name: str, **capacity: str) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "status": {"capacity": {"cpu": "8", **capacity}}}
+
+    pages = {
+        "GET /api/v1/nodes?limit=200&continue=": [
+            {"metadata": {"continue": "next"}, "items": [node("a", x="1"), node("b"), {"metadata": {"name": "new"}}]}
+        ],
+        "GET /api/v1/nodes?limit=200&continue=next": [{"metadata": {}, "items": [node("c", y="0")]}],
+    }
+    api = Api(pages)
+    leave["withdraw"]("x", "y", request=api)
+
+    gone = json.dumps({"status": {"capacity": {"x": None, "y": None}, "allocatable": {"x": None, "y": None}}})
+    assert [asked for asked in api.asked if asked.startswith("PATCH")] == [
+        f"PATCH /api/v1/nodes/{name}/status {gone}" for name in "ac"
+    ]
+
+
+@pytest.mark.parametrize(("code", "raises"), [(403, False), (500, True)])
+def test_leave_says_what_it_may_not_take_off_and_goes_on(leave, capsys, code, raises):
+    found = {"metadata": {}, "items": [{"metadata": {"name": n}, "status": {"capacity": {"x": "1"}}} for n in "ab"]}
+    asked = []
+
+    def refuse(method: str, path: str, body: Any = None) -> Any:
+        asked.append(method)
+        if method == "PATCH":
+            raise urllib.error.HTTPError(path, code, "no", email.message.Message(), None)
+        return found
+
+    with pytest.raises(urllib.error.HTTPError) if raises else contextlib.nullcontext():
+        leave["withdraw"]("x", request=refuse)
+    assert asked == ["GET", "PATCH"]
+    assert raises or "left x on nodes" in capsys.readouterr().out
+
+
+# --- reclaimed capacity ---
+
+
+def test_reclaimed_capacity_is_one_switch(helm):
+    chart = Chart(helm, "regulator")
+    off, on = chart.objects(), chart.objects({"reclaimed": {"enabled": True}})
+
+    def may(objects: dict[str, dict[str, Any]]) -> list[Any]:
+        return [rule["verbs"] for rule in objects["ClusterRole"]["rules"] if rule["resources"] == ["nodes/status"]]
+
+    policy = "ValidatingAdmissionPolicy/scavenger-regulator-nodes"
+    assert (may(off), policy in off, environment(off["Deployment"]).get("SCAVENGER_RECLAIMED")) == ([], False, None)
+    assert (may(on), policy in on, environment(on["Deployment"])["SCAVENGER_RECLAIMED"]) == ([["patch"]], True, "true")
+    condition = on[policy]["spec"]["matchConditions"][0]["expression"]
+    assert "'system:serviceaccount:elsewhere:scavenger-regulator'" in condition
+
+
+def test_reclaimed_capacity_is_withdrawn_with_the_right_to_do_so(helm):
+    objects = Chart(helm, "regulator").objects({"reclaimed": {"enabled": True}, "settings": {"reclaimed": False}})
+
+    assert environment(objects["Deployment"])["SCAVENGER_RECLAIMED"] == "false"
+    assert any(rule["resources"] == ["nodes/status"] for rule in objects["ClusterRole"]["rules"])

@@ -398,6 +398,7 @@ def test_the_last_twenty_interruptions_are_kept() -> None:
     [
         ("AboveUpperLevel", Cause.ABOVE_UPPER_LEVEL),
         ("YieldAtCheckpoint", Cause.YIELD_AT_CHECKPOINT),
+        ("NodeMemory", Cause.NODE_MEMORY),
         ("SomethingElse", Cause.EVICTED),
     ],
 )

@@ -214,3 +214,51 @@ def test_requests_in_place_of_use() -> None:
     found = requests_source.measure(nodes, pods, NOW)
     assert {name: use["cpu"].value for name, use in found.nodes.items()} == {"n": 2.5, "idle": 0}
     assert {key: use["cpu"].value for key, use in found.pods.items()} == {"lab/a": 0.5}
+
+
+# --- reclaimed capacity -------------------------------------------------------------------------------------
+
+ZERO = {"cpu": "0", "memory": "0"}
+EXTENDED = {"scavenger.dev/reclaimed-cpu": "1500", "scavenger.dev/reclaimed-memory": "2048"}
+
+
+def test_a_pod_on_reclaimed_capacity_counts_as_what_it_stands_for_and_is_not_resized() -> None:
+    facts = pod_facts(pod("p", node="n", requests={**ZERO, **EXTENDED}))
+    assert facts.reclaimed
+    assert facts.requests == {"cpu": 1.5, "memory": 2 * GIB}
+    assert facts.resizable == {}
+    ordinary = pod_facts(pod("p", node="n"))
+    assert not ordinary.reclaimed
+    assert ordinary.resizable == {"main": 1.0}
+
+
+@pytest.mark.parametrize("requests", [{}, {"cpu": "0", "memory": "0"}, {"cpu": "2", "memory": "1Gi"}])
+def test_the_cores_of_a_job_are_its_limits(requests: dict[str, str]) -> None:
+    made = scavengerjob_dict("j")
+    made["spec"]["resources"] = {"requests": requests, "limits": {"cpu": "2", "memory": "1Gi"}}
+    made["status"] = {"phase": "Running", "jobName": "run"}
+    member = pod("p", node="n", labels={"scavenger.dev/job": "j"}, owner=job_dict("run"), namespace="lab")
+    made["metadata"]["namespace"] = "lab"
+    (found,) = gangs([msgspec.convert(made, JobView)], [member])
+    assert found.cores == 2
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "offered", "copied"),
+    [
+        ({}, {}, {}, True),
+        (EXTENDED, EXTENDED, {"cpu": 1500, "memory": 2048}, True),
+        (EXTENDED, {}, {"cpu": 1500, "memory": 2048}, False),
+        ({}, EXTENDED, {}, False),
+        ({"scavenger.dev/reclaimed-cpu": "2k"}, {"scavenger.dev/reclaimed-cpu": "2k"}, {"cpu": 2000}, True),
+        ({"scavenger.dev/reclaimed-cpu": "x"}, {"scavenger.dev/reclaimed-cpu": "x"}, {"cpu": 0}, True),
+    ],
+)
+def test_what_a_node_offers(
+    capacity: dict[str, str], allocatable: dict[str, str], offered: dict[str, int], copied: bool
+) -> None:
+    made = node_dict("n", cpu="4", memory="16Gi")
+    made["status"]["capacity"].update(capacity)
+    made["status"]["allocatable"].update(allocatable)
+    facts = node_facts(msgspec.convert(made, kinds.Node), ())
+    assert (facts.offered, facts.copied) == (offered, copied)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from scavenger_regulator.levels import WaterLevels
 from scavenger_regulator.memory import dump_memories, from_published, load_memories
 from scavenger_regulator.plan import Decision, Rules, Wait, regulate, worth_publishing
 from scavenger_regulator.risk import at_risk
-from scavenger_regulator.snapshot import CLUSTER, Departure, Measurement, Memory, Snapshot
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Measurement, Memory, Snapshot
 from scavenger_regulator.throttle import ThrottleRules, plan_resizes
 
 from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
@@ -325,3 +325,47 @@ def test_throttle(state: str, cores: float, facts: dict[str, object], to: list[f
     found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
     assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
     assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()
+
+
+def test_a_pod_on_reclaimed_capacity_has_nothing_to_throttle() -> None:
+    job = gang("job", pod_resizable={"main": 1.0}, pod_reclaimed=True)
+    assert plan_resizes(LevelsState.SPECULATIVE, [job], (), THROTTLE) == ()
+
+
+# --- reclaimed capacity -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("started", "reclaimed", "known", "seconds"),
+    [
+        (300, True, 12.0, 12 + 60),
+        (300, True, None, 300 + 60),  # nobody watched: an estimate
+        (300, False, 12.0, 300 + 60),  # a guarantee keeps others from using it, whatever it uses
+        (2000, True, 12.0, 12),  # after the first start-over
+        (2000, True, 0.0, 0),
+    ],
+)
+def test_at_risk_of_reclaimed_capacity_is_what_was_used(
+    started: float, reclaimed: bool, known: float | None, seconds: float
+) -> None:
+    asked = []
+
+    def cpu_time(uid: str, since: datetime, until: datetime) -> float | None:
+        asked.append((uid, since, until))
+        return known
+
+    found = at_risk(gang("job", started, pod_reclaimed=reclaimed), NOW, 60, cpu_time)
+    assert found.cpu_seconds == pytest.approx(seconds)
+    assert asked == ([("pod-job-0", found.since, NOW)] if reclaimed else [])
+
+
+def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:
+    seen = snapshot(cpu=5)
+    own = regulate(
+        seen, {"node-1": Memory(levels={r: WaterLevels(10, 20, 30) for r in RESOURCES})}, Rules(per_node=True)
+    )
+    assert own.levels_on("node-1")["cpu"] == WaterLevels(11, 21, 31), "a step toward the initial ones"
+    assert own.levels_on("node-2") == own.judgements[CLUSTER].levels
+    alone = regulate(seen, {}, Rules())
+    assert alone.levels_on("node-1") == alone.judgements[CLUSTER].levels
+    assert regulate(snapshot(age=600), {}, Rules()).levels_on("node-1") == {}
