@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +22,7 @@ from scavenger_cluster import admission
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError
+from scavenger_cluster.services import SYSTEM_NAMESPACE
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MANIFESTS: Final = ROOT / "manifests"
@@ -65,6 +68,27 @@ def install(cluster: Cluster) -> None:
                 cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
     definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
+
+
+def allow_reclaimed(cluster: Cluster) -> None:
+    """The regulator's roles and policies as its chart has them with `reclaimed.enabled`; manifests/ have it off."""
+    helm = ensure_tools(["helm"], cluster.report)["helm"]
+    chart = ROOT / "charts" / "scavenger-regulator"
+    command: list[str | Path] = [
+        helm,
+        "template",
+        chart.name,
+        chart,
+        f"--namespace={SYSTEM_NAMESPACE}",
+        "--set=reclaimed.enabled=true",
+    ]
+    text = subprocess.run(
+        [*command, "--show-only=templates/rbac.yaml"], check=True, capture_output=True, text=True
+    ).stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file.name)
 
 
 def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:
