@@ -6,13 +6,18 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import combinations
 from typing import Any
 
 from scavenger_regulator.eviction import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
+from scavenger_regulator.memory import MAX_BYTES
+from scavenger_regulator.node_memory import NodeMemoryRules, Trend, follow, plan_node_memory
+from scavenger_regulator.offer import Heard, OfferRules, learn, listen, plan_offers, uses
 from scavenger_regulator.plan import Rules, regulate
+from scavenger_regulator.profile import Profiles
 from scavenger_regulator.risk import Risk
 from scavenger_regulator.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
 
@@ -112,6 +117,39 @@ def period_seconds() -> float:
     return _best_of_three(lambda: regulate(snapshot, {}, Rules()).victims)
 
 
+def offers() -> tuple[float, int]:
+    """A period of 5,000 nodes with a job on reclaimed capacity each: what they offer, and whose memory runs out.
+    Seconds, at best, and bytes of what is kept after twenty of them."""
+    rng, rules, trust = random.Random(2), OfferRules(enabled=True), Rules().trust
+    room = {"cpu": 40.0, "memory": 400 * GIB}
+    nodes = {f"ip-10-0-{i // 250}-{i % 250}.example": NodeFacts("", room, room, True) for i in range(5000)}
+    nodes = {name: replace(facts, name=name) for name, facts in nodes.items()}
+    gangs = tuple(_gang(f"job-{name}", 1, 1.0, rng.uniform(60, 5000), name) for name in nodes)
+    gangs = tuple(replace(g, pods=tuple(replace(p, reclaimed=True) for p in g.pods)) for g in gangs)
+    levels = {name: {"cpu": 80.0, "memory": 80.0} for name in nodes}
+    profiles, heard, trends = Profiles(rules.half_life), dict[str, Heard](), dict[str, Trend]()
+    times = []
+    for period in range(20):
+        now = NOW + timedelta(seconds=30 * period)
+        at = now - timedelta(seconds=10)
+        used = {
+            name: {"cpu": Figure(rng.uniform(4, 30), at, 15), "memory": Figure(rng.uniform(40, 380) * GIB, at)}
+            for name in nodes
+        }
+        pods = {p.key: {"cpu": Figure(0.5, at, 15), "memory": Figure(GIB, at)} for g in gangs for p in g.pods}
+        seen = Snapshot(now, NOW - timedelta(days=1), nodes, gangs, Measurement(used, pods))
+        began = time.perf_counter()
+        found = uses(seen, trust)
+        heard = listen(heard, seen, found)
+        learn(profiles, seen, found)
+        planned = plan_offers(seen, found, heard, levels, profiles, rules)
+        trends = follow(trends, seen, trust)
+        plan_node_memory(seen, dict.fromkeys(nodes, 90.0), trends, NodeMemoryRules())
+        times.append(time.perf_counter() - began)
+        nodes = {name: replace(facts, offered=dict(planned[name].amounts)) for name, facts in nodes.items()}
+    return min(times[-3:]), len(profiles.dump(MAX_BYTES))
+
+
 def _best_of_three(work: Callable[[], Any]) -> float:
     times = []
     for _ in range(3):
@@ -123,10 +161,13 @@ def _best_of_three(work: Callable[[], Any]) -> float:
 
 def run() -> list[dict[str, Any]]:
     """The figures of this file."""
+    seconds, size = offers()
     return [
         {"name": "regulator.plan_10k.seconds", "value": plan_seconds(), "unit": "s", "goal": "<= 0.2"},
         {"name": "regulator.loss_over_minimum", "value": loss_over_minimum(), "unit": "ratio", "goal": "<= 1.1"},
         {"name": "regulator.period_10k.seconds", "value": period_seconds(), "unit": "s", "goal": None},
+        {"name": "regulator.offers_5k.seconds", "value": seconds, "unit": "s", "goal": "<= 1"},
+        {"name": "regulator.profiles_5k.bytes", "value": size, "unit": "B", "goal": f"<= {MAX_BYTES}"},
     ]
 
 

@@ -114,7 +114,9 @@ class ReclaimedCapacity:
         return tuple(Victim(one, EvictionReason.NODE_MEMORY, plan.node) for plan in plans for one in plan.victims)
 
     def _tell_memory(self, plan: NodeMemoryPlan) -> None:
-        log.info(
+        newly_short = plan.short > 0 and plan.node not in self._short
+        say = log.info if plan.victims or newly_short else log.debug
+        say(
             "node memory",
             node=plan.node,
             load=round(plan.load, 2),
@@ -125,7 +127,7 @@ class ReclaimedCapacity:
             kept=plan.kept,
         )
         node = self._nodes.get(plan.node)
-        if plan.short > 0 and plan.node not in self._short and node is not None:
+        if newly_short and node is not None:
             text = (
                 f"memory at {plan.load:.1f} %, {plan.projected:.1f} % expected, upper level {plan.upper:.1f} %, and "
                 f"{plan.short:.1f} points more than jobs on reclaimed capacity could free"
