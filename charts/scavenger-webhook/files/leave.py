@@ -76,24 +76,28 @@ def remove(path, request):
 
 
 def withdraw(*resources, request=request):
-    """Take extended resources off the nodes that show them. Where that is not allowed (any more), say what is left."""
+    """Take extended resources off the nodes that show them. Where that is not allowed (any more), say so and go on."""
+    gone = dict.fromkeys(resources)
+    try:
+        for node in showing(resources, request):
+            path = f"/api/v1/nodes/{node}/status"
+            request("PATCH", path, {"status": {"capacity": gone, "allocatable": gone}})
+            print("taken off", path, flush=True)
+    except urllib.error.HTTPError as error:
+        if error.code != 403:
+            raise
+        print("left", *resources, "on nodes: not allowed to take them off", flush=True)
+
+
+def showing(resources, request):
+    """The names of the nodes that show one of these resources, a page of the list at a time."""
     page = ""
     while True:
         nodes = request("GET", f"/api/v1/nodes?limit=200&continue={page}")
         for node in nodes["items"]:
             status = node.get("status", {})
-            if not any(name in status.get(kind, {}) for kind in ("capacity", "allocatable") for name in resources):
-                continue
-            gone = dict.fromkeys(resources)
-            path = f"/api/v1/nodes/{node['metadata']['name']}/status"
-            try:
-                request("PATCH", path, {"status": {"capacity": gone, "allocatable": gone}})
-            except urllib.error.HTTPError as error:
-                if error.code != 403:
-                    raise
-                print("left", *resources, "on nodes: not allowed to take them off", flush=True)
-                return
-            print("taken off", path, flush=True)
+            if any(name in status.get(kind, {}) for kind in ("capacity", "allocatable") for name in resources):
+                yield node["metadata"]["name"]
         page = nodes["metadata"].get("continue", "")
         if not page:
             return

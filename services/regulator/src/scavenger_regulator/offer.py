@@ -31,8 +31,8 @@ class OfferRules:
     percentile: of the recent past, in percent. step: most that an offer grows for a sample; hysteresis: least that it
     changes by, except to nothing; both in percent of allocatable. min_samples: before a node offers anything.
     half_life: after so many seconds a sample counts half; on two days of the PlanetLab trace anything from one hour to
-    half a day gives the same harvest (bench/regulator/bench_harvest.py), and an hour forgets
-    within five the pods that went elsewhere. silent_after: a node without a figure for so many seconds gets nothing new.
+    half a day gives the same harvest (bench/regulator/bench_harvest.py), and an hour forgets within five the pods that
+    went elsewhere. silent_after: a node without a figure for so many seconds gets nothing new.
     """
 
     enabled: bool = False
