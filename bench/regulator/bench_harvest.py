@@ -9,6 +9,7 @@ all that is offered. Metrics are 15 s late.
 - over_upper_count: times (node and period) that ordinary use plus offer was over the upper level, *before* the
   scavengers give way. On a node they do that by themselves, within a scheduling period of the kernel: nobody is
   interrupted for it.
+- victims_count: jobs that the regulator would have evicted, or had yield, for the load of the cluster as a whole.
 
 The trace is not part of the project; BENCH_TRACE_DIR says where it is (its origin: github.com/Cloudslab/cloudsim).
 """
@@ -31,7 +32,7 @@ from scavenger_regulator.profile import Profiles
 from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, Memory, NodeFacts, PodFacts
 from scavenger_regulator.snapshot import Snapshot as Seen
 
-from bench.__main__ import Skipped
+from bench import Skipped
 
 TRACES: Final = ("20110322", "20110303")
 FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -69,13 +70,15 @@ class Server:
 
 @dataclass(slots=True)
 class Harvest:
-    """What came of a day. idle, harvested: core-seconds. over: node-periods over the upper level, of `periods`."""
+    """What came of a day. idle, harvested: core-seconds. over: node-periods over the upper level, of `periods`. writes:
+    of what a node offers. victims: jobs that would have been evicted or had to yield."""
 
     idle: float = 0.0
     harvested: float = 0.0
     over: int = 0
     periods: int = 0
     writes: int = 0
+    victims: int = 0
 
     @property
     def share(self) -> float:
@@ -105,10 +108,12 @@ def run() -> list[Figure_]:
                 total.harvested += day.harvested
                 total.over += day.over
                 total.writes += day.writes
+                total.victims += day.victims
                 total.periods += day.periods
     return [
         {"name": "reclaimed.harvest_share", "value": total.share, "unit": "ratio", "goal": GOAL},
         {"name": "reclaimed.over_upper_count", "value": total.over, "unit": "times", "goal": None},
+        {"name": "reclaimed.victims_count", "value": total.victims, "unit": "jobs", "goal": "<= 0"},
         {"name": "reclaimed.over_upper_of", "value": total.periods, "unit": "times", "goal": None},
         {"name": "reclaimed.writes_per_node_hour", "value": total.writes / total.periods * 120, "unit": "writes"}
         | {"goal": None},
@@ -161,6 +166,7 @@ class Model:
         seen = self.seen(at)
         decision = regulate(seen, self.memories, RULES)
         self.memories = decision.memories
+        harvest.victims += len(decision.victims)
         judgement = decision.judgements[CLUSTER]
         found = uses(seen, RULES.trust)
         self.heard = listen(self.heard, seen, found)

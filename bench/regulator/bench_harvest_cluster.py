@@ -24,7 +24,7 @@ from scavenger_runtime import ApiClient, Informer
 from scavenger_runtime.resources import NODES
 from scavenger_testing.processes import cpu_seconds, peak_kb
 
-from bench.__main__ import Skipped
+from bench import Skipped
 from bench.regulator.bench_harvest import FOLDER, TRACES, Harvest, Server, file_of, read, servers
 
 NODE_COUNT: Final = 50

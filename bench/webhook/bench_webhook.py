@@ -33,7 +33,7 @@ from scavenger_webhook.app import MUTATE_PODS
 from scavenger_webhook.keeper import CONFIGURATION_NAME, SECRET_NAME
 from scavenger_webhook.observe import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
 
-from bench.__main__ import Skipped
+from bench import Skipped
 
 Figure = dict[str, Any]
 
