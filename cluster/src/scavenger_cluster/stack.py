@@ -124,7 +124,9 @@ def up(cluster: Cluster, nodes: str) -> None:
     """Bring up a cluster with everything of this repository, and say how to use it."""
     cluster.up(nodes)
     install(cluster)
-    start(cluster)
+    if cluster.state.metrics:  # what is really used is known, so that it can be said what is reserved and idle
+        allow_reclaimed(cluster)
+    start(cluster, settings={"SCAVENGER_RECLAIMED": str(cluster.state.metrics).lower()})
     if cluster.state.real:
         build_images(cluster)
 

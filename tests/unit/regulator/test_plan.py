@@ -206,6 +206,41 @@ def test_a_job_its_user_has_given_up_costs_nothing() -> None:
     assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"  # type: ignore[arg-type]
 
 
+# --- CPU that gives way by itself ---
+
+
+def test_a_burst_interrupts_nobody_on_reclaimed_capacity() -> None:
+    """10 of 10 cores in use, 3 of them by jobs that the kernel takes them from: load 100 %, firm load 70 %."""
+    gangs = [gang(f"r{i}", pod_reclaimed=True) for i in range(3)]
+    decision = decide(snapshot(gangs, cpu=10), rules=Rules(yield_at_checkpoint=True))
+    assert (victims(decision), decision.published.state, decision.published.admit) == ([], "Speculative", True)
+    assert decision.published.resources["cpu"].load == 100, "what is published is what is in use"
+
+
+def test_who_has_a_guarantee_goes_when_the_firm_load_is_too_high() -> None:
+    gangs = [gang("cheap", 1, pod_reclaimed=True), gang("a", 300), gang("b", 600), gang("c", 900)]
+    assert victims(decide(snapshot(gangs, cpu=10))) == ["a", "b"], "9 firm cores come down to 7"
+
+
+@pytest.mark.parametrize(("reclaimed", "evicting"), [(True, set()), (False, {"cpu"})])
+def test_what_left_reclaimed_capacity_is_not_taken_for_load(reclaimed: bool, evicting: set[str]) -> None:
+    """Its CPU is still in the average of the last seconds."""
+    gone = Departure("node-1", {"cpu": 4.0, "memory": GIB}, ago(20), reclaimed)
+    assert decide(snapshot(cpu=10, departures=(gone,))).memories[CLUSTER].evicting == evicting
+
+
+def test_nobody_goes_because_a_reclaimed_pod_has_no_figure() -> None:
+    gangs = [gang("unseen", pod_reclaimed=True, pod_requests={"cpu": 3.0, "memory": GIB}), gang("a", 300)]
+    measurement = measured({"node-1": figures(10, GIB)}, gangs, without=["unseen"])
+    assert victims(decide(snapshot(gangs, measurement=measurement))) == []
+
+
+def test_memory_on_reclaimed_capacity_is_firm() -> None:
+    gangs = [gang("r", 1, pod_reclaimed=True), gang("a", 300)]
+    measurement = measured({"node-1": figures(1, 90 * GIB)}, gangs, memory=20 * GIB)
+    assert victims(decide(snapshot(gangs, measurement=measurement))) == ["r"]
+
+
 # --- per node ---
 
 

@@ -41,9 +41,10 @@ def candidates(
 ) -> list[Candidate]:
     """The gangs with a pod that stays on a measured node. without: UIDs of gangs to leave alone.
 
-    What a gang frees of a resource is the measured use of its pods on those nodes, in points of load; where a
+    What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
-    crediting a part means evicting more than needed.) startup_cost, cpu_time: as in `risk.at_risk`.
+    crediting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
+    startup_cost, cpu_time: as in `risk.at_risk`.
     """
     found = []
     for gang in gangs:
@@ -66,9 +67,11 @@ def candidates(
 
 
 def _use(pods: list[PodFacts], resource: str, measurement: Measurement, now: datetime, trust: Trust) -> float | None:
-    """Cores or bytes used by these pods; None where one of them has no fresh figure."""
+    """Cores or bytes of the firm load used by these pods; None where one of them has no fresh figure."""
     total = 0.0
     for pod in pods:
+        if pod.reclaimed and resource == "cpu":
+            continue
         figure = measurement.pods.get(pod.key, {}).get(resource)
         if figure is None or not fresh(figure, now, trust):
             return None
@@ -86,7 +89,7 @@ def credit(
     *,
     also: Collection[str] = (),
 ) -> dict[str, float]:
-    """Points of load, by resource, that go away without anybody being asked.
+    """Points of firm load, by resource, that go away without anybody being asked.
 
     Gangs with a pod on its way out, those whose UIDs are in `also` (chosen a moment ago), and pods that went
     after the oldest sample began, so that their use is still in the load. A pod without a figure is credited
@@ -101,7 +104,8 @@ def credit(
     for departure in departures:
         if departure.node in reading.nodes and departure.at > reading.since:
             for resource in RESOURCES:
-                points[resource] += reading.percent(resource, departure.use.get(resource, 0.0))
+                if not (departure.reclaimed and resource == "cpu"):
+                    points[resource] += reading.percent(resource, departure.use.get(resource, 0.0))
     return points
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, NodeFacts, PodFacts
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Gang, Measurement, NodeFacts, PodFacts
 
 PLAUSIBLE = 1.1
 """A node that uses more than this times its capacity has a wrong figure, not a high one. (More than
@@ -23,14 +23,16 @@ PLAUSIBLE = 1.1
 class Reading:
     """The load of one scope.
 
-    load: percent, 0 to 100, per resource. ordinary: the same without scavenger pods; None where too many of
-    those have no figure. room: allocatable of the measured nodes, in cores and bytes. observed_at: the oldest
-    sample used. since: when the oldest sample's averaging began; what happened before is fully in the
-    figures.
+    load: percent, 0 to 100, per resource. firm: the same without the CPU of pods on reclaimed capacity, which the
+    kernel gives to others as soon as they want it: nobody has to go for it. ordinary: the same without scavenger pods;
+    None where too many of those have no figure. room: allocatable of the measured nodes, in cores and bytes.
+    observed_at: the oldest sample used. since: when the oldest sample's averaging began; what happened before is fully
+    in the figures.
     """
 
     scope: str
     load: Mapping[str, float]
+    firm: Mapping[str, float]
     ordinary: Mapping[str, float] | None
     room: Mapping[str, float]
     nodes: frozenset[str]
@@ -71,8 +73,9 @@ def read_load(
     measurement: Measurement,
     now: datetime,
     trust: Trust,
+    departures: Iterable[Departure] = (),
 ) -> Reading | Unreadable:
-    """The load of the given nodes, or why it is not known."""
+    """The load of the given nodes, or why it is not known. departures: scavenger pods that have gone."""
     if measurement.failed:
         return Unreadable(measurement.failed)
     counted = [node for node in nodes if node.counts and all(node.allocatable.get(r, 0.0) > 0 for r in RESOURCES)]
@@ -88,7 +91,8 @@ def read_load(
         return Unreadable(missing)
     if use is None:
         return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
-    return _reading(scope, measured, use, [pod for gang in gangs for pod in gang.pods], measurement, now, trust)
+    pods = [pod for gang in gangs for pod in gang.pods]
+    return _reading(scope, measured, use, pods, departures, measurement, now, trust)
 
 
 def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
@@ -145,6 +149,7 @@ def _reading(
     measured: list[NodeFacts],
     use: Mapping[str, list[Figure]],
     pods: list[PodFacts],
+    departures: Iterable[Departure],
     measurement: Measurement,
     now: datetime,
     trust: Trust,
@@ -159,14 +164,19 @@ def _reading(
     ordinary = None
     if scavenged is not None:
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r]), room[r]) for r in RESOURCES}
+    since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
+    gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
+    gives_way += sum(d.use.get("cpu", 0.0) for d in departures if d.reclaimed and d.node in names and d.at > since)
+    firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     return Reading(
         scope=scope,
         load={r: _percent(used[r], room[r]) for r in RESOURCES},
+        firm={r: _percent(firm[r], room[r]) for r in RESOURCES},
         ordinary=ordinary,
         room=room,
         nodes=names,
         observed_at=observed_at,
-        since=min(figure.at - timedelta(seconds=figure.window) for figure in figures),
+        since=since,
     )
 
 
@@ -189,6 +199,19 @@ def scavenger_use(
             for resource in RESOURCES:
                 sums[resource] += use.get(resource, 0.0)
     return sums if known >= trust.pod_coverage * len(running) else None
+
+
+def _yielding_cores(
+    pod: PodFacts, measurement: Measurement, observed_at: datetime, now: datetime, trust: Trust
+) -> float:
+    """CPU in the load that gives way by itself: of a pod on reclaimed capacity. Where it is not measured, all that it
+    may use: nobody is to go because a figure is missing."""
+    if not pod.reclaimed:
+        return 0.0
+    use = pod_use(pod, measurement, now, trust)
+    if use is not None:
+        return use["cpu"]
+    return 0.0 if pod.running_since is not None and pod.running_since >= observed_at else pod.requests.get("cpu", 0.0)
 
 
 def pod_use(pod: PodFacts, measurement: Measurement, now: datetime, trust: Trust) -> dict[str, float] | None:

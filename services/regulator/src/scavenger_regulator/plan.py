@@ -7,6 +7,8 @@ admitted. 2. Draw the levels from the history, a step at a time.
 3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until under
 `lower`. 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
+
+Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
 """
 
 from __future__ import annotations
@@ -187,7 +189,9 @@ def _judge(
 ) -> Judgement:
     memory = replace(memory, pending=_look_for(memory.pending, snapshot))
     nodes = snapshot.nodes.values() if scope == CLUSTER else [snapshot.nodes[scope]]
-    reading = read_load(scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust)
+    reading = read_load(
+        scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust, snapshot.departures
+    )
     if isinstance(reading, Unreadable):
         return Judgement(scope, LevelsState.BLIND, None, memory.levels, None, False, memory, reason=reading.reason)
     levels = _levels(scope, snapshot, memory, rules)
@@ -220,7 +224,7 @@ def _remember(
     memory: Memory, reading: Reading, levels: Mapping[str, WaterLevels], now: datetime, rules: Rules
 ) -> Memory:
     """The hysteresis: which resources are being brought down, and whether the cool-down runs."""
-    load = reading.load
+    load = reading.firm
     raised = memory.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
     closed, until = memory.closed, memory.cooldown_until
@@ -249,7 +253,7 @@ def _yielding(
 
     The hysteresis counts only once somebody has yielded: a load that came down by itself needs none.
     """
-    load = reading.load
+    load = reading.firm
     yielding = frozenset(
         r
         for r in RESOURCES
@@ -350,7 +354,7 @@ def _evict(
     plan = plan_evictions(
         EvictionSnapshot(
             now=now,
-            load=reading.load,
+            load=reading.firm,
             targets={r: judgement.levels[r].lower for r in memory.evicting},
             candidates=known,
             credit=leaving,
@@ -372,7 +376,7 @@ def _yield(
     memory, reading = judgement.memory, judgement.reading
     assert reading is not None
     gaps = {
-        r: reading.load[r] - (judgement.levels[r].admission - rules.yield_hysteresis) - leaving[r]
+        r: reading.firm[r] - (judgement.levels[r].admission - rules.yield_hysteresis) - leaving[r]
         for r in memory.yielding
     }
     ready = [

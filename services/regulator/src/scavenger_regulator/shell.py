@@ -38,7 +38,7 @@ from scavenger_regulator.memory import (
     from_published,
     load_memories,
 )
-from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts
+from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts, on_reclaimed_capacity
 from scavenger_regulator.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
 from scavenger_regulator.reclaimed import SAVE_EVERY, ReclaimedCapacity
 from scavenger_regulator.settings import RegulatorSettings
@@ -230,7 +230,8 @@ class Regulator:
         figures = self._figures.pop(old.metadata.key, None)
         if figures and names.LABEL_JOB in old.metadata.labels:
             use = {resource: figure.value for resource, figure in figures.items()}
-            self._departures.append(Departure(old.spec.node_name, use, self._clock.now()))
+            gone = Departure(old.spec.node_name, use, self._clock.now(), on_reclaimed_capacity(old))
+            self._departures.append(gone)
 
     # --- history ------------------------------------------------------------------------------------------
 

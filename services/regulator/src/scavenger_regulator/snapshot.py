@@ -123,6 +123,7 @@ class Departure:
     node: str
     use: Mapping[str, float]
     at: datetime
+    reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
