@@ -146,6 +146,21 @@ def test_a_snapshot_counts_both_kinds_and_keeps_the_room_apart(*, node_first: bo
     assert (left.scavenged, left.requested, dict(state.reclaimed)) == ({}, {}, {})
 
 
+def test_a_crowded_node_has_no_room_on_reclaimed_capacity_whatever_its_status_shows() -> None:
+    """It shows what is placed there; who has gone since leaves no room before the regulator says so."""
+    state = ClusterState()
+    for name in ("crowded", "n"):
+        state.apply_node(raw_node(name, **{CPU: "2000", MEMORY: "4096"}))
+    crowded = {"crowded": 500, "gone": 7}
+    rule = LoadRule.published(PUBLISHED, observed_at=NOW, now=NOW, period_seconds=30, crowded_nodes=crowded)
+    for job in ("a", "b"):
+        state.apply_candidate(Candidate(f"ns/{job}", job, "default", shape(1, 1)))
+    plan = plan_admissions(state.snapshot(now=NOW, rule=rule))
+    assert [start.nodes for start in plan.starts] == [("n",), ("n",)]
+    later = state.snapshot(now=NOW, rule=replace(rule, crowded_nodes={}))
+    assert later.nodes["crowded"].allocatable[CPU] == 2000, "nothing of it is kept"
+
+
 # --- where they fit ---
 
 

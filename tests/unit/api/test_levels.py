@@ -173,6 +173,15 @@ def test_closed_nodes() -> None:
     assert LevelsView.of(levels.to_data(), NOW).closed_nodes == {"a", "b"}
 
 
+def test_crowded_nodes() -> None:
+    levels = replace(LEVELS, crowded_nodes={"b": 0, "a": 1500})
+    data = levels.to_data()
+    assert data["crowdedNodes"] == "a=1500 b=0"
+    assert LevelsView.of(data, NOW).crowded_nodes == {"a": 1500, "b": 0}
+    assert PublishedLevels.parse({**data, "crowdedNodes": "a=-1 =5 c d=x e=\u0663 f=2"}).crowded_nodes == {"f": 2}
+    assert LevelsView.of(data, NOW + timedelta(hours=1)).crowded_nodes == {}
+
+
 def test_eviction_note() -> None:
     note = EvictionNote(EvictionReason.YIELD, NOW)
     pod = {ANNOTATION_EVICTION_REASON: str(note)}

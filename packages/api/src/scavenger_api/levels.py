@@ -29,6 +29,11 @@ CLOSED_NODES: Final = "closedNodes"
 """Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
 where the regulator has a level per node. Start nothing new on them."""
 
+CROWDED_NODES: Final = "crowdedNodes"
+"""Beyond the contract's keys: `node=millicores`, separated by blanks: nodes with more reclaimed CPU placed than they
+have to offer, and what that would be. Their status goes on showing what is placed, or a kubelet that restarts would
+refuse the pods it has. Start nothing new on reclaimed capacity there."""
+
 AVERAGED_SINCE: Final = "averagedSince"
 """Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
 not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
@@ -77,7 +82,7 @@ class PublishedLevels:
 
     preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
-    moment. message: why it is Blind, or what the regulator is at.
+    moment. crowded_nodes: millicores by node, see CROWDED_NODES. message: why it is Blind, or what the regulator is at.
     """
 
     state: LevelsState
@@ -88,6 +93,7 @@ class PublishedLevels:
     period_seconds: float = 0.0
     resources: Mapping[str, ResourceLevels] = field(default_factory=lambda: MappingProxyType({}))
     closed_nodes: frozenset[str] = frozenset()
+    crowded_nodes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     message: str = ""
     averaged_since: datetime | None = None
 
@@ -119,11 +125,12 @@ class PublishedLevels:
                 value: float | None = getattr(levels, name)
                 if value is not None:
                     data[f"{name}.{resource}"] = _number(value)
-        if self.closed_nodes:
-            data[CLOSED_NODES] = " ".join(sorted(self.closed_nodes))
-        if self.message:
-            data[MESSAGE] = self.message
-        return data
+        lists = {
+            CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
+            CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
+            MESSAGE: self.message,
+        }
+        return data | {key: text for key, text in lists.items() if text}
 
     def stale(self, now: datetime) -> bool:
         """Whether `observedAt` is further from `now` than 3 periods; true where there is none.
@@ -247,6 +254,11 @@ class LevelsView:
         """Nodes at or above a level of their own; start nothing new there."""
         return self.levels.closed_nodes if self.visibility is Visibility.FRESH and self.levels else frozenset()
 
+    @property
+    def crowded_nodes(self) -> Mapping[str, int]:
+        """Millicores of reclaimed CPU that nodes really have to offer where more than that is placed, by node."""
+        return self.levels.crowded_nodes if self.visibility is Visibility.FRESH and self.levels else {}
+
     def load(self, resource: str) -> float | None:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
         return self.levels.load(resource) if self.visibility is Visibility.FRESH and self.levels else None
@@ -317,6 +329,11 @@ def _read_admit(data: Mapping[str, str]) -> bool:
     return text == "true"
 
 
+def _read_crowded(data: Mapping[str, str]) -> dict[str, int]:
+    pairs = (entry.rpartition("=") for entry in data.get(CROWDED_NODES, "").split())
+    return {node: int(cpu) for node, _, cpu in pairs if node and cpu.isascii() and cpu.isdigit()}
+
+
 def _read_time(data: Mapping[str, str]) -> datetime:
     text = data.get(names.LEVELS_OBSERVED_AT)
     observed_at = parse_time(text)
@@ -348,6 +365,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         period_seconds=period,
         resources=MappingProxyType(resources),
         closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
+        crowded_nodes=MappingProxyType(_read_crowded(data)),
         message=data.get(MESSAGE, ""),
         averaged_since=parse_time(data.get(AVERAGED_SINCE)),
     )

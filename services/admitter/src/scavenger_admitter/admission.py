@@ -73,6 +73,7 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
         admit=view.admit,
         state=view.levels.state,
         closed_nodes=view.closed_nodes,
+        crowded_nodes=view.crowded_nodes,
         counted_with_candidate=counted,
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scavenger_api.names import (
@@ -54,6 +54,7 @@ class LoadRule:
             of the oldest sample, or when its averaging began; None with `load_ppm`.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
         closed_nodes: nodes at or above a level of their own; no new job starts there.
+        crowded_nodes: millicores of reclaimed CPU that nodes really have to offer where more than that is placed.
         shut: why nothing starts, if so.
     """
 
@@ -62,6 +63,7 @@ class LoadRule:
     observed_at: int | None = None
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
+    crowded_nodes: Mapping[str, int] = field(default_factory=dict)
     shut: Hold | None = None
 
     @classmethod
@@ -93,6 +95,7 @@ class LoadRule:
         admit: bool = True,
         state: str = "",
         closed_nodes: frozenset[str] = frozenset(),
+        crowded_nodes: Mapping[str, int] | None = None,
         counted_with_candidate: bool = True,
     ) -> LoadRule:
         """The levels a regulator publishes; `blind` where they cannot be relied on.
@@ -106,6 +109,7 @@ class LoadRule:
             admit: the regulator's own word.
             state: the regulator's state; in `Blind` nothing starts.
             closed_nodes: see the class.
+            crowded_nodes: see the class.
             counted_with_candidate: see the class.
         """
         why = _unreliable(levels, observed_at, now, period_seconds, state)
@@ -119,6 +123,7 @@ class LoadRule:
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
+            crowded_nodes=crowded_nodes or {},
             counted_with_candidate=counted_with_candidate,
         )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import micros, parse_time
@@ -673,7 +673,7 @@ class ClusterState:
         requested, scavenged = self._totals(reservations)
         return Snapshot(
             now=now,
-            nodes=self._node_views(),
+            nodes=_honest(self._node_views(), rule.crowded_nodes),
             pending=self._pending_pods(),
             reservations=tuple(reservation for _, reservation in reservations),
             candidates=self._candidates(),
@@ -769,6 +769,14 @@ class ClusterState:
             if alive:
                 blocked[key] = _pods_remain(*alive[0])
         return blocked
+
+
+def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str, NodeView]:
+    """The nodes with what they really have to offer of reclaimed CPU, which may be less than what is placed there."""
+    for name in crowded.keys() & nodes.keys():
+        view = nodes[name]
+        nodes[name] = replace(view, allocatable={**view.allocatable, RESOURCE_RECLAIMED_CPU: crowded[name]})
+    return nodes
 
 
 _PODS_STARTING: Final = Hold(Reason.STARTING, "its start is under way")

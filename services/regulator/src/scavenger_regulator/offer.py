@@ -4,9 +4,10 @@
     ordinary use = max(percentile of the recent past + deviation, use now), scavenger pods excluded
 
 (docs/designs/0005). The figure grows by a bounded step for each new sample and only by more than the hysteresis, and
-falls at once. It never changes because something was not measured: a node without a figure keeps what it offers and,
-when it has been silent for too long, offers what is placed there already: nothing new comes and nobody has to go.
-While the whole cluster is Blind not even that is written: then nobody is admitted anywhere.
+falls at once, though what a node shows never falls below what is placed there. It never changes because something was
+not measured: a node without a figure keeps what it offers and, when it has been silent for too long, offers what is
+placed there already: nothing new comes and nobody has to go. While the whole cluster is Blind not even that is written:
+then nobody is admitted anywhere.
 
 Units: cores and bytes in what is measured, whole millicores and MiB in what is offered.
 """
@@ -70,13 +71,19 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a node should offer. amounts: by resource, in millicores and MiB. idle: what is under the level and not used
-    by anybody's ordinary pods nor set aside for Guaranteed jobs, in cores and bytes; None where it is not known."""
+    """What a node should offer.
+
+    amounts: by resource, in millicores and MiB, as its status is to show them: never less than what is placed there,
+    because a kubelet that restarts asks of every pod anew whether it fits, and ends those that do not. crowded: the
+    millicores it really has to offer, where that is less than what is placed. idle: what is under the level and not
+    used by anybody's ordinary pods nor set aside for Guaranteed jobs, in cores and bytes; None where it is not known.
+    """
 
     node: str
     amounts: Mapping[str, int]
     idle: Mapping[str, float] | None
     silent: bool = False
+    crowded: int | None = None
 
 
 # --- one figure ---------------------------------------------------------------------------------------------
@@ -178,6 +185,7 @@ def offer(
     had no figure for too long."""
     pods = list(pods)
     amounts: dict[str, int] = {}
+    honest: dict[str, int] = {}
     idle: dict[str, float] = {}
     for resource in RESOURCES:
         room = node.allocatable.get(resource, 0.0)
@@ -192,11 +200,13 @@ def offer(
         usual = profile.usual(rules.percentile) if profile else 0.0
         best = target(room, levels[resource], usual if learned else 0.0, span.low, guaranteed)
         worst = target(room, levels[resource], usual, span.high, guaranteed)
-        amounts[resource] = next_figure(
+        honest[resource] = next_figure(
             held, units(resource, best), units(resource, worst), units(resource, room), rules, grows=grows and learned
         )
+        amounts[resource] = min(units(resource, room), max(honest[resource], _placed(pods, resource)))
         idle[resource] = target(room, levels[resource], 0.0, span.high, guaranteed)
-    return Offer(node.name, amounts, idle if use is not None else None, silent and use is None)
+    crowded = honest["cpu"] if honest and honest["cpu"] < _placed(pods, "cpu") else None
+    return Offer(node.name, amounts, idle if use is not None else None, silent and use is None, crowded)
 
 
 def _placed(pods: Iterable[PodFacts], resource: str) -> int:

@@ -483,6 +483,7 @@ def _shape(levels: PublishedLevels) -> tuple[object, ...]:
         levels.reserve,
         levels.period_seconds,
         levels.closed_nodes,
+        frozenset(levels.crowded_nodes),
         levels.message,
         levels.preemptible_percentage is None,
         figures,

@@ -6,6 +6,7 @@ It remembers what a period needs of those before it; what is offered stands in t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -72,6 +73,7 @@ class ReclaimedCapacity:
         self._trends: dict[str, Trend] = {}
         self._meter = UsageMeter()
         self._short: set[str] = set()
+        self._due: list[Offer] = []
         self._saved: datetime | None = None
         self._may_withdraw = True
 
@@ -137,11 +139,10 @@ class ReclaimedCapacity:
 
     # --- offers -------------------------------------------------------------------------------------------
 
-    async def offer(self, snapshot: Snapshot, decision: Decision) -> None:
-        """Learn from the measurement, and show on each node what it offers."""
+    def plan(self, snapshot: Snapshot, decision: Decision) -> Decision:
+        """Learn from the measurement, and plan what each node offers; the decision with the nodes that are crowded."""
         if not self.enabled:
-            await self._withdraw()
-            return
+            return decision
         found = uses(snapshot, self._memory_rules.trust)
         self._heard = listen(self._heard, snapshot, found)
         learn(self._profiles, snapshot, found)
@@ -152,7 +153,16 @@ class ReclaimedCapacity:
         }
         planned = plan_offers(snapshot, found, self._heard, levels, self._profiles, self._rules)
         metrics.show_offers(planned.values(), found.values())
-        await self._write(to_write(snapshot.nodes, planned.values()))
+        self._due = to_write(snapshot.nodes, planned.values())
+        crowded = {name: one.crowded for name, one in planned.items() if one.crowded is not None}
+        return replace(decision, published=replace(decision.published, crowded_nodes=crowded))
+
+    async def offer(self) -> None:
+        """Show on each node what was planned."""
+        if self.enabled:
+            await self._write(self._due)
+        else:
+            await self._withdraw()
 
     async def _write(self, offers: Sequence[Offer]) -> None:
         if self._settings.dry_run:

@@ -161,7 +161,7 @@ class Regulator:
         if await self._publish(decision, now):
             await self._act((*decision.victims, *self._reclaimed.memory_victims(snapshot, decision)))
             await self._resize(decision)
-            await self._reclaimed.offer(snapshot, decision)
+            await self._reclaimed.offer()
         self._learn(decision)
         await self._save_if_due(now)
         return decision
@@ -171,7 +171,7 @@ class Regulator:
         with metrics.DECISION_SECONDS.time():
             snapshot = self.snapshot(measurement)
             self._reclaimed.watch(snapshot)
-            decision = regulate(snapshot, self._memories, self._rules)
+            decision = self._reclaimed.plan(snapshot, regulate(snapshot, self._memories, self._rules))
         for scope in self._memories.keys() - decision.judgements.keys():
             metrics.forget_scope(scope)
         self._memories = decision.memories
