@@ -37,6 +37,7 @@ BENCHMARKS: Final = {
         "reclaimed.2011",
     ),
     "bench.regulator.bench_harvest_cluster": ("reclaimed.cluster",),
+    "bench.reclaimed.bench_reclaimed": ("reclaimed",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
     "bench.services.bench_steady": ("steady",),
     "bench.scheduler.bench_scheduler": ("scheduler",),

@@ -1,0 +1,159 @@
+"""What jobs on reclaimed capacity take from the ordinary pods whose requests they run under: on a real kubelet.
+
+Each comparison alternates within one run, on one node, between jobs that run and the same jobs held still (SIGSTOP), so
+that whatever else the machine does falls on both sides alike. Only the ratios mean something elsewhere.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+from scavenger_cluster.requirements import obstacles
+
+from bench.__main__ import Skipped
+from bench.reclaimed.figures import median_ratio, percentile, yielded_after
+from bench.reclaimed.groups import PodGroup, stopped, watch
+from bench.reclaimed.harness import ByHand, Ordinary, Place, up
+from bench.reclaimed.program import SPIN_SECONDS
+
+PAIRS = 10
+BURST_SECONDS = 3.0
+IDLE_SECONDS = 3.0
+HTTP_PAIRS = 12
+HTTP_SECONDS = 5.0
+HTTP_LOAD = 0.3
+READ_EVERY = 0.02
+STILL_SPAN = 0.1
+"""A job has given way when it uses less than QUIET_CORES on average over so many seconds."""
+QUIET_CORES = 0.1
+JOBS = ("one", "two")
+JOB_CORES = 0.8
+
+Figure = dict[str, Any]
+
+
+def run() -> list[Figure]:
+    """The figures; brings up a cluster of its own and takes it down."""
+    if obstacles():
+        raise Skipped(f"no real nodes here: {'; '.join(obstacles())}")
+    cluster = up("bench-reclaimed")
+    try:
+        figures: list[Figure] = []
+        for name, measure in {"cpu": cpu_figures, "http": http_figures}.items():
+            with ByHand(cluster, f"reclaimed-{name}") as place:
+                figures += measure(place)
+        return figures
+    finally:
+        cluster.down()
+
+
+# --- throughput -----------------------------------------------------------------------------------------------------
+
+
+def cpu_figures(place: Place) -> list[Figure]:
+    """A Deployment that requested the whole node and idles begins to burn, again and again."""
+    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    groups = start_jobs(place)
+    lives = place.lives(JOBS)
+    pairs, yields, harvested = [], [], 0.0
+    for number in range(PAIRS):
+        harvested += used_while_idle(groups)
+        throughput = {}
+        for alone in in_turn(number):
+            with stopped(groups) if alone else nullcontext():
+                throughput[alone], gave_way = burst(web, groups)
+            if not alone:
+                yields.append(gave_way)
+        pairs.append((throughput[False], throughput[True]))
+    require(web.untouched() and place.lives(JOBS) == lives, "nobody is restarted or evicted")
+    require(used_while_idle(groups) > JOB_CORES * IDLE_SECONDS, "the jobs go on afterwards")
+    return [
+        figure("ordinary_ratio", median_ratio(pairs), "ratio", ">= 0.97"),
+        figure("harvested_cpu_seconds", harvested, "s"),
+        figure("harvested_cores", harvested / (PAIRS * IDLE_SECONDS), "cores"),
+        figure("yield_ms", 1000 * statistics.median(yields), "ms"),
+        figure("yield_max_ms", 1000 * max(yields), "ms"),
+    ]
+
+
+def start_jobs(place: Place) -> list[PodGroup]:
+    """Two jobs that want most of the node between them; returns when both run."""
+    place.publish(cpu=1700, memory=1024)
+    for name in JOBS:
+        place.submit(name, cpu=round(1000 * JOB_CORES), memory=64)
+    place.wait("the jobs run", lambda: place.running(JOBS))
+    return place.groups(JOBS)
+
+
+def used_while_idle(groups: Sequence[PodGroup]) -> float:
+    """CPU seconds that the jobs use while the ordinary pods do nothing for IDLE_SECONDS."""
+    before = sum(group.cpu_seconds() for group in groups)
+    time.sleep(IDLE_SECONDS)
+    return sum(group.cpu_seconds() for group in groups) - before
+
+
+def burst(web: Ordinary, groups: Sequence[PodGroup]) -> tuple[float, float]:
+    """The ordinary throughput of one burst, and the seconds until the jobs had given way to it.
+
+    They count from the moment the request was sent: that the burst itself has to begin is part of them.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch, groups, BURST_SECONDS, READ_EVERY)
+        time.sleep(10 * READ_EVERY)
+        began = time.monotonic()
+        throughput = web.burn(BURST_SECONDS)
+        return throughput, yielded_after(watching.result(), began, QUIET_CORES, STILL_SPAN)
+
+
+# --- latency --------------------------------------------------------------------------------------------------------
+
+
+def http_figures(place: Place) -> list[Figure]:
+    """An HTTP server that is busy for HTTP_LOAD of the time, called from another ordinary pod of the node.
+
+    Both sides of a pair get the same requests at the same moments.
+    """
+    web = Ordinary(place, "web", {"cpu": "1", "memory": "256Mi"})
+    caller = Ordinary(place, "caller", {"cpu": "900m", "memory": "256Mi"})
+    groups = start_jobs(place)
+    latencies: dict[bool, list[float]] = {True: [], False: []}
+    harvested = sum(group.cpu_seconds() for group in groups)
+    for number in range(HTTP_PAIRS):
+        for alone in in_turn(number):
+            with stopped(groups) if alone else nullcontext():
+                url, rate = f"{web.address}/spin", HTTP_LOAD / SPIN_SECONDS
+                latencies[alone] += caller.ask("/load", url=url, rate=rate, seconds=HTTP_SECONDS, seed=number)
+    harvested = sum(group.cpu_seconds() for group in groups) - harvested
+    require(web.untouched() and caller.untouched(), "nobody is restarted or evicted")
+    p99, p99_alone = (percentile(latencies[alone], 99) for alone in (False, True))
+    p50, p50_alone = (percentile(latencies[alone], 50) for alone in (False, True))
+    return [
+        figure("http_p99_ratio", p99 / p99_alone, "ratio", "<= 1.10"),
+        figure("http_p50_ratio", p50 / p50_alone, "ratio"),
+        figure("http_p99_ms", 1000 * p99, "ms"),
+        figure("http_requests", len(latencies[False]), "requests"),
+        figure("http_harvested_cores", harvested / (HTTP_PAIRS * HTTP_SECONDS), "cores"),
+    ]
+
+
+# --- what all have in common ----------------------------------------------------------------------------------------
+
+
+def in_turn(number: int) -> tuple[bool, bool]:
+    """Whether the ordinary pods are alone: first and then not, and the other way round the next time."""
+    return (True, False) if number % 2 == 0 else (False, True)
+
+
+def require(holds: bool, what: str) -> None:
+    """A figure is worth nothing when what it rests on is not so."""
+    if not holds:
+        raise AssertionError(f"it is not so that {what}")
+
+
+def figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:
+    return {"name": f"reclaimed.{name}", "value": value, "unit": unit, "goal": goal}

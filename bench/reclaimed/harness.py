@@ -1,0 +1,203 @@
+"""Real nodes whose room is requested by idle ordinary pods, and jobs that run on what those do not use.
+
+The machine's CPUs and memory are the node's. Of the memory the node offers a part only (its kubelet reserves the rest
+for the system, and limits all pods together to what is left), so that "full" is a few GiB wherever this runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
+from scavenger_api.reclaimed import RECLAIMED, placed_by
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.api import MERGE_PATCH
+from scavenger_testing.world import IMAGE, World
+
+from bench.reclaimed import program
+from bench.reclaimed.groups import PodGroup
+
+MIB: Final = 1 << 20
+NODE: Final = "node1"
+NODE_STATUS: Final = f"/api/v1/nodes/{NODE}"
+ROOM_MIB: Final = 3072
+"""What the pods of the node may use together."""
+PROGRAM: Final = Path(program.__file__).read_text()
+BURN: Final = "while True: pass"
+
+Body = dict[str, Any]
+
+
+def up(name: str) -> Cluster:
+    """A cluster of one real node with metrics, and everything of this repository on it but the services."""
+    cluster = Cluster(name, report=lambda line: print(line, flush=True))
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
+    cluster.up("real:1", metrics=True, arguments={"kubelet": [f"--system-reserved=memory={machine - ROOM_MIB}Mi"]})
+    stack.install(cluster)
+    stack.build_images(cluster)
+    return cluster
+
+
+class Ordinary:
+    """A Deployment of one pod that does as it is told (see `program`); it keeps for itself what it requested."""
+
+    def __init__(self, place: Place, name: str, requests: dict[str, str], limits: dict[str, str] | None = None) -> None:
+        self.place, self.name = place, name
+        container = {
+            "name": "main",
+            "image": IMAGE,
+            "command": ["python3", "-c", PROGRAM],
+            "resources": {"requests": requests, "limits": limits or {}},
+        }
+        labels = {"app": name}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+        }
+        place.apply(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name},
+                "spec": {"selector": {"matchLabels": labels}, "template": template},
+            }
+        )
+        self.first = place.wait(f"{name} runs and answers", self._answering)
+        self.address = f"http://{self.first['status']['podIP']}:{program.PORT}"
+
+    def ask(self, path: str, timeout: float = 120, **arguments: object) -> Any:
+        """The answer to a request, as a service's own clients would get it."""
+        query = "&".join(f"{key}={value}" for key, value in arguments.items())
+        with urllib.request.urlopen(f"{self.address}{path}?{query}", timeout=timeout) as answer:
+            return json.load(answer)
+
+    def burn(self, seconds: float) -> float:
+        """Throughput, in units of work per second, of as many processes as there are CPUs."""
+        return float(self.ask("/burn", seconds=seconds, processes=os.cpu_count())) / seconds
+
+    def untouched(self) -> bool:
+        """Whether it is still the first pod, never restarted."""
+        pods = self.place.objects("pods", f"app={self.name}")
+        return [_life(pod) for pod in pods] == [_life(self.first)]
+
+    def group(self) -> PodGroup:
+        return PodGroup(self.place.cluster.name, self.first)
+
+    def _answering(self) -> Body | None:
+        pods = self.place.objects("pods", f"app={self.name}")
+        if len(pods) != 1 or not pods[0].get("status", {}).get("podIP"):
+            return None
+        self.address = f"http://{pods[0]['status']['podIP']}:{program.PORT}"
+        try:
+            self.ask("/spin", timeout=5)
+        except OSError:
+            return None
+        return pods[0]
+
+
+def _life(pod: Body) -> tuple[str, str, int]:
+    containers = pod["status"].get("containerStatuses", ())
+    return pod["metadata"]["uid"], pod["status"]["phase"], sum(c["restartCount"] for c in containers)
+
+
+class Place(World):
+    """A namespace on the node, what is published there, and the jobs on reclaimed capacity."""
+
+    def __enter__(self) -> Self:
+        self.cluster.kubectl("create", "namespace", self.namespace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Leave nothing on the node for the next one."""
+        self.kubectl("delete", "deployments", "--all", "--wait=true", "--timeout=60s")
+        super().clear()
+
+    def offered(self) -> dict[str, int]:
+        """What the node offers: millicores and MiB by resource; nothing where nothing is published."""
+        found = self.cluster.client.get(NODE_STATUS)["status"]["allocatable"]
+        return {
+            resource: int(parse_quantity(found[extended]))
+            for resource, (extended, _) in RECLAIMED.items()
+            if extended in found
+        }
+
+    def allocatable(self) -> dict[str, int]:
+        """The bounds of that, in the same units: what the node has for pods at all."""
+        found = self.cluster.client.get(NODE_STATUS)["status"]["allocatable"]
+        return {"cpu": int(parse_quantity(found["cpu"]) * 1000), "memory": int(parse_quantity(found["memory"]) / MIB)}
+
+    def publish(self, cpu: int, memory: int) -> None:
+        """Do by hand what the regulator does; returns when the kubelet has made it known."""
+        capacity = {names.RESOURCE_RECLAIMED_CPU: str(cpu), names.RESOURCE_RECLAIMED_MEMORY: str(memory)}
+        self.cluster.client.request("PATCH", f"{NODE_STATUS}/status", {"status": {"capacity": capacity}}, MERGE_PATCH)
+        self.wait("the kubelet has copied it", lambda: self.offered() == {"cpu": cpu, "memory": memory}, 30)
+
+    def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
+        """A job on reclaimed capacity: millicores, MiB, and the Python it runs."""
+        self.apply(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": "ScavengerJob",
+                "metadata": {"name": name},
+                "spec": {
+                    "image": IMAGE,
+                    "command": ["python3", "-c", code],
+                    "capacity": "Reclaimed",
+                    "resources": {"limits": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}},
+                    "terminationGracePeriodSeconds": 1,
+                    **spec,
+                },
+            }
+        )
+
+    def groups(self, jobs: Sequence[str]) -> list[PodGroup]:
+        """The control groups of the pods of jobs that run."""
+        return [PodGroup(self.cluster.name, pod) for job in jobs for pod in self.staying(job)]
+
+    def running(self, jobs: Sequence[str]) -> bool:
+        """Whether each of these jobs has a pod whose container runs."""
+        return all(any(_runs(pod) for pod in self.staying(job)) for job in jobs)
+
+    def lives(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
+        """Which pods these jobs have: to see that they are the same afterwards."""
+        return [_life(pod) for job in jobs for pod in self.pods(job)]
+
+
+class ByHand(Place):
+    """The same without any service of ours: pods made just as the admitter makes them, figures patched by hand."""
+
+    def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
+        limits = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+        placed = {key: str(value) for key, value in placed_by({"cpu": cpu, "memory": memory * MIB}).items()}
+        container = {
+            "name": "main",
+            "image": IMAGE,
+            "command": ["python3", "-c", code],
+            "resources": {"requests": {"cpu": "0", "memory": "0", **placed}, "limits": {**limits, **placed}},
+        }
+        self.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "labels": {names.LABEL_JOB: name}},
+                "spec": {
+                    "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [container],
+                },
+            }
+        )
+
+
+def _runs(pod: Body) -> bool:
+    return any("running" in c["state"] for c in pod["status"].get("containerStatuses", ()))
