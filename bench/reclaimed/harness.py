@@ -10,15 +10,19 @@ import json
 import os
 import urllib.request
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
 from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.reclaimed import RECLAIMED, placed_by
+from scavenger_api.times import format_time
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.api import MERGE_PATCH
-from scavenger_testing.world import IMAGE, World
+from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.shell import run
+from scavenger_testing.world import IMAGE, SETTINGS, World
 
 from bench.reclaimed import program
 from bench.reclaimed.groups import PodGroup
@@ -31,6 +35,23 @@ ROOM_MIB: Final = 3072
 PROGRAM: Final = Path(program.__file__).read_text()
 BURN: Final = "while True: pass"
 
+QUICK: Final = {
+    **SETTINGS,
+    "SCAVENGER_PERIOD": "3",
+    "SCAVENGER_MAX_AGE": "60",  # metrics-server has new figures every ten seconds
+    "SCAVENGER_COOLDOWN": "3",
+    "SCAVENGER_LEVEL_STEP": "0",
+    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",  # the levels stay the initial ones
+    "SCAVENGER_INITIAL_LOWER": "75",
+    "SCAVENGER_YIELD_AT_CHECKPOINT": "false",  # who leaves is to be decided by what is at risk
+    "SCAVENGER_PER_NODE": "true",
+    "SCAVENGER_RECLAIMED": "true",
+    "SCAVENGER_RECLAIMED_MIN_SAMPLES": "1",
+    "SCAVENGER_RECLAIMED_STEP": "100",
+    "SCAVENGER_RECLAIMED_HALF_LIFE": "60",  # the shortest there is: a burst is soon forgotten
+}
+"""Settings of the services under which a decision takes seconds."""
+
 Body = dict[str, Any]
 
 
@@ -40,8 +61,18 @@ def up(name: str) -> Cluster:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
     cluster.up("real:1", metrics=True, arguments={"kubelet": [f"--system-reserved=memory={machine - ROOM_MIB}Mi"]})
     stack.install(cluster)
+    enable(cluster)
     stack.build_images(cluster)
     return cluster
+
+
+def enable(cluster: Cluster) -> None:
+    """Let the regulator write what nodes offer: its chart's `reclaimed.enabled`."""
+    helm = ensure_tools(["helm"], cluster.report)["helm"]
+    chart = stack.ROOT / "charts" / names.REGULATOR
+    command = [str(helm), "template", names.REGULATOR, str(chart), f"--namespace={names.SYSTEM_NAMESPACE}"]
+    command += ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=run(command))
 
 
 class Ordinary:
@@ -158,6 +189,31 @@ class Place(World):
                 },
             }
         )
+
+    def phase(self, job: str) -> str:
+        return str(self.status(job).get("phase", ""))
+
+    def interruptions(self, job: str) -> int:
+        return int(self.status(job).get("interruptedCount", 0))
+
+    def report_checkpoint(self, job: str) -> None:
+        """What an application does that writes checkpoints of its own accord."""
+        [pod] = self.staying(job)
+        note = f"{names.ANNOTATION_LAST_CHECKPOINT}={format_time(datetime.now(UTC))}"
+        self.kubectl("annotate", "--overwrite", "pod", pod["metadata"]["name"], note)
+
+    def published(self, name: str) -> str:
+        """A figure of the regulator's; empty before there is one."""
+        path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEVELS_CONFIGMAP}"
+        return str(((self.cluster.client.find(path) or {}).get("data") or {}).get(name, ""))
+
+    def memory_use(self) -> float:
+        """What the node uses of its memory, in MiB, as far as the regulator knows."""
+        return float(self.published("load.memory") or "nan") / 100 * self.allocatable()["memory"]
+
+    def upper_memory(self) -> float:
+        """The upper level of memory in force, in MiB."""
+        return float(self.published("upper.memory") or "nan") / 100 * self.allocatable()["memory"]
 
     def groups(self, jobs: Sequence[str]) -> list[PodGroup]:
         """The control groups of the pods of jobs that run."""
