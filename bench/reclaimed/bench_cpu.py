@@ -18,7 +18,7 @@ from scavenger_cluster.requirements import obstacles
 from bench.__main__ import Skipped
 from bench.reclaimed.figures import median_ratio, percentile, yielded_after
 from bench.reclaimed.groups import PodGroup, stopped, watch
-from bench.reclaimed.harness import ByHand, Ordinary, Place, up
+from bench.reclaimed.harness import Ordinary, Place, up
 from bench.reclaimed.program import SPIN_SECONDS
 
 PAIRS = 10
@@ -32,7 +32,7 @@ STILL_SPAN = 0.1
 """A job has given way when it uses less than QUIET_CORES on average over so many seconds."""
 QUIET_CORES = 0.1
 JOBS = ("one", "two")
-JOB_CORES = 0.8
+JOB_CORES = 0.7
 
 Figure = dict[str, Any]
 
@@ -45,7 +45,7 @@ def run() -> list[Figure]:
     try:
         figures: list[Figure] = []
         for name, measure in {"cpu": cpu_figures, "http": http_figures}.items():
-            with ByHand(cluster, f"reclaimed-{name}") as place:
+            with Place(cluster, f"reclaimed-{name}") as place:
                 figures += measure(place)
         return figures
     finally:
@@ -83,7 +83,7 @@ def cpu_figures(place: Place) -> list[Figure]:
 
 def start_jobs(place: Place) -> list[PodGroup]:
     """Two jobs that want most of the node between them; returns when both run."""
-    place.publish(cpu=1700, memory=1024)
+    place.wait_offer(cpu=round(1000 * JOB_CORES) * len(JOBS), memory=64 * len(JOBS))
     for name in JOBS:
         place.submit(name, cpu=round(1000 * JOB_CORES), memory=64)
     place.wait("the jobs run", lambda: place.running(JOBS))

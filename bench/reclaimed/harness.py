@@ -16,10 +16,9 @@ from typing import Any, Final, Self
 
 from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
-from scavenger_api.reclaimed import RECLAIMED, placed_by
+from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster, stack
-from scavenger_cluster.api import MERGE_PATCH
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.shell import run
 from scavenger_testing.world import IMAGE, SETTINGS, World
@@ -33,12 +32,13 @@ NODE_STATUS: Final = f"/api/v1/nodes/{NODE}"
 ROOM_MIB: Final = 3072
 """What the pods of the node may use together."""
 PROGRAM: Final = Path(program.__file__).read_text()
+SERVICES: Final = ("admitter", "regulator", "prioritizer")
 BURN: Final = "while True: pass"
 
 QUICK: Final = {
     **SETTINGS,
-    "SCAVENGER_PERIOD": "3",
-    "SCAVENGER_MAX_AGE": "60",  # metrics-server has new figures every ten seconds
+    "SCAVENGER_PERIOD": "5",
+    "SCAVENGER_MAX_AGE": "40",  # metrics-server has new figures every ten seconds
     "SCAVENGER_COOLDOWN": "3",
     "SCAVENGER_LEVEL_STEP": "0",
     "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",  # the levels stay the initial ones
@@ -49,6 +49,7 @@ QUICK: Final = {
     "SCAVENGER_RECLAIMED_MIN_SAMPLES": "1",
     "SCAVENGER_RECLAIMED_STEP": "100",
     "SCAVENGER_RECLAIMED_HALF_LIFE": "60",  # the shortest there is: a burst is soon forgotten
+    "SCAVENGER_RECLAIMED_PERCENTILE": "50",  # and so is what it took to start everything a moment ago
 }
 """Settings of the services under which a decision takes seconds."""
 
@@ -73,6 +74,17 @@ def enable(cluster: Cluster) -> None:
     command = [str(helm), "template", names.REGULATOR, str(chart), f"--namespace={names.SYSTEM_NAMESPACE}"]
     command += ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=run(command))
+
+
+def start_services(cluster: Cluster) -> None:
+    """All that take part, with a regulator that knows nothing of the node.
+
+    What the ordinary pods took a moment ago it would rightly keep free for a while, and every experiment would have to
+    wait for the one before it to be forgotten.
+    """
+    cluster.service_stop("regulator")
+    cluster.kubectl("-n", names.SYSTEM_NAMESPACE, "delete", "configmap", "--all")
+    stack.start(cluster, SERVICES, QUICK)
 
 
 class Ordinary:
@@ -138,9 +150,13 @@ def _life(pod: Body) -> tuple[str, str, int]:
 
 
 class Place(World):
-    """A namespace on the node, what is published there, and the jobs on reclaimed capacity."""
+    """A namespace on the node, what is published there, and the jobs on reclaimed capacity.
+
+    As a context manager: the services as they start on a node they have never seen, and nothing left on it afterwards.
+    """
 
     def __enter__(self) -> Self:
+        start_services(self.cluster)
         self.cluster.kubectl("create", "namespace", self.namespace)
         return self
 
@@ -166,11 +182,14 @@ class Place(World):
         found = self.cluster.client.get(NODE_STATUS)["status"]["allocatable"]
         return {"cpu": int(parse_quantity(found["cpu"]) * 1000), "memory": int(parse_quantity(found["memory"]) / MIB)}
 
-    def publish(self, cpu: int, memory: int) -> None:
-        """Do by hand what the regulator does; returns when the kubelet has made it known."""
-        capacity = {names.RESOURCE_RECLAIMED_CPU: str(cpu), names.RESOURCE_RECLAIMED_MEMORY: str(memory)}
-        self.cluster.client.request("PATCH", f"{NODE_STATUS}/status", {"status": {"capacity": capacity}}, MERGE_PATCH)
-        self.wait("the kubelet has copied it", lambda: self.offered() == {"cpu": cpu, "memory": memory}, 30)
+    def wait_offer(self, cpu: int, memory: int) -> None:
+        """Until the node offers so many millicores and MiB."""
+
+        def enough() -> bool:
+            offered = self.offered()
+            return offered.get("cpu", 0) >= cpu and offered.get("memory", 0) >= memory
+
+        self.wait(f"{cpu}m and {memory} MiB are on offer", enough, 120)
 
     def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
         """A job on reclaimed capacity: millicores, MiB, and the Python it runs."""
@@ -189,6 +208,10 @@ class Place(World):
                 },
             }
         )
+
+    def describe(self) -> str:
+        levels = {name: self.published(name) for name in ("state", "admit", "load.cpu", "load.memory")}
+        return f"offered: {self.offered()}; published: {levels}\n{super().describe()}"
 
     def phase(self, job: str) -> str:
         return str(self.status(job).get("phase", ""))
@@ -226,33 +249,6 @@ class Place(World):
     def lives(self, jobs: Sequence[str]) -> list[tuple[str, str, int]]:
         """Which pods these jobs have: to see that they are the same afterwards."""
         return [_life(pod) for job in jobs for pod in self.pods(job)]
-
-
-class ByHand(Place):
-    """The same without any service of ours: pods made just as the admitter makes them, figures patched by hand."""
-
-    def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
-        limits = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
-        placed = {key: str(value) for key, value in placed_by({"cpu": cpu, "memory": memory * MIB}).items()}
-        container = {
-            "name": "main",
-            "image": IMAGE,
-            "command": ["python3", "-c", code],
-            "resources": {"requests": {"cpu": "0", "memory": "0", **placed}, "limits": {**limits, **placed}},
-        }
-        self.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "labels": {names.LABEL_JOB: name}},
-                "spec": {
-                    "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
-                    "restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [container],
-                },
-            }
-        )
 
 
 def _runs(pod: Body) -> bool:

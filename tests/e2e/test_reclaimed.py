@@ -1,0 +1,145 @@
+"""Jobs on what others requested and do not use: on a real kubelet, with real figures and all services.
+
+One node whose room is requested by an ordinary Deployment that idles. The kernel, the kubelet and metrics-server are
+what is tested as much as the services; the regulator's period is 5 seconds here, so that a minute is twelve of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from scavenger_cluster import Cluster, stack
+from scavenger_cluster.requirements import obstacles
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.reclaimed import bench_cpu, bench_memory
+from bench.reclaimed.figures import median_ratio, yielded_after
+from bench.reclaimed.groups import stopped, watch
+from bench.reclaimed.harness import QUICK, Ordinary, Place, up
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+SHORT = "sum(range(60_000_000))"
+"""A job of a few CPU seconds that ends by itself."""
+BURST_SECONDS = 25.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One real node with metrics."""
+    if obstacles():
+        pytest.skip(f"no real nodes here: {'; '.join(obstacles())}")
+    try:
+        yield up("e2e-reclaimed")
+    finally:
+        Cluster("e2e-reclaimed").down()
+
+
+@pytest.fixture
+def place(cluster: Cluster) -> Iterator[Place]:
+    """A fresh namespace, and a regulator that has not seen the node before."""
+    with Place(cluster, f"reclaimed-{uuid.uuid4().hex[:8]}") as found:
+        yield found
+
+
+@contextmanager
+def offers(place: Place) -> Iterator[list[dict[str, int]]]:
+    """What the node offers, read over and over for the length of a block."""
+    seen: list[dict[str, int]] = []
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.wait(0.3):
+            seen.append(place.offered())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        reader.join()
+
+
+def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Place) -> None:
+    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    place.wait_offer(cpu=1200, memory=128)
+    place.submit("short", cpu=400, memory=64, code=SHORT)
+    place.submit("long", cpu=800, memory=64)
+    place.wait_phase("short", "Completed")
+    place.wait("long runs", lambda: place.running(["long"]))
+    lives, groups = place.lives(["long"]), place.groups(["long"])
+
+    pairs = []
+    for number in range(3):
+        throughput = {}
+        for alone in bench_cpu.in_turn(number):
+            with stopped(groups) if alone else nullcontext():
+                throughput[alone], _ = bench_cpu.burst(web, groups)
+        pairs.append((throughput[False], throughput[True]))
+    assert median_ratio(pairs) >= 0.9, f"{pairs}: ordinary work goes on as if the jobs were not there"
+
+    # A burst that every figure shows: the job gives way at once, uses next to nothing, and nobody interrupts it.
+    reader = threading.Thread(target=lambda: samples.extend(watch(groups, BURST_SECONDS, 0.02)))
+    samples: list[tuple[float, float]] = []
+    reader.start()
+    began = time.monotonic()
+    web.burn(BURST_SECONDS)
+    reader.join()
+    assert yielded_after(samples, began, cores=0.1, span=0.1) < 2
+    later = [(at, used) for at, used in samples if began + 2 <= at <= began + BURST_SECONDS - 1]
+    assert (later[-1][1] - later[0][1]) / (later[-1][0] - later[0][0]) < 0.1
+    before = groups[0].cpu_seconds()
+    time.sleep(3)
+    assert groups[0].cpu_seconds() - before > 1, "it goes on"
+    time.sleep(7)  # the burst has reached the metrics by now, and the regulator
+    assert place.lives(["long"]) == lives
+    assert place.phase("long") == "Running"
+    assert place.interruptions("long") == 0
+    assert web.untouched()
+
+
+def test_jobs_leave_before_an_ordinary_pod_runs_out_of_memory(place: Place) -> None:
+    figures = {figure["name"]: figure["value"] for figure in bench_memory.memory_figures(place, rounds=2)}
+    assert figures["reclaimed.memory_rounds"] == 1, "the ordinary pod was killed or evicted"
+
+
+def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
+    """A load that flaps, metrics that stop, a regulator that is killed: figures stay within bounds, jobs stay in place,
+    and nothing new comes until there are figures again."""
+    jobs = ["one", "two"]
+    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    place.wait_offer(cpu=800, memory=256)
+    for job in jobs:
+        place.submit(job, cpu=200, memory=64)
+    place.wait("both run", lambda: place.running(jobs))
+    lives, bounds = place.lives(jobs), place.allocatable()
+    with offers(place) as seen:
+        for _ in range(5):
+            web.ask("/burn", seconds=1, processes=1)
+            time.sleep(1)
+        place.cluster.component_stop("metrics-server")
+        try:
+            place.wait("the regulator says so", lambda: place.published("state") == "Blind", 60)
+            place.submit("late", cpu=100, memory=64)
+            place.cluster.service_kill("regulator")
+            stack.start(place.cluster, ["regulator"], QUICK)
+            time.sleep(20)  # four periods
+            assert place.phase("late") == "Waiting"
+            assert place.lives(jobs) == lives
+        finally:
+            place.cluster.component_start("metrics-server")
+        place.wait_phase("late", "Running")
+    assert place.lives(jobs) == lives
+    assert len(seen) > 60
+    for resource, most in bounds.items():
+        assert all(0 <= offered[resource] <= most for offered in seen), (resource, most, seen)
+    assert web.untouched()
