@@ -42,6 +42,8 @@ BENCHMARKS: Final = {
         "reclaimed.harvested",
         "reclaimed.yield",
         "reclaimed.http",
+        "reclaimed.no_cpu_request",
+        "reclaimed.besteffort",
     ),
     "bench.reclaimed.bench_memory": ("reclaimed.memory",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),

@@ -24,6 +24,7 @@ from bench.reclaimed.program import SPIN_SECONDS
 PAIRS = 10
 BURST_SECONDS = 3.0
 IDLE_SECONDS = 3.0
+CLAIM_PAIRS = 4
 HTTP_PAIRS = 12
 HTTP_SECONDS = 5.0
 HTTP_LOAD = 0.3
@@ -44,7 +45,7 @@ def run() -> list[Figure]:
     cluster = up("bench-reclaimed")
     try:
         figures: list[Figure] = []
-        for name, measure in {"cpu": cpu_figures, "http": http_figures}.items():
+        for name, measure in {"cpu": cpu_figures, "http": http_figures, "claim": claim_figures}.items():
             with Place(cluster, f"reclaimed-{name}") as place:
                 figures += measure(place)
         return figures
@@ -63,13 +64,9 @@ def cpu_figures(place: Place) -> list[Figure]:
     pairs, yields, harvested = [], [], 0.0
     for number in range(PAIRS):
         harvested += used_while_idle(groups)
-        throughput = {}
-        for alone in in_turn(number):
-            with stopped(groups) if alone else nullcontext():
-                throughput[alone], gave_way = burst(web, groups)
-            if not alone:
-                yields.append(gave_way)
-        pairs.append((throughput[False], throughput[True]))
+        pair, gave_way = compare(web, groups, number)
+        pairs.append(pair)
+        yields.append(gave_way)
     require(web.untouched() and place.lives(JOBS) == lives, "nobody is restarted or evicted")
     require(used_while_idle(groups) > JOB_CORES * IDLE_SECONDS, "the jobs go on afterwards")
     return [
@@ -95,6 +92,15 @@ def used_while_idle(groups: Sequence[PodGroup]) -> float:
     before = sum(group.cpu_seconds() for group in groups)
     time.sleep(IDLE_SECONDS)
     return sum(group.cpu_seconds() for group in groups) - before
+
+
+def compare(web: Ordinary, groups: Sequence[PodGroup], number: int) -> tuple[tuple[float, float], float]:
+    """Throughput beside the jobs and alone, in this order, and the seconds until the jobs had given way."""
+    found = {}
+    for alone in in_turn(number):
+        with stopped(groups) if alone else nullcontext():
+            found[alone] = burst(web, groups)
+    return (found[False][0], found[True][0]), found[False][1]
 
 
 def burst(web: Ordinary, groups: Sequence[PodGroup]) -> tuple[float, float]:
@@ -139,6 +145,29 @@ def http_figures(place: Place) -> list[Figure]:
         figure("http_requests", len(latencies[False]), "requests"),
         figure("http_harvested_cores", harvested / (HTTP_PAIRS * HTTP_SECONDS), "cores"),
     ]
+
+
+# --- what has no claim ----------------------------------------------------------------------------------------------
+
+
+def claim_figures(place: Place) -> list[Figure]:
+    """Ordinary pods that requested no CPU, on a node that others requested: to the kernel they are the jobs' equals.
+
+    Its weights follow requests. A pod that requests no CPU has the same least weight (2 shares) as one on reclaimed
+    capacity, and as a BestEffort one has it outside of the Burstable pods, whose group, the jobs in it, weighs as much
+    as all that they requested. No goal: it is what an administrator has to know.
+    """
+    Ordinary(place, "idle", {"cpu": "1900m", "memory": "256Mi"})
+    pods = {
+        "no_cpu_request": Ordinary(place, "small", {"memory": "64Mi"}),
+        "besteffort": Ordinary(place, "none", {}),
+    }
+    groups = start_jobs(place)
+    found = []
+    for name, pod in pods.items():
+        pairs = [compare(pod, groups, number)[0] for number in range(CLAIM_PAIRS)]
+        found.append(figure(f"{name}_ratio", median_ratio(pairs), "ratio"))
+    return found
 
 
 # --- what all have in common ----------------------------------------------------------------------------------------

@@ -19,8 +19,6 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster, stack
-from scavenger_cluster.build import ensure_tools
-from scavenger_cluster.shell import run
 from scavenger_testing.world import IMAGE, SETTINGS, World
 
 from bench.reclaimed import program
@@ -62,18 +60,9 @@ def up(name: str) -> Cluster:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
     cluster.up("real:1", metrics=True, arguments={"kubelet": [f"--system-reserved=memory={machine - ROOM_MIB}Mi"]})
     stack.install(cluster)
-    enable(cluster)
+    stack.allow_reclaimed(cluster)
     stack.build_images(cluster)
     return cluster
-
-
-def enable(cluster: Cluster) -> None:
-    """Let the regulator write what nodes offer: its chart's `reclaimed.enabled`."""
-    helm = ensure_tools(["helm"], cluster.report)["helm"]
-    chart = stack.ROOT / "charts" / names.REGULATOR
-    command = [str(helm), "template", names.REGULATOR, str(chart), f"--namespace={names.SYSTEM_NAMESPACE}"]
-    command += ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=run(command))
 
 
 def start_services(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.reclaimed import bench_cpu, bench_memory
 from bench.reclaimed.figures import median_ratio, yielded_after
-from bench.reclaimed.groups import stopped, watch
+from bench.reclaimed.groups import watch
 from bench.reclaimed.harness import QUICK, Ordinary, Place, up
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -69,6 +69,7 @@ def offers(place: Place) -> Iterator[list[dict[str, int]]]:
         reader.join()
 
 
+@pytest.mark.xfail(strict=True, reason="the regulator evicts them for CPU, above the upper level (docs/designs/0005)")
 def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Place) -> None:
     web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
     place.wait_offer(cpu=1200, memory=128)
@@ -78,13 +79,7 @@ def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Pla
     place.wait("long runs", lambda: place.running(["long"]))
     lives, groups = place.lives(["long"]), place.groups(["long"])
 
-    pairs = []
-    for number in range(3):
-        throughput = {}
-        for alone in bench_cpu.in_turn(number):
-            with stopped(groups) if alone else nullcontext():
-                throughput[alone], _ = bench_cpu.burst(web, groups)
-        pairs.append((throughput[False], throughput[True]))
+    pairs = [bench_cpu.compare(web, groups, number)[0] for number in range(3)]
     assert median_ratio(pairs) >= 0.9, f"{pairs}: ordinary work goes on as if the jobs were not there"
 
     # A burst that every figure shows: the job gives way at once, uses next to nothing, and nobody interrupts it.
@@ -132,7 +127,7 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
             place.submit("late", cpu=100, memory=64)
             place.cluster.service_kill("regulator")
             stack.start(place.cluster, ["regulator"], QUICK)
-            time.sleep(20)  # four periods
+            time.sleep(15)  # three periods
             assert place.phase("late") == "Waiting"
             assert place.lives(jobs) == lives
         finally:
@@ -142,4 +137,24 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
     assert len(seen) > 60
     for resource, most in bounds.items():
         assert all(0 <= offered[resource] <= most for offered in seen), (resource, most, seen)
+    assert web.untouched()
+
+
+@pytest.mark.xfail(strict=True, reason="the regulator shows less than is placed, and the kubelet then refuses the rest")
+def test_a_kubelet_that_restarts_keeps_its_jobs(place: Place) -> None:
+    """A kubelet that starts asks of every pod anew whether it fits, the running ones too, by what the node shows then.
+
+    What fits no more it ends (phase Failed, OutOfscavenger.dev/reclaimed-cpu). A resource that the node does not show at
+    all it passes over, while the scheduler takes it for 0.
+    """
+    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    place.wait_offer(cpu=1000, memory=128)
+    place.submit("one", cpu=1000, memory=64)
+    place.wait("it runs", lambda: place.running(["one"]))
+    lives = place.lives(["one"])
+    place.wait("less is offered than is placed", lambda: web.burn(4) and place.offered().get("cpu", 0) < 1000, 60)
+    place.cluster.component_kill("node1/kubelet")
+    place.cluster.node_start("node1")
+    time.sleep(10)  # a refusal takes five seconds to be seen
+    assert place.lives(["one"]) == lives
     assert web.untouched()
