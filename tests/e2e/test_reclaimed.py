@@ -144,8 +144,8 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
 def test_a_kubelet_that_restarts_keeps_its_jobs(place: Place) -> None:
     """A kubelet that starts asks of every pod anew whether it fits, the running ones too, by what the node shows then.
 
-    What fits no more it ends (phase Failed, OutOfscavenger.dev/reclaimed-cpu). A resource that the node does not show at
-    all it passes over, while the scheduler takes it for 0.
+    What fits no more it ends (phase Failed, OutOfscavenger.dev/reclaimed-cpu). A resource that the node does not show
+    at all it passes over, while the scheduler takes it for 0.
     """
     web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
     place.wait_offer(cpu=1000, memory=128)
