@@ -33,7 +33,7 @@ STILL_SPAN = 0.1
 """A job has given way when it uses less than QUIET_CORES on average over so many seconds."""
 QUIET_CORES = 0.1
 JOBS = ("one", "two")
-JOB_CORES = 0.7
+JOB_CORES = 0.6
 
 Figure = dict[str, Any]
 

@@ -178,7 +178,7 @@ class Place(World):
             offered = self.offered()
             return offered.get("cpu", 0) >= cpu and offered.get("memory", 0) >= memory
 
-        self.wait(f"{cpu}m and {memory} MiB are on offer", enough, 120)
+        self.wait(f"{cpu}m and {memory} MiB are on offer", enough, 240)
 
     def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
         """A job on reclaimed capacity: millicores, MiB, and the Python it runs."""

@@ -136,7 +136,7 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
     assert place.lives(jobs) == lives
     assert len(seen) > 60
     for resource, most in bounds.items():
-        assert all(0 <= offered[resource] <= most for offered in seen), (resource, most, seen)
+        assert all(0 <= offered.get(resource, 0) <= most for offered in seen), (resource, most, seen)
     assert web.untouched()
 
 
