@@ -69,7 +69,6 @@ def offers(place: Place) -> Iterator[list[dict[str, int]]]:
         reader.join()
 
 
-@pytest.mark.xfail(strict=True, reason="the regulator evicts them for CPU, above the upper level (docs/designs/0005)")
 def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Place) -> None:
     web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
     place.wait_offer(cpu=1200, memory=128)
