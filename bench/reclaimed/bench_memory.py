@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from scavenger_cluster.requirements import obstacles
 
-from bench.__main__ import Skipped
+from bench import Skipped
 from bench.reclaimed.harness import Ordinary, Place, start_services, up
 
 ROUNDS = 10

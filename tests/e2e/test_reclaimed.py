@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 SHORT = "sum(range(60_000_000))"
 """A job of a few CPU seconds that ends by itself."""
-BURST_SECONDS = 25.0
+BURST_SECONDS = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Pla
 
 
 def test_jobs_leave_before_an_ordinary_pod_runs_out_of_memory(place: Place) -> None:
-    figures = {figure["name"]: figure["value"] for figure in bench_memory.memory_figures(place, rounds=2)}
+    figures = {figure["name"]: figure["value"] for figure in bench_memory.memory_figures(place, rounds=1)}
     assert figures["reclaimed.memory_rounds"] == 1, "the ordinary pod was killed or evicted"
 
 
