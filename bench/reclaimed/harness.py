@@ -154,7 +154,7 @@ class Place(World):
 
     def clear(self) -> None:
         """Leave nothing on the node for the next one."""
-        self.kubectl("delete", "deployments", "--all", "--wait=true", "--timeout=60s")
+        self.kubectl("delete", "deployments", "--all", "--wait=true", "--timeout=110s")
         super().clear()
 
     def offered(self) -> dict[str, int]:

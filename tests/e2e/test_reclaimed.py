@@ -26,7 +26,7 @@ from bench.reclaimed.figures import median_ratio, yielded_after
 from bench.reclaimed.groups import watch
 from bench.reclaimed.harness import QUICK, Ordinary, Place, up
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 SHORT = "sum(range(60_000_000))"
 """A job of a few CPU seconds that ends by itself."""
@@ -132,7 +132,7 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
             assert place.lives(jobs) == lives
         finally:
             place.cluster.component_start("metrics-server")
-        place.wait_phase("late", "Running")
+        place.wait_phase("late", "Running", timeout=300)
     assert place.lives(jobs) == lives
     assert len(seen) > 60
     for resource, most in bounds.items():

@@ -73,8 +73,8 @@ class World:
 
     def clear(self) -> None:
         """Leave nothing for the next test; raises when something stays."""
-        self.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=60s")
-        self.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=60s")
+        self.kubectl("delete", "scavengerjobs", "--all", "--wait=true", "--timeout=110s")
+        self.kubectl("delete", "pods", "--all", "--wait=true", "--timeout=110s")
 
     def describe(self) -> str:
         """What there is, for the message of a failed test."""
