@@ -16,19 +16,20 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 from scavenger_api import names
-from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.times import parse_time
 
-from scavenger_runtime.kinds import Struct
+from scavenger_runtime.errors import ApiError
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
 from scavenger_runtime.transport import ApiClient
 
-POD_METRICS: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 MARKS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
 SMALLEST_WINDOW: Final = 1.0
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +115,44 @@ class UsageMeter:
 # --- asking ---------------------------------------------------------------------------------------
 
 
-class _Meta(Struct, frozen=True, gc=False, rename="camel"):
-    name: str = ""
-    namespace: str = ""
+class PodUsage:
+    """A meter of the scavenger pods that the caller wants measured, fed from the metrics API. Without answers the old
+    figures stand, and it is said once.
 
+    timeout: seconds until a question counts as failed.
+    """
 
-class _Container(Struct, frozen=True, gc=False, rename="camel"):
-    usage: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+    def __init__(self, client: ApiClient, timeout: float) -> None:
+        self.meter = UsageMeter()
+        self._client = client
+        self._timeout = timeout
+        self._failing = False
 
+    async def look(self, pods: Collection[str]) -> bool | None:
+        """Take one set of figures in, of these pods (`namespace/name`) and no others.
 
-class _PodMetrics(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: _Meta = _Meta()
-    timestamp: str = ""
-    window: str = ""
-    containers: tuple[_Container, ...] = ()
-
-
-class _List(Struct, frozen=True, gc=False, rename="camel"):
-    items: list[_PodMetrics] | None = None
-
-
-_decoder = msgspec.json.Decoder(_List)
+        Returns:
+            Whether the metrics API answered; None when nobody was asked, as there is nothing to measure.
+        """
+        self.meter.keep(pods)
+        if not pods:
+            return None
+        try:
+            samples = await scavenger_pod_usage(self._client, self._timeout)
+        except (ApiError, ValueError) as error:
+            if not self._failing:
+                log.warning(
+                    "CPU time on reclaimed capacity is estimated: no metrics from the metrics API", error=str(error)
+                )
+            self._failing = True
+            return False
+        if self._failing:
+            log.info("CPU time on reclaimed capacity is measured again")
+        self._failing = False
+        for sample in samples:
+            if sample.pod in pods:
+                self.meter.observe(sample)
+        return True
 
 
 async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]:
@@ -145,18 +163,17 @@ async def scavenger_pod_usage(client: ApiClient, timeout: float) -> list[Sample]
         ValueError: when the answer is no PodMetricsList.
     """
     body = await client.request("GET", POD_METRICS, params={"labelSelector": names.LABEL_JOB}, timeout=timeout)
-    return list(_samples(_decoder.decode(body).items or ()))
+    return list(_samples(decode_pod_metrics(body)))
 
 
-def _samples(items: Iterable[_PodMetrics]) -> Iterable[Sample]:
+def _samples(items: Iterable[PodMetrics]) -> Iterable[Sample]:
     for item in items:
         at, cores = parse_time(item.timestamp), _cores(item.containers)
         if at is not None and cores is not None:
-            key = f"{item.metadata.namespace}/{item.metadata.name}"
-            yield Sample(key, cores, at.timestamp(), _seconds(item.window))
+            yield Sample(item.key, cores, at.timestamp(), window_seconds(item.window))
 
 
-def _cores(containers: Iterable[_Container]) -> float | None:
+def _cores(containers: Iterable[ContainerMetrics]) -> float | None:
     """The sum over the containers; None when one of them has no figure."""
     total = 0.0
     for container in containers:
@@ -165,10 +182,3 @@ def _cores(containers: Iterable[_Container]) -> float | None:
         except QuantityError:
             return None
     return total
-
-
-def _seconds(window: str) -> float:
-    try:
-        return parse_duration(window).total_seconds()
-    except (DurationError, OverflowError):
-        return 0.0

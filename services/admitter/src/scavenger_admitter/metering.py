@@ -12,10 +12,9 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from scavenger_api.job import ScavengerJob
-from scavenger_runtime import ApiClient, ApiError, Clock
+from scavenger_runtime import ApiClient, Clock
 from scavenger_runtime.kinds import Pod
-from scavenger_runtime.logging import get_logger
-from scavenger_runtime.usage import UsageMeter, scavenger_pod_usage
+from scavenger_runtime.usage import PodUsage
 
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.starvation import PodUse, Watched
@@ -25,8 +24,6 @@ WATCHED_SHARE: Final = 0.8
 """A pod is judged only when it was watched for at least this share of the time."""
 
 Running: TypeAlias = Iterable[tuple[ScavengerJob, Sequence[Pod]]]
-
-log = get_logger(__name__)
 
 
 class Metering:
@@ -49,13 +46,11 @@ class Metering:
         running: Callable[[], Running],
         measured: Callable[[], None],
     ) -> None:
-        self._client = client
         self._clock = clock
         self._period = period
         self._running = running
         self._measured = measured
-        self._meter = UsageMeter()
-        self._answered: bool | None = None
+        self._usage = PodUsage(client, TIMEOUT_SECONDS)
         self._any = False
 
     async def run(self) -> None:
@@ -67,36 +62,15 @@ class Metering:
     async def round(self) -> None:
         """Ask once, unless there is nobody to ask about."""
         known = {pod.metadata.key for _, pods in self._running() for pod in pods}
-        self._meter.keep(known)
-        if not known:
-            if self._any:  # so that nobody goes by what was measured last
-                self._any = False
-                self._measured()
-            return
-        self._any = True
-        try:
-            samples = await scavenger_pod_usage(self._client, TIMEOUT_SECONDS)
-        except (ApiError, ValueError) as error:
-            self._say(False, str(error))
-            return
-        self._say(True)
-        for sample in samples:
-            if sample.pod in known:
-                self._meter.observe(sample)
-        self._measured()
-
-    def _say(self, answered: bool, error: str = "") -> None:
-        """Once, not every round."""
-        if answered is not self._answered:
-            if not answered:
-                log.warning("no CPU use from the metrics API: limit times time stands in for it", error=error)
-            elif self._answered is False:
-                log.info("the metrics API says what pods use again")
-        self._answered = answered
+        answered = await self._usage.look(known)
+        # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
+        if answered or (answered is None and self._any):
+            self._measured()
+        self._any = bool(known)
 
     def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
         """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""
-        return self._meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
+        return self._usage.meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
 
     def watched(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[Watched]:
         """What the pods of each running job used over the last `after` seconds."""
@@ -110,7 +84,7 @@ class Metering:
     def _mean(self, pod: Pod, since: datetime, until: datetime) -> int | None:
         """Millicores on average; None for a pod that was not watched for long enough."""
         begin, end = since.timestamp(), until.timestamp()
-        used = self._meter.cpu_seconds(pod.metadata.key, begin, end)
-        if used is None or self._meter.watched(pod.metadata.key, begin, end) < WATCHED_SHARE:
+        used = self._usage.meter.cpu_seconds(pod.metadata.key, begin, end)
+        if used is None or self._usage.meter.watched(pod.metadata.key, begin, end) < WATCHED_SHARE:
             return None
         return round(used * 1000 / (end - begin))

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError
-from scavenger_runtime.logging import get_logger
 from scavenger_runtime.transport import ApiClient
-from scavenger_runtime.usage import UsageMeter, scavenger_pod_usage
+from scavenger_runtime.usage import PodUsage
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.plan import kept_until, run_start, takes_part
 from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, PodFacts
-
-log = get_logger(__name__)
 
 
 class ReclaimedUsage:
@@ -29,13 +25,10 @@ class ReclaimedUsage:
     """
 
     def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
-        self._client = client
         self._clock = clock
         self._period = period
-        self._timeout = timeout
-        self._meter = UsageMeter()
+        self._usage = PodUsage(client, timeout)
         self._pods: frozenset[str] = frozenset()
-        self._failing = False
 
     def rates(self, gangs: Iterable[Gang], now: int) -> dict[str, int]:
         """`Snapshot.used`: by UID, the millicores that each measured pod used on average since its work was last safe.
@@ -60,7 +53,7 @@ class ReclaimedUsage:
     def _rate(self, pod: PodFacts, since: int, now: int) -> int | None:
         if now <= since:
             return None  # nothing at risk yet but the start-up cost, and nothing to take a mean of
-        used = self._meter.cpu_seconds(_key(pod), since / MICROSECONDS, now / MICROSECONDS)
+        used = self._usage.meter.cpu_seconds(_key(pod), since / MICROSECONDS, now / MICROSECONDS)
         return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
 
     async def run(self) -> None:
@@ -70,28 +63,10 @@ class ReclaimedUsage:
             await self.look()
 
     async def look(self) -> None:
-        """Take one set of figures in. Nobody is asked while there is nothing to measure; without an answer the old
-        figures stand, and it is said once.
-        """
-        wanted = self._pods
-        self._meter.keep(wanted)
-        if not wanted:
-            return
-        try:
-            samples = await scavenger_pod_usage(self._client, self._timeout)
-        except (ApiError, ValueError) as error:
-            metrics.USAGE_POLLS.labels("failed").inc()
-            if not self._failing:
-                log.warning("CPU time on reclaimed capacity is estimated: no metrics", error=str(error))
-            self._failing = True
-            return
-        metrics.USAGE_POLLS.labels("done").inc()
-        if self._failing:
-            log.info("CPU time on reclaimed capacity is measured again")
-        self._failing = False
-        for sample in samples:
-            if sample.pod in wanted:
-                self._meter.observe(sample)
+        """Take one set of figures in, where there is anything to measure."""
+        answered = await self._usage.look(self._pods)
+        if answered is not None:
+            metrics.USAGE_POLLS.labels("done" if answered else "failed").inc()
 
 
 def _key(pod: PodFacts) -> str:

@@ -7,14 +7,18 @@ so what is stale is found out node by node.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
-import msgspec
 from scavenger_api import names
-from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.times import parse_time
 from scavenger_runtime.errors import ApiError, NotFound
-from scavenger_runtime.kinds import Struct
+from scavenger_runtime.metrics_api import (
+    NODE_METRICS,
+    POD_METRICS,
+    Usage,
+    decode_node_metrics,
+    decode_pod_metrics,
+    window_seconds,
+)
 from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator.history import Figures
@@ -22,59 +26,17 @@ from scavenger_regulator.observe import quantity
 from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
 from scavenger_regulator.sources import SourceError
 
-NODES: Final = "/apis/metrics.k8s.io/v1beta1/nodes"
-PODS: Final = "/apis/metrics.k8s.io/v1beta1/pods"
-
-Usage = dict[str, str | int | float]
-
-
-class _Meta(Struct, frozen=True, gc=False, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-
-
-class _NodeMetrics(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: _Meta = _Meta()
-    timestamp: str = ""
-    window: str = ""
-    usage: Usage = {}  # noqa: RUF012 - msgspec copies it
-
-
-class _ContainerMetrics(Struct, frozen=True, gc=False, rename="camel"):
-    usage: Usage = {}  # noqa: RUF012 - msgspec copies it
-
-
-class _PodMetrics(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: _Meta = _Meta()
-    timestamp: str = ""
-    window: str = ""
-    containers: tuple[_ContainerMetrics, ...] = ()
-
-
-class _Nodes(Struct, frozen=True, gc=False, rename="camel"):
-    items: list[_NodeMetrics] | None = None
-
-
-class _Pods(Struct, frozen=True, gc=False, rename="camel"):
-    items: list[_PodMetrics] | None = None
-
-
-_nodes = msgspec.json.Decoder(_Nodes)
-_pods = msgspec.json.Decoder(_Pods)
-
 
 def parse(nodes: bytes, pods: bytes) -> Measurement:
     """A NodeMetricsList and a PodMetricsList as a measurement. Raises SourceError where they are none."""
     try:
-        node_items, pod_items = _nodes.decode(nodes).items or (), _pods.decode(pods).items or ()
+        node_items, pod_items = decode_node_metrics(nodes), decode_pod_metrics(pods)
     except ValueError as error:
         raise SourceError(f"the metrics API answered with something else: {error}") from error
     return Measurement(
         nodes={item.metadata.name: _figures([item.usage], item.timestamp, item.window) for item in node_items},
         pods={
-            f"{item.metadata.namespace}/{item.metadata.name}": _figures(
-                [container.usage for container in item.containers], item.timestamp, item.window
-            )
+            item.key: _figures([container.usage for container in item.containers], item.timestamp, item.window)
             for item in pod_items
             if item.containers
         },
@@ -86,19 +48,12 @@ def _figures(usages: list[Usage], timestamp: str, window: str) -> dict[str, Figu
     at = parse_time(timestamp)
     if at is None:
         return {}
-    seconds = _seconds(window)
+    seconds = window_seconds(window)
     return {
         resource: Figure(sum(quantity(usage[resource]) for usage in usages), at, seconds)
         for resource in RESOURCES
         if all(resource in usage for usage in usages)
     }
-
-
-def _seconds(window: str) -> float:
-    try:
-        return parse_duration(window).total_seconds()
-    except (DurationError, OverflowError):
-        return 0.0
 
 
 class MetricsApiSource:
@@ -114,8 +69,10 @@ class MetricsApiSource:
         """Both lists at once. Raises SourceError."""
         try:
             nodes, pods = await asyncio.gather(
-                self._client.request("GET", NODES, timeout=self._timeout),
-                self._client.request("GET", PODS, params={"labelSelector": names.LABEL_JOB}, timeout=self._timeout),
+                self._client.request("GET", NODE_METRICS, timeout=self._timeout),
+                self._client.request(
+                    "GET", POD_METRICS, params={"labelSelector": names.LABEL_JOB}, timeout=self._timeout
+                ),
             )
         except NotFound as error:
             raise SourceError(
