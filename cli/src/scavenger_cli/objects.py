@@ -15,7 +15,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
-from scavenger_api.reclaimed import placed_by
+from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
@@ -48,8 +48,7 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def requests(self) -> dict[str, int]:
         """What one pod asks for, and counts as: millicores of cpu, bytes of memory, whole units of others."""
-        asked = {name: value for name, value in amounts(self.resources.requests).items() if value}
-        return {**amounts(self.resources.limits), **asked}
+        return amounts(asked_for(self.resources.requests, self.resources.limits))
 
     @property
     def reclaimed(self) -> bool:

@@ -26,8 +26,8 @@ from scavenger_api.model import (
     list_map,
     validations,
 )
-from scavenger_api.quantity import amounts, units
-from scavenger_api.reclaimed import placed_by
+from scavenger_api.quantity import amounts
+from scavenger_api.reclaimed import asked_for, placed_by
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -282,13 +282,8 @@ class ResourceRequirements(Model):
     )
 
     def effective(self) -> dict[str, str]:
-        """What each pod asks for: the sides are equal where both are given, or the request says 0 (Reclaimed).
-
-        Raises:
-            QuantityError: when a request is not a quantity, which the API server lets nobody write.
-        """
-        asked = {name: text for name, text in (self.requests or {}).items() if units(text)}
-        return {**(self.limits or {}), **asked}
+        """What each pod asks for, see `asked_for`."""
+        return {name: str(text) for name, text in asked_for(self.requests, self.limits).items()}
 
 
 MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
@@ -311,8 +306,7 @@ def _no_shared_mount_path() -> str:
 
 _SAME: Final = "quantity(string(self.resources.requests[k])).compareTo(quantity(string(self.resources.limits[k]))) == 0"
 _NOTHING_SET_ASIDE: Final = (
-    "(self.capacity == 'Reclaimed' && k in ['cpu', 'memory'] && "
-    "quantity(string(self.resources.requests[k])).compareTo(quantity('0')) == 0)"
+    "(k in ['cpu', 'memory'] && quantity(string(self.resources.requests[k])).compareTo(quantity('0')) == 0)"
 )
 
 

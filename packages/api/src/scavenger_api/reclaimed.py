@@ -13,11 +13,32 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
+from scavenger_api.quantity import QuantityError, units
 
 MIB: Final = 1 << 20
 RECLAIMED: Final = {"cpu": (RESOURCE_RECLAIMED_CPU, 1), "memory": (RESOURCE_RECLAIMED_MEMORY, MIB)}
 """Resource → the extended resource that stands for it, and how many of the one are a unit of the other."""
 _COUNTED: Final = {extended: (resource, unit) for resource, (extended, unit) in RECLAIMED.items()}
+
+
+def asked_for(
+    requests: Mapping[str, str | int | float] | None, limits: Mapping[str, str | int | float] | None
+) -> dict[str, str | int | float]:
+    """What the two sides of `resources` ask for, as quantities: they are equal where both are given, or the request
+    says 0 (capacity: Reclaimed). Never raises: what is not a quantity is left as it is where there is no limit.
+    """
+    asked = dict(limits or {})
+    for name, text in (requests or {}).items():
+        if name not in asked or _says_something(text):
+            asked[name] = text
+    return asked
+
+
+def _says_something(text: str | int | float) -> bool:
+    try:
+        return units(text) != 0
+    except QuantityError:
+        return False
 
 
 def placed_by(requests: Mapping[str, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
-from scavenger_api.reclaimed import MIB, RECLAIMED
+from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
 from scavenger_runtime.resources import Resource
@@ -179,8 +179,7 @@ def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
         parse_time(status.last_checkpoint_timestamp),
         parse_time(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
     ]
-    # on reclaimed capacity the requests are 0
-    resources = {**spec.resources.requests, **spec.resources.limits}
+    resources = asked_for(spec.resources.requests, spec.resources.limits)
     return Gang(
         key=job.metadata.key,
         uid=job.metadata.uid,

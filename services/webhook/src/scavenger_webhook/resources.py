@@ -154,14 +154,13 @@ def _offered(node: NodeFacts) -> NodeFacts:
 
 
 def requested(spec: ScavengerJobSpec) -> dict[str, int]:
-    """What one pod asks for, as `ResourceRequirements.effective` has it, without what is not a quantity: that is a
+    """What one pod asks for, without what is not a quantity: that is a
     problem of its own, and keeps nothing else from being said.
     """
     found: dict[str, int] = {}
-    for side in (spec.resources.limits, spec.resources.requests):
-        for resource, text in (side or {}).items():
-            with suppress(QuantityError):
-                found[resource] = amount(resource, text) or found.get(resource, 0)
+    for resource, text in spec.resources.effective().items():
+        with suppress(QuantityError):
+            found[resource] = amount(resource, text)
     return found
 
 
