@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -23,6 +21,7 @@ from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.services import SYSTEM_NAMESPACE
+from scavenger_cluster.shell import run
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MANIFESTS: Final = ROOT / "manifests"
@@ -72,23 +71,16 @@ def install(cluster: Cluster) -> None:
 
 def allow_reclaimed(cluster: Cluster) -> None:
     """The regulator's roles and policies as its chart has them with `reclaimed.enabled`; manifests/ have it off."""
-    helm = ensure_tools(["helm"], cluster.report)["helm"]
+    text = reclaimed_rules(cluster.report)
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+
+def reclaimed_rules(report: Callable[[str], None]) -> str:
+    """These roles and policies, as YAML. `report`: told when helm has to be built first."""
+    helm = ensure_tools(["helm"], report)["helm"]
     chart = ROOT / "charts" / "scavenger-regulator"
-    command: list[str | Path] = [
-        helm,
-        "template",
-        chart.name,
-        chart,
-        f"--namespace={SYSTEM_NAMESPACE}",
-        "--set=reclaimed.enabled=true",
-    ]
-    text = subprocess.run(
-        [*command, "--show-only=templates/rbac.yaml"], check=True, capture_output=True, text=True
-    ).stdout
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        file.write(text)
-        file.flush()
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file.name)
+    options = ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
+    return run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *options])
 
 
 def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:

@@ -11,14 +11,13 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as MEMORY
-from scavenger_cluster.build import ensure_tools
+from scavenger_cluster.stack import reclaimed_rules
 
 from tests.integration.conftest import REPOSITORY, Kubectl
 
@@ -63,11 +62,7 @@ OFFER = {CPU: "4500", MEMORY: "2048"}
 @pytest.fixture(scope="module")
 def rendered() -> str:
     """The chart's roles and policies."""
-    helm = ensure_tools(["helm"], logging.getLogger(__name__).info)["helm"]
-    chart = REPOSITORY / "charts" / "scavenger-regulator"
-    command: list[str | Path] = [helm, "template", "scavenger-regulator", chart, f"--namespace={SYSTEM}"]
-    command += ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    text = reclaimed_rules(logging.getLogger(__name__).info)
     return "---\n".join([text, *(json.dumps(made) + "\n" for made in (MORE, BOUND))])
 
 

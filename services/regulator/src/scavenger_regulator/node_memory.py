@@ -105,9 +105,7 @@ def plan_node_memory(
     uppers: node → percent; nodes without one are left alone. taken: UIDs of gangs that somebody else is evicting now.
     """
     gone, plans, left = set(taken), [], rules.max_victims
-    departures: dict[str, list[Departure]] = {}
-    for one in snapshot.departures:
-        departures.setdefault(one.node, []).append(one)
+    departures = snapshot.departures_by_node
     for name, gangs in sorted(_with_reclaimed(snapshot).items()):
         if name not in uppers or name not in snapshot.nodes:
             continue

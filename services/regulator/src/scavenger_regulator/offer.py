@@ -229,7 +229,7 @@ class Heard:
 
 def uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
     """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
-    pods, departures = by_node(snapshot), _departures(snapshot.departures)
+    pods, departures = by_node(snapshot), snapshot.departures_by_node
     found = {}
     for name, node in snapshot.nodes.items():
         use = ordinary_use(
@@ -308,11 +308,4 @@ def by_node(snapshot: Snapshot) -> dict[str, list[PodFacts]]:
     for gang in snapshot.gangs:
         for pod in gang.pods:
             found.setdefault(pod.node, []).append(pod)
-    return found
-
-
-def _departures(departures: Iterable[Departure]) -> dict[str, list[Departure]]:
-    found: dict[str, list[Departure]] = {}
-    for one in departures:
-        found.setdefault(one.node, []).append(one)
     return found

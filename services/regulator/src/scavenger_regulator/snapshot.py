@@ -188,3 +188,11 @@ class Snapshot:
     """Scope → resource → what is known of the ordinary load."""
     cpu_time: CpuTime = unknown_cpu_time
     """Of pods on reclaimed capacity."""
+
+    @property
+    def departures_by_node(self) -> dict[str, list[Departure]]:
+        """The departures, by the node they were from."""
+        found: dict[str, list[Departure]] = {}
+        for one in self.departures:
+            found.setdefault(one.node, []).append(one)
+        return found
