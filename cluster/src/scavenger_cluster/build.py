@@ -1,4 +1,9 @@
-"""The programs of the cluster, built from pinned Go modules and kept in a cache outside the checkout."""
+"""The programs of the cluster, built from pinned Go modules and kept in a cache outside the checkout.
+
+All of them but the scheduler with the plugin are in one module graph (go/go.mod), and what that one shares with them is
+pinned to the same versions in its own. So what several programs need is compiled once: `go build` is asked for all that
+are missing at the same time, and links one while it compiles the next.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,26 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
+from scavenger_cluster.compiling import LIST_FORMAT, Compilation, weights
 from scavenger_cluster.errors import ClusterError, CommandError, MissingRequirementError
 from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.shell import find_program, run
 
 KUBERNETES_VERSION = "v1.36.3"
-HELM_VERSION = "v4.3.1"
+HELM_VERSION = "v4.2.4"
 METRICS_SERVER_VERSION = "v0.9.0"
+
+PROGRESS_SECONDS = 15.0
+"""Between two lines on how far a build is."""
 
 Report = Callable[[str], None]
 
@@ -33,6 +45,18 @@ class Tool:
     module: str = "."
     stamp: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def output(self) -> str:
+        """What `go build` calls the program: the last element of its package that is no version."""
+        elements = [element for element in self.package.split("/") if not re.fullmatch(r"v\d+", element)]
+        return elements[-1]
+
+    @property
+    def link_flags(self) -> str:
+        """The linker's flags, for this package alone."""
+        stamps = (f"-X {variable}={value}" for variable, value in self.stamp)
+        return f"{self.package}={' '.join(['-s', '-w', *stamps])}"
+
 
 def _kubernetes(name: str, package: str = "", module: str = ".") -> Tool:
     _, minor, _ = KUBERNETES_VERSION.split(".")
@@ -44,7 +68,6 @@ def _kubernetes(name: str, package: str = "", module: str = ".") -> Tool:
     return Tool(name, package or f"k8s.io/kubernetes/cmd/{name}", module, tuple(stamp))
 
 
-# In dependency order: kube-apiserver compiles nearly everything that the ones after it share.
 CLUSTER_TOOLS = (
     Tool("pause", "./pause"),
     Tool("etcd", "go.etcd.io/etcd/server/v3"),
@@ -58,18 +81,16 @@ CLUSTER_TOOLS = (
     Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 )
 EXTRA_TOOLS = (
-    Tool("coredns", "./", "coredns"),
+    Tool("coredns", "./coredns"),
     Tool(
         "metrics-server",
         "sigs.k8s.io/metrics-server/cmd/metrics-server",
-        "metrics-server",
-        (("k8s.io/client-go/pkg/version.gitVersion", METRICS_SERVER_VERSION),),
+        stamp=(("k8s.io/client-go/pkg/version.gitVersion", METRICS_SERVER_VERSION),),
     ),
     Tool(
         "helm",
         "helm.sh/helm/v4/cmd/helm",
-        "helm",
-        (("helm.sh/helm/v4/internal/version.version", HELM_VERSION),),
+        stamp=(("helm.sh/helm/v4/internal/version.version", HELM_VERSION),),
     ),
 )
 TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS)}
@@ -98,11 +119,8 @@ def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
         return paths
     with locked(cache_dir() / "build.lock", lambda: report("waiting for another build to finish")):
         missing = [tool for tool in wanted if not paths[tool.name].exists()]
-        for number, tool in enumerate(missing, 1):
-            started = time.monotonic()
-            report(f"[{number}/{len(missing)}] building {tool.name} …")
-            go.build(tool)
-            report(f"[{number}/{len(missing)}] {tool.name} … {time.monotonic() - started:.0f} s")
+        for module, tools in groupby(sorted(missing, key=lambda tool: tool.module), key=lambda tool: tool.module):
+            go.build(module, list(tools), report)
     return paths
 
 
@@ -150,25 +168,63 @@ class Go:
             digest.update(file.read_bytes())
         return cache_dir() / "bin" / digest.hexdigest()[:16] / tool.name
 
-    def build(self, tool: Tool) -> None:
-        """Build a program into the cache; it appears there whole or not at all."""
-        target = self.cached(tool)
-        target.parent.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=target.parent.parent, prefix=".build-"))
-        flags = " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in tool.stamp)])
-        argv = [self.program, "build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", flags]
-        env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+    def build(self, module: str, tools: Sequence[Tool], report: Report) -> None:
+        """Build programs of one module into the cache; each appears there whole or not at all. CommandError."""
+        folder = cache_dir() / "bin"
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder, prefix=".build-"))
+        names = ", ".join(tool.name for tool in tools)
+        began = time.monotonic()
         try:
-            run(
-                [*argv, "-o", scratch / tool.name, tool.package],
-                cwd=module_dir(tool.module),
-                env=env,
-                timeout=3600,
-            )
-            target.parent.mkdir(exist_ok=True)
-            (scratch / tool.name).replace(target)
+            self._compile(module, tools, scratch, report)
+            for tool in tools:
+                target = self.cached(tool)
+                target.parent.mkdir(exist_ok=True)
+                (scratch / tool.output).replace(target)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        report(f"built {names} in {time.monotonic() - began:.0f} s")
+
+    def _compile(self, module: str, tools: Sequence[Tool], scratch: Path, report: Report) -> None:
+        folder = module_dir(module)
+        env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", **_compiler_memory()}
+        packages = [tool.package for tool in tools]
+        flags = ["-mod=readonly", "-buildvcs=false", "-trimpath"]
+        report(f"building {', '.join(tool.name for tool in tools)}: reading what they are made of …")
+        listing = [self.program, "list", *flags, "-deps", "-f", LIST_FORMAT, *packages]
+        compilation = Compilation(weights(run(listing, cwd=folder, env=env, timeout=1800)), len(tools))
+        links = [f"-ldflags={tool.link_flags}" for tool in tools]
+        # What compiles while a cluster runs lets it go first.
+        command = ["nice", self.program, "build", "-v", *flags, *links, "-o", f"{scratch}/", *packages]
+        _follow(command, folder, env, compilation, report)
+
+
+def _compiler_memory() -> dict[str, str]:
+    """Return the environment of a compiler that does not collect garbage before it has used its share of the memory.
+
+    That saves a tenth of the CPU time, measured on k8s.io/api and k8s.io/apimachinery: 103 s instead of 112.
+    """
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"GOGC": "off", "GOMEMLIMIT": f"{total // (4 * (os.cpu_count() or 1)) >> 20}MiB"}
+
+
+def _follow(command: list[str], folder: Path, env: Mapping[str, str], compilation: Compilation, report: Report) -> None:
+    """Run `go build -v` and tell how far it is; CommandError with what else it said when it fails."""
+    began = told = time.monotonic()
+    said: deque[str] = deque(maxlen=60)
+    report(f"compiling {len(compilation.sources)} packages; the first time that takes minutes, then it is cached")
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if not compilation.begin(line.strip()):
+                said.append(line.rstrip())
+            if time.monotonic() - told >= PROGRESS_SECONDS:
+                told = time.monotonic()
+                report(compilation.describe(told - began))
+    if process.returncode:
+        raise CommandError(command[1:3], process.returncode, "\n".join(said))
 
 
 def needed_go(go_mod: str) -> str:

@@ -103,20 +103,28 @@ class NodePlan:
         return ",".join(parts) or "none"
 
 
-def parse_nodes(text: str, *, real_possible: bool) -> NodePlan:
-    """Read `--nodes`: real, real:N, fake, fake:N, several of them joined by commas, auto, or none.
+def is_auto(text: str) -> bool:
+    """Whether `--nodes` leaves the kind of the nodes to what is possible."""
+    return re.fullmatch(r"auto(:\d+)?", text) is not None
 
-    `auto` is one real node where that is possible, else fake ones.
+
+def parse_nodes(text: str, *, real_possible: bool) -> NodePlan:
+    """Read `--nodes`: real, real:N, fake, fake:N, several of them joined by commas, auto, auto:N, or none.
+
+    `auto` is one real node where that is possible, else fake ones; `auto:N` is N of the kind that is possible.
     """
     if text == "none":
         return NodePlan()
-    if text == "auto":
-        return NodePlan(real=1) if real_possible else NodePlan(fake=FAKE_BY_DEFAULT)
+    if is_auto(text):
+        number = text.partition(":")[2]
+        if real_possible:
+            return NodePlan(real=int(number or 1))
+        return NodePlan(fake=int(number or FAKE_BY_DEFAULT))
     counts = {"real": 0, "fake": 0}
     for part in text.split(","):
         match = re.fullmatch(r"(real|fake)(?::(\d+))?", part.strip())
         if match is None:
-            raise ClusterError(f"--nodes {text}: expected auto, none, real[:N], fake[:N] or both joined by a comma")
+            raise ClusterError(f"--nodes {text}: expected auto[:N], none, real[:N], fake[:N] or both joined by a comma")
         kind, number = match.groups()
         counts[kind] += int(number) if number else {"real": 1, "fake": FAKE_BY_DEFAULT}[kind]
     if counts["real"] > 200 or counts["fake"] > 5000:

@@ -36,6 +36,8 @@ def test_nodes_are_read(text: str, plan: NodePlan) -> None:
 def test_auto_is_what_is_possible() -> None:
     assert parse_nodes("auto", real_possible=True) == NodePlan(real=1)
     assert parse_nodes("auto", real_possible=False) == NodePlan(fake=3)
+    assert parse_nodes("auto:2", real_possible=True) == NodePlan(real=2)
+    assert parse_nodes("auto:2", real_possible=False) == NodePlan(fake=2)
 
 
 @pytest.mark.parametrize("text", ["", "real:", "real:-1", "virtual:3", "real;fake", "fake:1000000"])
