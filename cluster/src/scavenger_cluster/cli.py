@@ -42,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     """Describe all commands."""
     top = argparse.ArgumentParser(prog="scavenger-cluster", description="A real Kubernetes on this machine.")
     top.add_argument("--name", default=os.environ.get("SCAVENGER_CLUSTER_NAME", "scavenger"), help="of the cluster")
-    top.add_argument("--data-dir", type=Path, help="default: scavenger/<name> in the XDG state folder")
+    top.add_argument(
+        "--data-dir", type=Path, help="new or empty at first; default: scavenger/<name> in the XDG state folder"
+    )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands.add_parser("up", help="start the cluster, or what of it does not run"))
     down = commands.add_parser("down", help="stop the cluster and remove everything of it")
@@ -67,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_up(up: argparse.ArgumentParser) -> None:
-    up.add_argument("--nodes", help="auto (default), none, real[:N], fake[:N], or both: real,fake:20")
+    up.add_argument("--nodes", help="auto[:N] (default auto), none, real[:N], fake[:N], or both: real,fake:20")
     up.add_argument("--fake-cpu", help="CPUs of a fake node (32)")
     up.add_argument("--fake-memory", help="memory of a fake node (128Gi)")
     up.add_argument("--fake-pods", type=int, help="pods a fake node takes (110)")
@@ -133,6 +135,7 @@ def _add_service(service: argparse.ArgumentParser) -> None:
     service.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="environment; repeatable")
     service.add_argument("--wait-ready", action="store_true", help="wait for /readyz instead of /healthz")
     service.add_argument("--timeout", type=float, default=60, help="seconds to wait for the probe")
+    service.add_argument("--no-restart", dest="restart", action="store_false", help="when it ends, leave it so")
     service.add_argument("--exec", nargs=argparse.REMAINDER, help="a command to run instead; the last option")
     service.set_defaults(run=_service)
 
@@ -170,10 +173,11 @@ def _down(arguments: Arguments) -> None:
 def _status(arguments: Arguments) -> None:
     cluster = _cluster(arguments)
     state = cluster.state
-    table = Table("COMPONENT", "PID", "STATE", "UPTIME", "URL", "LOG", box=None)
+    table = Table("COMPONENT", "PID", "STATE", "UPTIME", "RESTARTS", "URL", "LOG", box=None)
     for part in cluster.status():
         uptime = f"{part.uptime:.0f} s" if part.pid else ""
-        table.add_row(part.name, str(part.pid or ""), part.state, uptime, part.url, str(part.log))
+        restarts = "" if part.restarts is None else str(part.restarts)
+        table.add_row(part.name, str(part.pid or ""), part.state, uptime, restarts, part.url, str(part.log))
     where = f"{state.nodes} at {state.server}, scheduler {state.scheduler}, data in {cluster.data_dir}"
     _write(f"cluster {cluster.name}: {where}")
     width = None if sys.stdout.isatty() else 240
@@ -250,6 +254,7 @@ def _service_start(arguments: Arguments) -> None:
             command=_command(arguments.exec),
             wait="readyz" if arguments.wait_ready else "healthz",
             timeout=arguments.timeout,
+            restart=arguments.restart,
         )
     )
 
@@ -263,7 +268,7 @@ def _service_logs(arguments: Arguments) -> None:
 
 
 def _write_service(service: object) -> None:
-    for name in ("name", "instance", "pid", "url", "log"):
+    for name in ("name", "instance", "pid", "restarts", "url", "log"):
         _write(f"{name}: {getattr(service, name)}")
 
 

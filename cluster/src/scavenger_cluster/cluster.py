@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from scavenger_cluster import (
+    cgroups,
     dns,
     images,
     kubeconfig,
     kwok,
     metrics,
     network,
+    ownership,
     ports,
     requirements,
     scheduler,
@@ -51,7 +53,7 @@ from scavenger_cluster.layout import Layout, cache_dir, state_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.node import RealNode
 from scavenger_cluster.options import UpOptions, choose_nodes, data_dir_of, decide
-from scavenger_cluster.plan import check_name
+from scavenger_cluster.plan import NodePlan, check_name
 from scavenger_cluster.process import ProcessTable
 from scavenger_cluster.shell import run
 from scavenger_cluster.state import ClusterState, Registry, load_state
@@ -71,10 +73,12 @@ class ComponentStatus:
     uptime: float
     url: str
     log: Path
+    restarts: int | None = None
+    """How often it has been started again by itself; None for what nobody would start again."""
 
     @property
     def state(self) -> str:
-        """`running` or `dead`."""
+        """`running` or `dead`; what has ended and waits for its next start is dead until then."""
         return "dead" if self.pid is None else "running"
 
 
@@ -123,9 +127,12 @@ class Cluster:
         `nodes` is `auto`, `none`, `real[:N]`, `fake[:N]`, or both joined by a comma; the further options are
         the fields of UpOptions. Returns once the API server and all nodes are ready.
         """
+        requirements.check_platform()
         wanted = UpOptions(nodes=nodes, **options)
         with self._locked():
+            ownership.claim(self.layout, self.name)
             plan = choose_nodes(wanted, load_state(self.layout.state), self.report)
+            self._check_namesakes(plan)
             state = self._decide(wanted, plan)
             tools = ensure_tools(_tools_for(state), self.report)
             self._prepare(state)
@@ -149,12 +156,16 @@ class Cluster:
         """Take the cluster down and leave nothing behind.
 
         `keep_data` keeps database, keys, addresses, ports and imported images for the next `up`.
-        Works on whatever is left of a cluster, and does nothing where there is none.
+        Works on whatever is left of a cluster, and does nothing where there is none. ClusterError if the data folder
+        holds anything that is not this cluster's: then nothing is deleted, and nothing ended.
         """
+        if not requirements.is_linux() and not self.data_dir.exists():
+            return  # nothing can ever have run here
+        requirements.check_platform()
         with self._locked():
             self.report(f"stopping {self.name}")
             # Who loses all its data anyway need not take leave at length.
-            teardown.stop_everything(self.name, self.processes, grace=8 if keep_data else 2)
+            teardown.stop_everything(self.name, self.layout, self.processes, grace=8 if keep_data else 2)
             teardown.remove_traces(self.name, self.layout, keep_data=keep_data)
             if not keep_data:
                 with locked(cache_dir() / "clusters.lock"):
@@ -220,11 +231,13 @@ class Cluster:
         command: Sequence[str] | None = None,
         wait: str | None = "healthz",
         timeout: float = 60,
+        restart: bool = True,
     ) -> services.Service:
         """Start `python -m scavenger_<name>` (or `command`) under its own ServiceAccount.
 
         That is `scavenger-<name>` in the system namespace, which must exist. `wait` is the probe that has to
         answer 200 before this returns: `healthz`, `readyz` or None. A service that runs just so is kept.
+        When it ends later it is started again, as often as it takes; `restart=False` is for what is meant to end.
         """
         with self._locked():
             return services.start(
@@ -238,18 +251,19 @@ class Cluster:
                 command=command,
                 wait=wait,
                 timeout=timeout,
+                restart=restart,
             )
 
     def service(self, name: str, *, instance: int = 1) -> services.Service:
-        """Describe a running service."""
+        """Describe a running service; ClusterError if it does not run at this moment."""
         return services.running(name, state=self.state, processes=self.processes, instance=instance)
 
     def service_stop(self, name: str, *, instance: int = 1, grace: float = 15) -> None:
-        """Stop a service as Kubernetes would: SIGTERM, SIGKILL after `grace` seconds."""
+        """Stop a service as Kubernetes would: SIGTERM, SIGKILL after `grace` seconds (0: at once). It stays away."""
         self.processes.stop(services.process_name(name, instance), grace=grace)
 
     def service_kill(self, name: str, *, instance: int = 1) -> None:
-        """Kill a service without warning."""
+        """Kill a service without warning, as a crash would: it is started again a second later, or longer."""
         self.processes.kill(services.process_name(name, instance))
 
     def service_logs(self, name: str, *, instance: int = 1) -> str:
@@ -292,6 +306,7 @@ class Cluster:
         install: bool = True,
     ) -> str:
         """Build a Containerfile on the local Python base, load it into every real node, return its name."""
+        requirements.check_image_building()
         requirements.install(requirements.missing_image_packages(), self.report, allowed=install)
         archive = images.build_image(
             name,
@@ -305,15 +320,23 @@ class Cluster:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        existed = self.data_dir.exists()
+        """Hold the lock of the cluster, which is in its folder; a folder that is not its own never gets one."""
+        ownership.check(self.layout, self.name)
+        made = ownership.made_by_locking(self.layout)
         with locked(self.layout.lock, lambda: self.report("waiting for another command on this cluster")):
+            ownership.check(self.layout, self.name)  # whoever had the lock may have made it another cluster's
             try:
                 yield
             finally:
-                if not existed and not self.layout.state.exists():
-                    self.layout.lock.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):
-                        self.data_dir.rmdir()
+                ownership.tidy(self.layout, made)
+
+    def _check_namesakes(self, plan: NodePlan) -> None:
+        """Refuse real nodes whose control groups and networks, by their names, are another folder's cluster's."""
+        if plan.real and (folders := teardown.real_nodes_elsewhere(self.name, self.layout)):
+            raise ClusterError(
+                f"--name {self.name}: a cluster of this name with real nodes runs already, "
+                f"with its data in {folders[0]}; choose another name"
+            )
 
     def _decide(self, options: UpOptions, plan: Any) -> ClusterState:
         with locked(cache_dir() / "clusters.lock"):
@@ -372,6 +395,7 @@ class Cluster:
 
     def _ensure_running(self, component: str, state: ClusterState, tools: Mapping[str, Path]) -> None:
         wanted = program(component, state, self.layout, tools)
+        wanted = dataclasses.replace(wanted, argv=cgroups.with_cpu_claim(wanted.argv))
         if self.processes.runs_as(wanted):
             return
         self.report(f"starting {component}")
@@ -493,7 +517,9 @@ class Cluster:
             url = probe(name, state, self.layout).url
         elif name in state.service_ports:
             url = f"http://127.0.0.1:{state.service_ports[name]}"
-        return ComponentStatus(name, pid, uptime, url, self.processes.log(name))
+        supervision = self.processes.supervision(name)
+        restarts = supervision.restarts if supervision else None
+        return ComponentStatus(name, pid, uptime, url, self.processes.log(name), restarts)
 
 
 def _components_of(state: ClusterState) -> list[str]:

@@ -48,7 +48,7 @@ def base_environment(state: ClusterState, layout: Layout, component: str) -> dic
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": str(layout.root),
         "LANG": "C.UTF-8",
-        **mark(state.name, component),
+        **mark(state.name, layout.root, component),
     }
 
 

@@ -156,6 +156,7 @@ def build_image(
             f"--file={file}",
         ]
         _buildah(*command, *values, *buildah_options, str(context))
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         _buildah("push", name, f"oci-archive:{temporary}:{name}")

@@ -31,6 +31,11 @@ class Layout:
         return self.root / "state.json"
 
     @property
+    def marker(self) -> Path:
+        """Says whose folder this is (see `ownership`)."""
+        return self.root / ".scavenger-cluster"
+
+    @property
     def lock(self) -> Path:
         """Held by whoever changes the cluster."""
         return self.root / "lock"

@@ -28,6 +28,8 @@ from scavenger_cluster.state import ClusterState, read_json, write_json
 from scavenger_cluster.waiting import wait_for
 
 PARTS = ("containerd", "kubelet", "kube-proxy")
+CRI_SERVES = "Start streaming server"
+"""The last that containerd logs before it answers kubelets; until then it looks at the containers that it finds."""
 
 
 class RealNode:
@@ -57,8 +59,7 @@ class RealNode:
         self._create_groups()
         self._write_configuration()
         self._ensure_holder()
-        self._ensure_running(self._containerd())
-        self._wait_for_containerd()
+        self._ensure_containerd()
         self.import_image(PAUSE_IMAGE, pause_image)
         self._ensure_running(self._kube_proxy(tools))
         self.start_kubelet(tools)
@@ -74,7 +75,7 @@ class RealNode:
         group = cgroups.node_group(self.state.name, self.name)
         cgroups.kill(group)
         self.processes.stop(self._part("containerd"), grace=5)
-        terminate(find_marked(self.state.name, component=self._is_ours), grace=0)
+        terminate(find_marked(self.state.name, self.layout.root, component=self._is_ours), grace=0)
         self.processes.stop(self._part("holder"), grace=0)
         cgroups.kill(group)
         cgroups.remove(group)
@@ -110,8 +111,9 @@ class RealNode:
             self._dead(self._part(part))
 
     def _create_groups(self) -> None:
-        cgroups.create(cgroups.daemons_group(self.state.name, self.name))
-        cgroups.prefer(cgroups.node_group(self.state.name, self.name))
+        group = cgroups.daemons_group(self.state.name, self.name)
+        cgroups.create(group)
+        cgroups.claim(group, cgroups.SYSTEM_SHARES)
 
     def _part(self, name: str) -> str:
         return f"{self.name}/{name}"
@@ -222,11 +224,16 @@ class RealNode:
     def _kube_proxy(self, tools: Mapping[str, Path]) -> Program:
         return self._program("kube-proxy", str(tools["kube-proxy"]), f"--config={self.folder / 'kube-proxy.yaml'}")
 
-    def _wait_for_containerd(self) -> None:
-        name = self._part("containerd")
+    def _ensure_containerd(self) -> None:
+        """Start containerd, unless it runs, and wait until it answers kubelets too: one that asks earlier ends."""
+        program = self._containerd()
+        started = not self.processes.runs_as(program)
+        log = self.processes.log(program.name)
+        before = log.stat().st_size if log.exists() else 0
+        self._ensure_running(program)
 
         def answers() -> bool:
-            if self._dead(name):
+            if self._dead(program.name) or (started and CRI_SERVES not in _text_from(log, before)):
                 return False
             try:
                 self._ctr("version")
@@ -235,6 +242,12 @@ class RealNode:
             return True
 
         try:
-            wait_for(f"containerd of {self.name}", answers, timeout=30)
+            wait_for(f"containerd of {self.name}", answers, timeout=60)
         except WaitTimeoutError as error:
-            raise ComponentFailedError(name, "did not answer", self.processes.log(name)) from error
+            raise ComponentFailedError(program.name, "did not answer", log) from error
+
+
+def _text_from(file: Path, position: int) -> str:
+    with file.open(errors="replace") as opened:
+        opened.seek(position)
+        return opened.read()

@@ -17,6 +17,7 @@ from scavenger_cluster.plan import (
     SLOTS,
     NodePlan,
     Subnets,
+    is_auto,
     parse_nodes,
     ports_from,
 )
@@ -62,14 +63,14 @@ def choose_nodes(options: UpOptions, before: ClusterState | None, report: Callab
             packages = requirements.missing_node_packages()
             requirements.install(packages, report, allowed=options.install)
     except MissingRequirementError as error:
-        if text != "auto":
+        if not is_auto(text):
             raise
         obstacles = [str(error)]
         plan = parse_nodes(text, real_possible=False)
-    if text == "auto" and obstacles:
+    if is_auto(text) and obstacles:
         report(
             f"warning: fake nodes only ({'; '.join(obstacles)}): API, scheduler and controllers are real, "
-            "but no container runs; for real nodes run as root on Linux with containerd, runc and CNI plugins"
+            "but no container runs; for real nodes run as root with containerd, runc and CNI plugins"
         )
     return plan
 
@@ -116,10 +117,14 @@ def _new_state(name: str, port_base: int | None, registry: Registry) -> ClusterS
 
 
 def data_dir_of(name: str, given: Path | None, registry: Registry, default: Path) -> Path:
-    """Return a cluster's data folder: the one given, else where the cluster already is, else the default."""
-    if given is not None:
-        known = registry.data_dir(name)
-        if known is not None and known != given.absolute():
-            raise ClusterError(f"a cluster named {name} already exists in {known}; choose another --name")
-        return given.absolute()
-    return registry.data_dir(name) or default
+    """Return a cluster's data folder: the one given, else where the cluster already is, else the default.
+
+    Links are followed, so that there is one way to write it.
+    """
+    known = registry.data_dir(name)
+    if given is not None and known is not None and known.resolve() != given.resolve():
+        raise ClusterError(
+            f"a cluster named {name} already exists in {known}; choose another --name than that one's, "
+            f"or leave out --data-dir {given}"
+        )
+    return (given or known or default).resolve()

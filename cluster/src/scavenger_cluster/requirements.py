@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -43,6 +44,29 @@ def missing_node_packages() -> list[str]:
 def missing_image_packages() -> list[str]:
     """Return the Debian packages that building images needs and this machine lacks."""
     return sorted({package for program, package in IMAGE_PACKAGES.items() if find_program(program) is None})
+
+
+def check_platform() -> None:
+    """Raise MissingRequirementError where no cluster can run, with real nodes or without."""
+    if not is_linux():
+        raise MissingRequirementError(
+            "the embedded cluster runs on Linux only; elsewhere use a Kubernetes of your own, "
+            "for instance kind (docker-compose.kind.yml, see docs/install.md)"
+        )
+
+
+def is_linux() -> bool:
+    """Tell whether this is Linux: processes are known from /proc, and started by the `env` of GNU coreutils."""
+    return platform.system() == "Linux"
+
+
+def check_image_building() -> None:
+    """Raise MissingRequirementError for a user that cannot build images."""
+    if os.geteuid() != 0:
+        raise MissingRequirementError(
+            "building images needs root (debootstrap makes the base as root, and buildah mounts it); "
+            "without root there are only fake nodes, which need no images"
+        )
 
 
 def obstacles() -> list[str]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scavenger_cluster import kubeconfig, ports
+from scavenger_cluster import cgroups, kubeconfig, ports
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.errors import ApiError, ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.process import ProcessTable, Program, mark
 from scavenger_cluster.state import ClusterState
+from scavenger_cluster.supervisor import ending
 from scavenger_cluster.waiting import wait_for
 
 SYSTEM_NAMESPACE = "scavenger-system"
@@ -25,13 +27,14 @@ PREFIX = "service/"
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """A running service: where it is, and where it answers."""
+    """A running service: where it is, where it answers, and how often it has been started again."""
 
     name: str
     instance: int
     pid: int
     port: int
     log: Path
+    restarts: int = 0
 
     @property
     def url(self) -> str:
@@ -61,8 +64,12 @@ def start(
     command: Sequence[str] | None = None,
     wait: str | None = "healthz",
     timeout: float = 60,
+    restart: bool = True,
 ) -> Service:
-    """Start a service, unless it runs just so, and wait until its probe answers 200 (`wait=None`: do not)."""
+    """Start a service, unless it runs just so, and wait until its probe answers 200 (`wait=None`: do not).
+
+    `restart`: whenever it ends later, it is started again.
+    """
     process = process_name(name, instance)
     config = layout.component_kubeconfig(process.replace("/", "-"))
     token = service_account_token(client, f"scavenger-{name}")
@@ -76,14 +83,15 @@ def start(
         "SCAVENGER_HEALTH_ADDRESS": "127.0.0.1",
         "SCAVENGER_HEALTH_PORT": str(port),
         **(environment or {}),
-        **mark(state.name, process),
+        **mark(state.name, layout.root, process),
     }
-    program = Program(process, tuple(command or command_of(name)), env, cwd=str(layout.root))
+    argv = cgroups.with_cpu_claim(command or command_of(name))
+    program = Program(process, argv, env, cwd=str(layout.root), restart=restart)
     if not processes.runs_as(program):
         processes.stop(process)
         processes.start(program)
     if wait is not None:
-        _wait(process, f"http://127.0.0.1:{port}/{wait}", processes, timeout)
+        wait_for_probe(process, f"http://127.0.0.1:{port}/{wait}", processes, timeout)
     return running(name, state=state, processes=processes, instance=instance)
 
 
@@ -92,8 +100,20 @@ def running(name: str, *, state: ClusterState, processes: ProcessTable, instance
     process = process_name(name, instance)
     identity = processes.running(process)
     if identity is None:
-        raise ClusterError(f"{process} is not running; its log: {processes.log(process)}")
-    return Service(name, instance, identity.pid, state.service_ports[process], processes.log(process))
+        prospect = _prospect(processes, process)
+        raise ClusterError(f"{process} is not running{prospect}; its log: {processes.log(process)}")
+    supervision = processes.supervision(process)
+    restarts = supervision.restarts if supervision else 0
+    return Service(name, instance, identity.pid, state.service_ports[process], processes.log(process), restarts)
+
+
+def _prospect(processes: ProcessTable, process: str) -> str:
+    """Say how a service has ended that is started again, and when that is; nothing of any other."""
+    seen = processes.supervision(process)
+    if seen is None or seen.exit_code is None or seen.next_start is None or processes.leader(process) is None:
+        return ""
+    seconds = max(0.0, seen.next_start - time.time())
+    return f": it ended {ending(seen.exit_code)} and is started again in {seconds:.1f} s"
 
 
 def service_account_token(client: ApiClient, account: str) -> str:
@@ -123,9 +143,17 @@ def _port(state: ClusterState, layout: Layout, processes: ProcessTable, process:
     return port
 
 
-def _wait(process: str, url: str, processes: ProcessTable, timeout: float) -> None:
+def wait_for_probe(process: str, url: str, processes: ProcessTable, timeout: float) -> None:
+    """Wait until the probe of a service that has been started answers 200.
+
+    Raises ComponentFailedError after `timeout` seconds, and as soon as the service ends: one that cannot come up is not
+    started again.
+    """
+    identity = processes.running(process)
+
     def answers() -> bool:
-        if processes.running(process) is None:
+        if identity is None or processes.running(process) != identity:
+            processes.end([process], grace=3)
             raise ComponentFailedError(process, "ended", processes.log(process))
         return responds(url)
 

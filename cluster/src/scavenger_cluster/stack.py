@@ -1,6 +1,6 @@
 """What this repository puts on a cluster: definitions, roles, services as processes, images of the demo applications.
 
-    python -m scavenger_cluster.stack up|down|images [--name NAME] [--nodes NODES]
+    python -m scavenger_cluster.stack up|down|images|prepare [--name NAME] [--nodes NODES]
 
 The services run as processes of this machine under their own service accounts, with the rights of the manifests and no
 more; only their Deployments are left out.
@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster import admission
-from scavenger_cluster.build import ensure_tools
+from scavenger_cluster import admission, images, requirements
+from scavenger_cluster.build import TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
-from scavenger_cluster.errors import ClusterError
+from scavenger_cluster.errors import ClusterError, MissingRequirementError
 from scavenger_cluster.services import SYSTEM_NAMESPACE
 from scavenger_cluster.shell import run
 
@@ -36,16 +38,17 @@ Then try:
   kubectl sj list -A
 """
 
+COUNTER: Final = ROOT / "demo-apps" / "counter"
 COUNTER_IMAGE: Final = "scavenger/counter:demo"
 SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
 """As the chart names it."""
 
 
-def one_core() -> list[str]:
-    """Arguments of a kubelet that offers one core, whatever the machine has: the story is then the same everywhere, and
-    the control plane has the rest."""
-    rest = (os.cpu_count() or 1) - 1
-    return [f"--system-reserved=cpu={rest}"] if rest else []
+def offer_cpu(millicores: int) -> list[str]:
+    """Arguments of a kubelet that offers so much CPU, whatever the machine has: loads in percent are then the same
+    everywhere, and the control plane has the rest."""
+    rest = 1000 * (os.cpu_count() or 1) - millicores
+    return [f"--system-reserved=cpu={rest}m"] if rest > 0 else []
 
 
 def existing_services() -> list[str]:
@@ -85,8 +88,12 @@ def reclaimed_rules(report: Callable[[str], None]) -> str:
 
 def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:
     """Start services (all that exist by default) and wait until each is ready. `settings`: environment of all."""
-    for name in names if names is not None else existing_services():
-        cluster.service_start(name, environment={**_defaults(cluster, name), **(settings or {})}, wait="readyz")
+    chosen = names if names is not None else existing_services()
+    environments = {name: {**_defaults(cluster, name), **(settings or {})} for name in chosen}
+    for name, environment in environments.items():  # all at once: what they load takes seconds, and nobody waits
+        cluster.service_start(name, environment=environment, wait=None)
+    for name, environment in environments.items():
+        cluster.service_start(name, environment=environment, wait="readyz")
         if name == "webhook":
             admission.activate(cluster, MANIFESTS / name)
 
@@ -100,9 +107,43 @@ def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
     return {}
 
 
+@contextmanager
+def counter_image_meanwhile(report: Callable[[str], None]) -> Iterator[None]:
+    """Make the image of the counter demo while the body does something else, such as to compile.
+
+    The first time Debian's packages are fetched and unpacked for it, which leaves a core idle. Where images cannot be
+    used, for want of real nodes or of packages, none is made. Raises what either raises.
+    """
+    if not _images_possible(report):
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        made: Future[Path] = pool.submit(images.build_image, COUNTER_IMAGE, COUNTER, report)
+        yield
+        made.result()
+
+
+def _images_possible(report: Callable[[str], None]) -> bool:
+    """Whether there can be real nodes and images here, after the packages for both have been installed."""
+    if requirements.obstacles():
+        return False
+    packages = [*requirements.missing_node_packages(), *requirements.missing_image_packages()]
+    try:
+        requirements.install(packages, report, allowed=True)  # one after the other: apt-get has one lock
+    except MissingRequirementError:  # whether it matters, `up` decides, and says so
+        return False
+    return True
+
+
+def prepare(report: Callable[[str], None]) -> None:
+    """Get all that takes minutes the first time and is cached from then on: packages, programs, images."""
+    with counter_image_meanwhile(report):
+        ensure_tools(TOOLS, report)
+
+
 def build_images(cluster: Cluster) -> str:
     """Build the image of the counter demo on the local base and load it into the real nodes; returns its name."""
-    return cluster.build_image(COUNTER_IMAGE, ROOT / "demo-apps" / "counter")
+    return cluster.build_image(COUNTER_IMAGE, COUNTER)
 
 
 def build_scheduler_image(cluster: Cluster) -> str:
@@ -114,7 +155,8 @@ def build_scheduler_image(cluster: Cluster) -> str:
 
 def up(cluster: Cluster, nodes: str) -> None:
     """Bring up a cluster with everything of this repository, and say how to use it."""
-    cluster.up(nodes)
+    with counter_image_meanwhile(cluster.report):
+        cluster.up(nodes)
     install(cluster)
     if cluster.state.metrics:  # what is really used is known, so that it can be said what is reserved and idle
         allow_reclaimed(cluster)
@@ -131,13 +173,15 @@ def down(cluster: Cluster) -> None:
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 with one line of what went wrong and what to do."""
     parser = argparse.ArgumentParser(prog="python -m scavenger_cluster.stack", description=__doc__)
-    parser.add_argument("command", choices=("up", "down", "images"))
+    parser.add_argument("command", choices=("up", "down", "images", "prepare"))
     parser.add_argument("--name", default="scavenger", help="name of the cluster (default: scavenger)")
     parser.add_argument("--nodes", default="auto", help="as in `scavenger-cluster up` (default: auto)")
     arguments = parser.parse_args(words)
     cluster = Cluster(arguments.name, report=lambda line: print(line, flush=True))  # noqa: T201
     try:
-        if arguments.command == "up":
+        if arguments.command == "prepare":
+            prepare(cluster.report)
+        elif arguments.command == "up":
             up(cluster, arguments.nodes)
             sys.stdout.write(f"\nReady. Paste these lines:\n\n{paste_line(cluster)}\n{path_line(cluster)}\n\n{TRY}")
         elif arguments.command == "down":

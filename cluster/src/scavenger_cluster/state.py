@@ -115,7 +115,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; an absent or broken file reads as an empty one."""
     try:
         value = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

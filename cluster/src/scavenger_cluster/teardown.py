@@ -7,58 +7,93 @@ import os
 import shutil
 from pathlib import Path
 
-from scavenger_cluster import cgroups, network
+from scavenger_cluster import cgroups, network, ownership
 from scavenger_cluster.control_plane import API_SERVER, ETCD
-from scavenger_cluster.errors import CommandError
+from scavenger_cluster.errors import ClusterError, CommandError
 from scavenger_cluster.layout import Layout
-from scavenger_cluster.process import ProcessTable, find_marked, terminate
+from scavenger_cluster.process import ProcessTable, find_marked, namesakes, terminate
 from scavenger_cluster.shell import run
 
-KEPT = ("state.json", "pki", "etcd", "nodes", "lock")
+KEPT = ("state.json", "pki", "etcd", "nodes")
+MOUNTS = Path("/proc/self/mounts")
 
 
-def stop_everything(name: str, processes: ProcessTable, *, grace: float) -> None:
+def real_nodes_elsewhere(name: str, layout: Layout) -> list[Path]:
+    """Return the data folders of this user's other clusters of this name with real nodes.
+
+    Control groups, network namespaces and interfaces are named after the cluster alone: they are theirs then.
+    """
+    return namesakes(name, layout.root, component=lambda component: component.startswith("node"))
+
+
+def stop_everything(name: str, layout: Layout, processes: ProcessTable, *, grace: float) -> None:
     """Stop all processes of a cluster: clients first, then containers, API server, and the database last.
 
     Each group has `grace` seconds to end by itself.
     """
     servers = (API_SERVER, ETCD)
     clients = [component for component in processes.names() if component not in servers]
-    terminate([who for part in clients if (who := processes.running(part))], grace=grace)
-    group = f"/{cgroups.PARENT}/{name}"
-    if os.geteuid() == 0 and cgroups.ROOT.is_dir():
+    processes.end(clients, grace=grace)
+    group = cgroups.cluster_group(name)
+    has_groups = _may_have_real_nodes(name, layout) and cgroups.ROOT.is_dir()
+    if has_groups:
         cgroups.kill(group)
-    left = find_marked(name, component=lambda component: component not in servers)
+    left = find_marked(name, layout.root, component=lambda component: component not in servers)
     terminate(left, grace=0)
     for server in servers:
         processes.stop(server, grace=grace)
-    terminate(find_marked(name), grace=grace)
-    if os.geteuid() == 0 and cgroups.ROOT.is_dir():
+    terminate(find_marked(name, layout.root), grace=grace)
+    if has_groups:
         cgroups.kill(group)
         cgroups.remove(group)
-        _remove_empty_parent()
+        cgroups.remove_empty()
 
 
 def remove_traces(name: str, layout: Layout, *, keep_data: bool) -> None:
-    """Remove namespaces, interfaces, mounts and files of a cluster whose processes are gone."""
-    if os.geteuid() == 0:
+    """Remove namespaces, interfaces, mounts and files of a cluster whose processes are gone.
+
+    Files are deleted only where the marker says that they are the cluster's. It goes last: whoever is interrupted may
+    call this again.
+    """
+    if _may_have_real_nodes(name, layout):
         network.remove_network(name)
-        unmount_below(layout.root)
-    if not layout.root.exists():
+    if ownership.owner(layout) != name:
         return
-    if not keep_data:
-        shutil.rmtree(layout.root)
-        return
+    unmount_below(layout.root)
     for entry in layout.root.iterdir():
-        if entry.name not in KEPT:
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if entry not in (layout.marker, layout.lock) and not (keep_data and entry.name in KEPT):
+            _delete(entry)
+    if not keep_data:
+        ownership.remove_ownership(layout)
+        with contextlib.suppress(OSError):  # the next command waits in it for the lock, or a disk is mounted here
+            layout.root.rmdir()
 
 
-def unmount_below(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Unmount everything at or below a folder, innermost first."""
-    for target in mounts_below(folder, mounts.read_text()):
+def _may_have_real_nodes(name: str, layout: Layout) -> bool:
+    return os.geteuid() == 0 and not real_nodes_elsewhere(name, layout)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount everything below a folder, innermost first, as far as we may; what is mounted at the folder itself stays.
+
+    Raises ClusterError if something is left: deleting the folder would delete what is in there.
+    """
+    for target in _mounted_in(folder) if os.geteuid() == 0 else ():
         with contextlib.suppress(CommandError):
             run(["umount", "--lazy", target])
+    if left := _mounted_in(folder):
+        raise ClusterError(f"{left[0]} is mounted and cannot be unmounted; do so by hand and call this again")
+
+
+def _mounted_in(folder: Path) -> list[Path]:
+    return [target for target in mounts_below(folder, MOUNTS.read_text()) if target != folder]
 
 
 def mounts_below(folder: Path, table: str) -> list[Path]:
@@ -69,12 +104,6 @@ def mounts_below(folder: Path, table: str) -> list[Path]:
         if target.is_relative_to(folder):
             found.append(target)
     return sorted(found, key=lambda path: len(path.parts), reverse=True)
-
-
-def _remove_empty_parent() -> None:
-    for hierarchy in cgroups.hierarchies():
-        with contextlib.suppress(OSError):
-            (hierarchy / cgroups.PARENT).rmdir()
 
 
 def remove_folder(folder: Path) -> None:

@@ -15,14 +15,16 @@ import pytest
 from scavenger_cluster import Cluster, ClusterError, CommandError, PortBusyError, wait_for
 from scavenger_cluster.cli import main
 from scavenger_cluster.errors import ComponentFailedError
+from scavenger_cluster.ports import is_free
 from scavenger_cluster.process import identify
+from scavenger_cluster.services import responds
 
 from .traces import traces, untouched
 
 pytestmark = pytest.mark.timeout(600)
 
-# The kubelet's usual grace of 50 s is too long to wait for in a test.
-QUICK = {"kcm": ["--node-monitor-grace-period=12s", "--node-monitor-period=1s"]}
+# The usual grace of 50 s is long to wait for in a test; much less, and nodes whose lease kwok renews every 10 s go.
+QUICK = {"kcm": ["--node-monitor-grace-period=30s", "--node-monitor-period=1s"]}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def phase(cluster: Cluster, name: str) -> str:
     return str(get(cluster, "pod", name)["status"].get("phase"))
 
 
-def reaches(cluster: Cluster, name: str, wanted: str, timeout: float = 20) -> None:
+def reaches(cluster: Cluster, name: str, wanted: str, timeout: float = 120) -> None:
     wait_for(f"{name} to be {wanted}", lambda: phase(cluster, name) == wanted, timeout=timeout)
 
 
@@ -94,7 +96,7 @@ def test_a_job_on_fake_nodes_runs_until_its_time_is_over(fakes: Cluster) -> None
         },
     }
     fakes.apply(json.dumps(job))
-    fakes.kubectl("wait", "--for=condition=Complete", "job/two-seconds", "--timeout=30s")
+    fakes.kubectl("wait", "--for=condition=Complete", "job/two-seconds", "--timeout=110s")
 
 
 def test_a_pod_stays_running_unless_told_otherwise_and_can_fail(fakes: Cluster) -> None:
@@ -111,10 +113,12 @@ def test_a_deleted_pod_fails_first_and_goes_when_nobody_holds_it(fakes: Cluster)
     fakes.apply(pod("held", finalizers=["test.scavenger.dev/hold"]))
     reaches(fakes, "held", "Running")
     fakes.kubectl("delete", "pod", "held", "--wait=false")
-    assert phase(fakes, "held") == "Running"
     reaches(fakes, "held", "Failed")
+    found = get(fakes, "pod", "held")
+    ended = found["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
+    assert ended >= found["metadata"]["deletionTimestamp"], "it had its grace time"
     fakes.kubectl("patch", "pod", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    wait_for("the pod to go", gone(fakes, "held"), timeout=10)
+    wait_for("the pod to go", gone(fakes, "held"), timeout=120)
 
 
 def test_a_pod_may_exit_cleanly_when_stopped(fakes: Cluster) -> None:
@@ -147,7 +151,7 @@ def test_up_after_a_crash_starts_what_died_and_keeps_the_data(fakes: Cluster) ->
 
 def test_without_the_scheduler_pods_wait(fakes: Cluster) -> None:
     fakes.component_stop("scheduler")
-    fakes.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=20s")
+    fakes.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=110s")
     fakes.apply(pod("waits"))
     assert phase(fakes, "waits") == "Pending"
     assert not get(fakes, "pod", "waits")["spec"].get("nodeName")
@@ -181,7 +185,7 @@ def test_the_scheduler_has_the_plugin_unless_it_is_to_be_as_it_comes(fakes: Clus
 
 def test_a_fake_node_can_die_and_come_back(fakes: Cluster) -> None:
     fakes.node_stop("fake-002")
-    fakes.kubectl("wait", "--for=condition=Ready=Unknown", "node/fake-002", "--timeout=60s")
+    fakes.kubectl("wait", "--for=condition=Ready=Unknown", "node/fake-002", "--timeout=110s")
     fakes.node_start("fake-002")
     assert "NotReady" not in fakes.kubectl("get", "node", "fake-002")
 
@@ -227,7 +231,7 @@ def test_services_run_under_their_own_account_and_side_by_side(fakes: Cluster) -
     assert "system:serviceaccount:scavenger-system:scavenger-tester" in who
     again = fakes.service_start("tester", environment={"EXTRA": "1"}, command=command)
     assert again.pid == first.pid
-    fakes.service_kill("tester", instance=2)
+    fakes.service_stop("tester", instance=2, grace=0)
     with pytest.raises(ClusterError, match="not running"):
         fakes.service("tester", instance=2)
     assert fakes.service("tester").pid == first.pid
@@ -241,6 +245,33 @@ def test_a_service_that_ends_shows_the_end_of_its_log(fakes: Cluster) -> None:
     command = [sys.executable, "-c", "raise SystemExit('out of cheese')"]
     with pytest.raises(ClusterError, match="out of cheese"):
         fakes.service_start("broken", command=command)
+
+
+def test_a_service_that_is_killed_comes_back_and_one_that_is_stopped_stays_away(
+    fakes: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes.kubectl("create", "serviceaccount", "scavenger-phoenix", "--namespace=scavenger-system")
+    process, command = "service/phoenix", [sys.executable, "-c", SERVER]
+    first = fakes.service_start("phoenix", environment={"EXTRA": "1"}, command=command)
+    assert first.restarts == 0
+    fakes.service_kill("phoenix")
+    wait_for("another process", lambda: pids(fakes)[process] not in (None, first.pid), timeout=120)
+    again = fakes.service("phoenix")
+    assert (again.port, again.restarts) == (first.port, 1)
+    wait_for("it to answer", lambda: responds(f"{again.url}/healthz"), timeout=120)
+    counted = {part.name: part.restarts for part in fakes.status()}
+    assert (counted[process], counted["etcd"]) == (1, None)
+    assert main(["--name", fakes.name, "status"]) == 0
+    assert "RESTARTS" in capsys.readouterr().out
+    assert "supervisor: ended by signal 9 (Killed), starting again in 1 s" in fakes.service_logs("phoenix")
+    kept = fakes.service_start("phoenix", environment={"EXTRA": "1"}, command=command)
+    assert (kept.pid, kept.restarts) == (again.pid, 1)
+    supervisor = fakes.processes.leader(process)
+    assert supervisor is not None
+    fakes.service_stop("phoenix")
+    assert not supervisor.alive(), "nobody is left to start it again"
+    assert identify(again.pid) is None
+    assert process not in pids(fakes)
 
 
 def test_two_clusters_live_side_by_side(fakes: Cluster, tmp_path: Path) -> None:
@@ -260,10 +291,10 @@ def test_two_clusters_live_side_by_side(fakes: Cluster, tmp_path: Path) -> None:
 
 def test_a_busy_port_is_named_with_its_holder_and_the_option(tmp_path: Path) -> None:
     cluster = Cluster("it-busy", tmp_path / "busy")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(PortBusyError) as refusal:
-            cluster.up("none", port_base=port)
+    # Below those that the kernel gives to connections: of these the next one may be taken by anybody.
+    port = next(base for base in range(25_000, 32_000, 20) if all(is_free("0.0.0.0", base + n) for n in range(10)))
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(PortBusyError) as refusal:
+        cluster.up("none", port_base=port)
     message = str(refusal.value)
     assert f"port {port}" in message
     assert "--port-base" in message

@@ -15,9 +15,9 @@ from scavenger_cluster.process import find_marked
 def traces(cluster: Cluster) -> dict[str, list[str]]:
     """Return whatever of this cluster is on the machine, by kind; empty lists after `down`."""
     data = str(cluster.data_dir)
-    groups = [hierarchy / cgroups.PARENT / cluster.name for hierarchy in cgroups.hierarchies()]
+    groups = [hierarchy / cgroups.cluster_group(cluster.name).strip("/") for hierarchy in cgroups.hierarchies()]
     return {
-        "processes": [str(process.pid) for process in find_marked(cluster.name)]
+        "processes": [str(process.pid) for process in find_marked(cluster.name, cluster.data_dir)]
         + [command for command in _commands() if data in command],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if data in line],
         "namespaces": [path.name for path in _entries("/run/netns") if f"-{cluster.name}-" in path.name],

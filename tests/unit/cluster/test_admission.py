@@ -6,7 +6,7 @@ import yaml
 from scavenger_cluster import admission, stack
 
 
-def test_a_url_takes_the_place_of_the_service_and_nothing_else_changes():
+def test_a_url_takes_the_place_of_the_service_and_nothing_else_changes() -> None:
     text = (stack.MANIFESTS / "webhook" / "configurations.yaml").read_text()
     shipped = list(yaml.safe_load_all(text))
     found = list(yaml.safe_load_all(admission.by_url(text, "https://127.0.0.1:9443")))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import ipaddress
 import json
+import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -12,7 +14,18 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
-from scavenger_cluster import build, cgroups, kubeconfig, kwok, network, node_config, ports, scheduler, teardown
+from scavenger_cluster import (
+    build,
+    cgroups,
+    images,
+    kubeconfig,
+    kwok,
+    network,
+    node_config,
+    ports,
+    scheduler,
+    teardown,
+)
 from scavenger_cluster.build import TOOLS, go_dir, go_numbers, module_dir, needed_go
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
 from scavenger_cluster.control_plane import COMPONENTS, full_name, program, tool_of
@@ -61,7 +74,7 @@ def test_own_arguments_come_last_and_components_are_marked() -> None:
     state.arguments = {"kube-scheduler": ["--v=5"]}
     wanted = program("kube-scheduler", state, LAYOUT, {"scavenger-scheduler": Path("/bin/x")})
     assert wanted.argv[-1] == "--v=5"
-    assert wanted.env["SCAVENGER_CLUSTER"] == "test"
+    assert (wanted.env["SCAVENGER_CLUSTER"], wanted.env["SCAVENGER_CLUSTER_DATA"]) == ("test", "/data")
     assert "KUBECONFIG" not in wanted.env
 
 
@@ -172,41 +185,88 @@ def test_kwok_configuration_is_what_its_description_says() -> None:
     assert node["spec"]["taints"][0]["effect"] == "NoSchedule"
 
 
-def test_cgroups_on_both_versions(tmp_path: Path) -> None:
-    v1, v2 = tmp_path / "v1", tmp_path / "v2"
-    for folder in (v1 / "cpu", v1 / "memory", v2):
-        folder.mkdir(parents=True)
-    (v2 / "cgroup.controllers").write_text("cpu memory")
-    (v2 / "cgroup.subtree_control").write_text("")
+@pytest.fixture
+def v1(tmp_path: Path) -> Path:
+    """Control groups as cgroup v1 shows them."""
+    for name in ("cpu", "memory"):
+        (tmp_path / "v1" / name).mkdir(parents=True)
+    (tmp_path / "v1/cpu/cpu.shares").write_text("1024")
+    return tmp_path / "v1"
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> Path:
+    """Control groups as cgroup v2 shows them."""
+    (tmp_path / "v2").mkdir()
+    (tmp_path / "v2/cgroup.controllers").write_text("cpu memory")
+    (tmp_path / "v2/cgroup.subtree_control").write_text("")
+    return tmp_path / "v2"
+
+
+def test_cgroups_on_both_versions(v1: Path, v2: Path) -> None:
     assert cgroups.hierarchies(v1) == [v1 / "cpu", v1 / "memory"]
     assert cgroups.hierarchies(v2) == [v2]
+    assert cgroups.cpu_hierarchies(v1) == [v1 / "cpu"]
+    assert cgroups.cpu_hierarchies(v2) == [v2]
+    assert cgroups.cpu_hierarchies(v1 / "nothing") == []
     group = cgroups.node_group("c", "node1")
     for root in (v1, v2):
         cgroups.create(group, root)
-    assert (v1 / "memory/scavenger/c/node1").is_dir()
-    (v1 / "cpu/scavenger/c/node1/cpu.shares").write_text("1024")
-    (v2 / "scavenger/c/node1/cpu.weight").write_text("100")
-    for root in (v1, v2):
-        cgroups.prefer(group, root)
-    assert (v1 / "cpu/scavenger/c/node1/cpu.shares").read_text() == str(16 * 1024)
-    assert (v2 / "scavenger/c/node1/cpu.weight").read_text() == "1600"
-    (v1 / "cpu/scavenger/c/node1/cpu.shares").unlink()
-    assert (v2 / "scavenger/c/node1").is_dir()
+    assert (v1 / "memory/scavenger/nodes/c/node1").is_dir()
+    assert (v2 / "scavenger/nodes/c/node1").is_dir()
     assert (v2 / "cgroup.subtree_control").read_text() == cgroups.V2_CONTROLLERS
     cgroups.kill(group, v1)
-    cgroups.remove("/scavenger/c", v1)
-    assert not (v1 / "memory/scavenger/c").exists()
-    cgroups.remove("/scavenger/nobody", v1)
+    cgroups.remove(cgroups.cluster_group("c"), v1)
+    assert not (v1 / "memory/scavenger/nodes/c").exists()
+    cgroups.remove(cgroups.cluster_group("nobody"), v1)
+    cgroups.remove_empty(v1)
+    assert not (v1 / "memory/scavenger").exists()
+    assert (v1 / "memory").is_dir()
+
+
+def test_control_planes_have_as_much_claim_to_cpu_as_all_pods_together(v1: Path, v2: Path) -> None:
+    for root, name, usual in ((v1 / "cpu", "cpu.shares", 1024), (v2, "cpu.weight", 100)):
+        for group in ("scavenger/control", "scavenger/nodes/c/node1/system"):
+            (root / group).mkdir(parents=True)
+        for group in ("scavenger", "scavenger/control", "scavenger/nodes", "scavenger/nodes/c/node1/system"):
+            (root / group / name).write_text("7")
+        top = v1 if root == v1 / "cpu" else v2
+        assert cgroups.ensure_control_group(top) == [root]
+        cgroups.claim(cgroups.daemons_group("c", "node1"), cgroups.SYSTEM_SHARES, top)
+        claims = {group: int((root / group / name).read_text()) for group in ("scavenger/control", "scavenger/nodes")}
+        assert set(claims.values()) == {usual}
+        assert (root / "scavenger" / name).read_text() == str(4 * usual)
+        assert (root / "scavenger/nodes/c/node1/system" / name).read_text() == str(4 * usual)
+
+
+def test_who_watches_a_cluster_is_among_the_control_planes_for_as_long(v1: Path) -> None:
+    (v1 / "cpu/scavenger/control").mkdir(parents=True)
+    (v1 / "cpu/cgroup.procs").touch()
+    own = v1 / "cpu" / cgroups.own_group(v1 / "cpu", v1).strip("/")
+    own.mkdir(parents=True, exist_ok=True)
+    with cgroups.cpu_claim(v1):
+        assert (v1 / "cpu/scavenger/control/cgroup.procs").read_text() == str(os.getpid())
+    assert (own / "cgroup.procs").read_text() == str(os.getpid())
+    assert not (v1 / "memory/scavenger").exists(), "memory is nobody's concern here"
+    with cgroups.cpu_claim(v1 / "nothing"):
+        pass
+
+
+def test_a_group_that_cannot_be_joined_is_no_error(v1: Path) -> None:
+    (v1 / "cpu/scavenger/control/cgroup.procs").mkdir(parents=True)
+    with cgroups.cpu_claim(v1):
+        pass
 
 
 def test_a_program_is_started_inside_a_group(tmp_path: Path) -> None:
-    for controller in ("cpu", "memory"):
-        (tmp_path / controller / "g").mkdir(parents=True)
-        (tmp_path / controller / "g/cgroup.procs").touch()
-    words = cgroups.joining("/g", ["echo", "it's  running"], tmp_path)
+    folders = [tmp_path / controller for controller in ("cpu", "memory")]
+    for folder in folders:
+        (folder / "g").mkdir(parents=True)
+        (folder / "g/cgroup.procs").touch()
+    words = cgroups.joining("/g", ["echo", "it's  running"], folders)
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "it's  running\n"
-    assert [(tmp_path / name / "g/cgroup.procs").read_text() for name in ("cpu", "memory")] == ["0\n", "0\n"]
+    assert [(folder / "g/cgroup.procs").read_text() for folder in folders] == ["0\n", "0\n"]
 
 
 def test_listening_sockets_are_found_in_the_kernels_table() -> None:
@@ -289,12 +349,56 @@ def test_the_key_of_a_context_covers_what_a_build_sees(tmp_path: Path) -> None:
     assert len(set(keys)) == 5
 
 
+def test_the_first_image_is_built_into_an_empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """buildah makes no folder for what it pushes, and on a new machine nothing else has made it before."""
+
+    def buildah(*words: str) -> str:
+        if words[0] == "push":
+            Path(words[2].split(":")[1]).write_text("archive")
+        return ""
+
+    monkeypatch.setenv("SCAVENGER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(images, "_buildah", buildah)
+    monkeypatch.setattr(images, "_base_image", lambda report: "base")
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "Containerfile").write_text("FROM scratch")
+    archive = images.build_image("a/b:1", context, lambda line: None)
+    assert archive.parent == tmp_path / "cache/images"
+    assert archive.read_text() == "archive"
+
+
 def test_the_programs_are_pinned() -> None:
     for tool in TOOLS.values():
         text = (module_dir(tool.module) / "go.mod").read_text()
         assert tool.package.startswith("./") or tool.package in text
     assert go_numbers(needed_go((go_dir() / "go.mod").read_text())) >= (1, 26)
     assert go_numbers("go1.26.8") > go_numbers("1.26") > go_numbers("go1.19.8")
+
+
+def test_what_the_scheduler_shares_with_the_other_programs_is_compiled_once() -> None:
+    """Another version of a module, or of Go's language, and its packages would be compiled again for the scheduler."""
+
+    def pinned(module: str) -> dict[str, str]:
+        text = (module_dir(module) / "go.mod").read_text()
+        modules = dict(re.findall(r"^\t(\S+) (v\S+)", text.partition("\nreplace (")[0], re.MULTILINE))
+        replaced = dict(re.findall(r"^\t(\S+) => (\S+ v\S+)", text, re.MULTILINE))
+        return modules | replaced | {"go": needed_go(text)}
+
+    programs, scheduler = pinned("."), pinned("scheduler")
+    shared = programs.keys() & scheduler.keys()
+    assert len(shared) > 100
+    assert {name: scheduler[name] for name in shared} == {name: programs[name] for name in shared}
+
+
+def test_programs_are_called_as_go_calls_them() -> None:
+    outputs = {tool.name: tool.output for tool in TOOLS.values()}
+    assert outputs.pop("etcd") == "server"  # go.etcd.io/etcd/server/v3
+    assert all(name == output for name, output in outputs.items())
+    assert TOOLS["pause"].link_flags == "./pause=-s -w"
+    assert "k8s.io/kubernetes/cmd/kubelet=-s -w -X k8s.io/component-base/version.gitVersion=v1." in str(
+        TOOLS["kubelet"].link_flags
+    )
 
 
 def test_the_scheduler_is_built_anew_when_its_source_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

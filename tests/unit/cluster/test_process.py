@@ -100,20 +100,36 @@ def test_output_goes_to_the_log_and_is_appended(table: ProcessTable) -> None:
     assert table.log("echo").read_text() == "one\ntwo\n"
 
 
-def test_marked_processes_are_found_without_a_pid_file_children_included(table: ProcessTable) -> None:
-    name = f"unit-{os.getpid()}"
-    env = {"PATH": os.environ["PATH"], **mark(name, "node1/parent")}
+def test_marked_processes_are_found_without_a_pid_file_children_included(
+    table: ProcessTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, data = f"unit-{os.getpid()}", tmp_path / "data"
+    env = {"PATH": os.environ["PATH"], **mark(name, data, "node1/parent")}
     identity = table.start(Program("parent", ("sh", "-c", "sleep 60 & sleep 60; true"), env))
     deadline = time.monotonic() + 10
-    while len(find_marked(name)) < 3 and time.monotonic() < deadline:
+    while len(find_marked(name, data)) < 3 and time.monotonic() < deadline:
         os.sched_yield()
-    found = find_marked(name)
+    found = find_marked(name, data)
     assert identity in found
     assert len(found) == 3
-    assert find_marked(name, component=lambda component: component.startswith("node2/")) == []
-    assert find_marked("unit-nobody") == []
+    assert find_marked(name, data, component=lambda component: component.startswith("node2/")) == []
+    assert find_marked("unit-nobody", data) == []
+    assert find_marked(name, tmp_path / "other") == [], "a cluster of this name in another state folder"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert find_marked(name, data) == [], "another user's cluster of this name"
     terminate(found, grace=0)
-    assert find_marked(name) == []
+    assert find_marked(name, data) == []
+
+
+def test_a_process_we_may_not_see_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine whose /proc is mounted with hidepid=1."""
+
+    def hidden(path: Path) -> str:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert identify(os.getpid()) is None
 
 
 def test_a_signal_to_somebody_who_has_gone_is_nothing() -> None:
