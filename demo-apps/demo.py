@@ -14,16 +14,17 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import demo_loop
 from demo_stage import NAMESPACE, DemoError, Stage, console, say, until
 from rich.table import Table
-from scavenger_cluster import Cluster, stack
+from scavenger_cluster import Cluster, cgroups, stack
 from scavenger_cluster.api import namespaced
 from scavenger_cluster.errors import ClusterError
-from scavenger_cluster.requirements import obstacles
 
 COUNTER = Path(__file__).parent / "counter" / "counter.py"
 ORDINARY_CPU = "500m"
@@ -138,51 +139,68 @@ def finish(stage: Stage, name: str) -> str:
     return "correct"
 
 
-def story(cluster: Cluster) -> None:
-    """Both stories, the summary, and the loop."""
+def story(cluster: Cluster, metrics: Callable[[], None]) -> None:
+    """Both stories, the summary, and the loop. `metrics`: returns when the metrics API has figures."""
     stage = Stage(cluster, cluster.data_dir / "demo-volume")
     stage.prepare()
     table = Table("job", "pods", "interrupted", "CPU-seconds useful", "CPU-seconds lost", "result")
-    table.add_row(*tell(stage, "pi", 1, "600m", (300, 15)))
+    table.add_row(*tell(stage, "pi", 1, "600m", (200, 10)))
     say("the same for a gang of two: both run, or none; when one is taken, both leave")
-    table.add_row(*tell(stage, "gang", 2, "300m", (600, 15)))
+    table.add_row(*tell(stage, "gang", 2, "300m", (400, 10)))
     console.print(table)
     console.print(stage.kubectl("get", "sj"))
     stage.kubectl("delete", "sj", "--all")
     if stage.real:
+        metrics()
         demo_loop.tell(stage)
     else:
         say("the closed loop is left out: it needs the figures of real containers", "yellow")
+
+
+def perform(cluster: Cluster, nodes: str) -> None:
+    """Bring everything up and tell the story; what is needed last is built while the first part is told."""
+    say("bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while")
+    with stack.counter_image_meanwhile(cluster.report):
+        cluster.up(nodes, fake_cpu="1", arguments={"kubelet": stack.offer_cpu(1000)})
+    stack.install(cluster)
+    stack.start(cluster, ["admitter", "webhook"])
+    if not cluster.state.real:
+        story(cluster, metrics=lambda: None)
+        return
+    stack.build_images(cluster)
+    with ThreadPoolExecutor(1) as pool:
+        completed = pool.submit(cluster.up, metrics=True)
+        story(cluster, metrics=completed.result)
 
 
 def main() -> int:
     """Run the demo; 0 when all of it was seen to happen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="demo", help="name of the embedded cluster (default: demo)")
+    # One node of one core: the story is about room that there is not.
+    parser.add_argument("--nodes", default="auto:1", help="one node, real:1 or fake:1 (default: what is possible)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running, and say how to use it")
     arguments = parser.parse_args()
-    cluster = Cluster(arguments.name, report=lambda line: say(line, "dim"))
     try:
-        cluster.down()
-        say(
-            "bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while"
-        )
-        cluster.up("auto", fake_cpu="1", metrics=not obstacles(), arguments={"kubelet": stack.one_core()})
-        stack.install(cluster)
-        stack.start(cluster, ["admitter", "webhook"])
-        if cluster.state.real:
-            stack.build_images(cluster)
-        story(cluster)
+        show(Cluster(arguments.name, report=lambda line: say(line, "dim")), arguments.nodes, keep=arguments.keep)
     except (DemoError, ClusterError) as error:
         say(f"the demo failed: {error}", "red")
         return 1
+    say("the whole story was seen to happen", "b green")
+    return 0
+
+
+def show(cluster: Cluster, nodes: str, *, keep: bool) -> None:
+    """Bring up a new cluster and tell the story on it; then it is taken down, or kept."""
+    cluster.down()
+    try:
+        with cgroups.cpu_claim():
+            perform(cluster, nodes)
     finally:
-        if arguments.keep:
+        if keep:
             console.print(f"\nThe cluster is still there: {stack.paste_line(cluster)}")
         else:
             cluster.down()
-    say("the whole story was seen to happen", "b green")
-    return 0
 
 
 if __name__ == "__main__":
