@@ -7,12 +7,18 @@ UV := ./tools/uv
 RUN := $(UV) run --frozen --quiet
 PYTEST := $(RUN) pytest
 PYTHON_SOURCES := packages services cli cluster demo-apps bench tests tools
-# mypy sees one package at a time: `src` layouts of a workspace share no root.
+# mypy sees one package at a time: `src` layouts of a workspace share no root. The rest are modules by their path.
 TYPED := packages/api/src packages/runtime/src packages/testing/src \
-	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src
+	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src \
+	demo-apps docs bench tests tools
 ONLY ?=
+EXAMPLES ?= quick
 CLUSTER ?= scavenger
-CLUSTER_TESTS := -q --timeout 900 -rs --durations=8
+CLUSTER_TESTS := -q -rs --durations=8
+
+# Containers like to set this. Python would then compile every module, and pytest rewrite every test, at each start of
+# each process: 6 s of CPU time for each worker that runs unit tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List what can be made
@@ -43,24 +49,21 @@ cluster-down: sync ## End the embedded cluster; leaves no process, mount or inte
 ##@ Test it
 
 .PHONY: test
+test: EXAMPLES = thorough
 test: verify test-unit test-clusters ## All of it
 
-# Tests against clusters wait much of the time, so there are two lanes beside each other, each on clusters of its own;
-# more would run out of cores, and of the inotify instances that kubelets need. What no lane names is in the first.
-LOOP := tests/e2e/test_closed_loop.py tests/e2e/test_budget_trick.py
-ADMITTER := tests/integration/admitter
-CHARTS := tests/integration/charts
+# Two lanes beside each other, each on clusters of its own: tests that measure what is used of the CPU, or use all there
+# is, are in the first, where no two of them run at a time; those that mostly wait are in the second. More lanes would
+# run out of cores, and of the inotify instances that kubelets need.
+LANE = failed=0; for folder in tests/e2e tests/integration; do \
+	  $(PYTEST) $$folder -m "$(1)" $(CLUSTER_TESTS) || failed=1; done; exit $$failed
 .PHONY: test-clusters
 test-clusters: programs ## What test-integration and test-e2e run, in two lanes beside each other
-	$(RUN) python tools/side_by_side.py \
-	  'first=failed=0; $(PYTEST) tests/e2e $(LOOP:%=--ignore %) $(CLUSTER_TESTS) || failed=1; \
-	    $(PYTEST) tests/integration $(ADMITTER:%=--ignore %) $(CHARTS:%=--ignore %) $(CLUSTER_TESTS) || failed=1; exit $$failed' \
-	  'second=failed=0; $(PYTEST) $(LOOP) $(CLUSTER_TESTS) || failed=1; $(PYTEST) $(ADMITTER) $(CLUSTER_TESTS) || failed=1; \
-	    $(PYTEST) $(CHARTS) $(CLUSTER_TESTS) || failed=1; exit $$failed'
+	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu)' 'others=$(call LANE,not cpu)'
 
 .PHONY: test-unit
-test-unit: sync ## Decisions, queue, informer: no cluster, under 30 seconds
-	$(PYTEST) tests/unit tests/contract -q -n 2
+test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: as in `make test`
+	$(PYTEST) tests/unit tests/contract -q -n 2 --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
@@ -70,12 +73,15 @@ test-integration: sync ## Against a real API server
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
 	$(PYTEST) tests/e2e $(CLUSTER_TESTS)
 
-.PHONY: verify
-verify: sync ## Formatting, types, layers, generated files, charts and manifests, Go
+.PHONY: lint
+lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, no helm
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
-	$(RUN) mypy $(TYPED) demo-apps/counter/counter.py
+	$(RUN) mypy $(TYPED)
 	$(RUN) lint-imports --no-cache
+
+.PHONY: verify
+verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python docs/draw_levels.py --check
@@ -102,8 +108,7 @@ sync: ## Install the Python workspace into .venv (uv itself too, if it is absent
 
 .PHONY: programs
 programs: sync ## Build Kubernetes and what goes with it: minutes the first time, then cached outside the checkout
-	$(RUN) python -m scavenger_cluster build
-	$(RUN) python -m scavenger_cluster build coredns metrics-server helm
+	$(RUN) python -m scavenger_cluster.stack prepare
 
 .PHONY: images
 images: sync ## Build the images of the services and of the demo applications from local bases
