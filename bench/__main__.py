@@ -51,6 +51,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_scheduler": ("scheduler",),
     "bench.webhook.bench_webhook": ("webhook",),
     "bench.cli.bench_cli": ("cli",),
+    "bench.setup.bench_setup": ("setup",),
 }
 """Module with a `run() -> list[Figure]`, and what the names of its figures begin with."""
 

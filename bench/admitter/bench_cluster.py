@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ def run() -> list[Figure]:
 
 async def _measure(cluster: Cluster) -> list[Figure]:
     async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="bench") as client:
-        server = next(c.pid for c in cluster.status() if c.name == "kube-apiserver")
+        server = next(c.pid for c in cluster.status() if c.name == "kube-apiserver" and c.pid is not None)
         plain, plain_cpu = await _plain_jobs(client, server)
         scavenger, scavenger_cpu = await _scavenger_jobs(client, server)
         pid = cluster.service("admitter").pid
@@ -189,6 +190,12 @@ async def _gang_cancellation(client: ApiClient) -> list[float]:
     def seen_job(change: Change[Any]) -> None:
         phases[change.key] = change.new.status.phase if change.new is not None else ""
 
+    def runs(key: str) -> bool:
+        return phases.get(key) == "Running"
+
+    def gone(members: list[str]) -> bool:
+        return all(member in deleted for member in members)
+
     waits: list[float] = []
     async with (
         _followed(Informer(client, PODS, label_selector=names.LABEL_JOB), seen_pod),
@@ -198,11 +205,11 @@ async def _gang_cancellation(client: ApiClient) -> list[float]:
             await client.create(SCAVENGERJOBS, "default", _scavenger_job(number, "gang", GANG_SIZE))
         for number in range(GANGS):
             key = f"default/gang-{number}"
-            await _poll(lambda key=key: phases.get(key) == "Running")  # type: ignore[misc]
+            await _poll(partial(runs, key))
             members = [p for p in list(pods) if pods[p].metadata.labels[names.LABEL_JOB] == f"gang-{number}"]
             first = members[number % GANG_SIZE]
             await client.delete(PODS, "default", first.partition("/")[2])
-            await _poll(lambda members=members: all(member in deleted for member in members))  # type: ignore[misc]
+            await _poll(partial(gone, members))
             waits += [deleted[member] - deleted[first] for member in members if member != first]
         await _delete_all(client, SCAVENGERJOBS, "gang", GANGS)
     return waits

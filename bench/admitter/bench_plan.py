@@ -154,7 +154,7 @@ def running_pod(index: int, queue: str) -> Pod:
     """The pod of a scavenger job: a tenth of its node."""
     at = index // (JOBS // NODES)
     cpu = SIZES[at % len(SIZES)] * 1000 * NODES // JOBS
-    requests = {"cpu": f"{cpu}m", "memory": f"{cpu * 4 * 1024 // 1000}Mi"}
+    requests: dict[str, str | int | float] = {"cpu": f"{cpu}m", "memory": f"{cpu * 4 * 1024 // 1000}Mi"}
     return Pod(
         metadata=ObjectMeta(
             name=f"run-{index}",

@@ -18,7 +18,7 @@ from scavenger_cluster.requirements import obstacles
 from bench import Skipped
 from bench.reclaimed.figures import median_ratio, percentile, yielded_after
 from bench.reclaimed.groups import PodGroup, stopped, watch
-from bench.reclaimed.harness import Ordinary, Place, up
+from bench.reclaimed.harness import Ordinary, Place, up, whole_node
 from bench.reclaimed.program import SPIN_SECONDS
 
 PAIRS = 10
@@ -58,7 +58,7 @@ def run() -> list[Figure]:
 
 def cpu_figures(place: Place) -> list[Figure]:
     """A Deployment that requested the whole node and idles begins to burn, again and again."""
-    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    web = Ordinary(place, "web", whole_node())
     groups = start_jobs(place)
     lives = place.lives(JOBS)
     pairs, yields, harvested = [], [], 0.0
@@ -157,7 +157,7 @@ def claim_figures(place: Place) -> list[Figure]:
     capacity, and as a BestEffort one has it outside of the Burstable pods, whose group, the jobs in it, weighs as much
     as all that they requested. No goal: it is what an administrator has to know.
     """
-    Ordinary(place, "idle", {"cpu": "1900m", "memory": "256Mi"})
+    Ordinary(place, "idle", whole_node("256Mi"))
     pods = {
         "no_cpu_request": Ordinary(place, "small", {"memory": "64Mi"}),
         "besteffort": Ordinary(place, "none", {}),

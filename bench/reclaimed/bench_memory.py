@@ -78,11 +78,17 @@ def grow(place: Place, web: Ordinary, least: Collection[str]) -> float:
     """
     place.wait("all jobs run", lambda: all(place.phase(job) == "Running" for job in JOBS), 240)
     before = {job: place.interruptions(job) for job in JOBS}
-    place.wait("their memory shows", lambda: place.memory_use() >= len(JOBS) * JOB_MIB, 90)
+
+    def shown() -> float:
+        used = place.memory_use()
+        return used if used >= len(JOBS) * JOB_MIB else 0
+
+    # As the regulator may know nothing the next time it is asked, the figure is the one that was waited for.
+    used = place.wait("their memory shows", shown, 90)
     for job in sorted(least):
         place.report_checkpoint(job)
     began = time.monotonic()
-    target = place.allocatable()["memory"] * FULL / 100 - place.memory_use()
+    target = place.allocatable()["memory"] * FULL / 100 - used
     web.ask("/hold", mib=round(target), rate=GROW_MIB_PER_SECOND)
 
     def left() -> set[str]:

@@ -10,14 +10,12 @@ import json
 import os
 import urllib.request
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
 from scavenger_api import names
 from scavenger_api.quantity import parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
-from scavenger_api.times import format_time
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.world import IMAGE, SETTINGS, World
 
@@ -52,6 +50,11 @@ QUICK: Final = {
 """Settings of the services under which a decision takes seconds."""
 
 Body = dict[str, Any]
+
+
+def whole_node(memory: str = "512Mi") -> dict[str, str]:
+    """Requests of an ordinary pod that leave a tenth of a core to others, whatever the machine has."""
+    return {"cpu": f"{1000 * (os.cpu_count() or 1) - 100}m", "memory": memory}
 
 
 def up(name: str) -> Cluster:
@@ -110,8 +113,9 @@ class Ordinary:
             return json.load(answer)
 
     def burn(self, seconds: float) -> float:
-        """Throughput, in units of work per second, of as many processes as there are CPUs."""
-        return float(self.ask("/burn", seconds=seconds, processes=os.cpu_count())) / seconds
+        """Throughput, in units of work per second, of all the processes there are: two for each CPU, so that none is
+        without one of them while the kernel moves them about."""
+        return float(self.ask("/burn", seconds=seconds, processes=program.PROCESSES)) / seconds
 
     def untouched(self) -> bool:
         """Whether it is still the first pod, never restarted."""
@@ -207,12 +211,6 @@ class Place(World):
 
     def interruptions(self, job: str) -> int:
         return int(self.status(job).get("interruptedCount", 0))
-
-    def report_checkpoint(self, job: str) -> None:
-        """What an application does that writes checkpoints of its own accord."""
-        [pod] = self.staying(job)
-        note = f"{names.ANNOTATION_LAST_CHECKPOINT}={format_time(datetime.now(UTC))}"
-        self.kubectl("annotate", "--overwrite", "pod", pod["metadata"]["name"], note)
 
     def published(self, name: str) -> str:
         """A figure of the regulator's; empty before there is one."""

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import mmap
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 PORT = 8080
 MIB = 1 << 20
 SPIN_SECONDS = 0.003
-PROCESSES = 4
+PROCESSES = 2 * (os.cpu_count() or 1)
 CHUNK = 1000
 
 

@@ -213,7 +213,7 @@ def _typed() -> Any:
     api.configuration = client.Configuration()
 
     def work(body: bytes) -> Any:
-        return client.ApiClient._ApiClient__deserialize(api, json.loads(body), "V1PodList")
+        return client.ApiClient._ApiClient__deserialize(api, json.loads(body), "V1PodList")  # type: ignore[attr-defined]  # it is private
 
     return work
 

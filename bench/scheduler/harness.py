@@ -55,7 +55,7 @@ def start_second(cluster: Cluster, port: int) -> None:
     config.write_text(yaml.safe_dump(shipped))
     program = ensure_tools([names.SCHEDULER], cluster.report)[names.SCHEDULER]
     argv = (str(program), f"--config={config}", "--bind-address=127.0.0.1", f"--secure-port={port}")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(layout.root), **mark(cluster.name, SECOND)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(layout.root), **mark(cluster.name, layout.root, SECOND)}
     cluster.processes.start(Program(SECOND, argv, environment))
     _wait_for(f"https://127.0.0.1:{port}/readyz", cluster)
 

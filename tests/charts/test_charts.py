@@ -18,12 +18,13 @@ from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import MissingRequirementError
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.settings import RegulatorSettings
+from scavenger_runtime.settings import ServiceSettings
 from scavenger_webhook.settings import WebhookSettings
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = {
+SERVICES: dict[str, type[ServiceSettings]] = {
     "admitter": AdmitterSettings,
     "regulator": RegulatorSettings,
     "prioritizer": PrioritizerSettings,
@@ -112,7 +113,7 @@ def environment(deployment: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
-def test_version_is_the_project_s(chart):
+def test_version_is_the_project_s(chart: Path) -> None:
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     project = (ROOT / "pyproject.toml").read_text()
 
@@ -122,7 +123,7 @@ def test_version_is_the_project_s(chart):
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
-def test_every_value_has_a_default_and_a_schema(chart):
+def test_every_value_has_a_default_and_a_schema(chart: Path) -> None:
     def agree(schema: dict[str, Any], values: dict[str, Any]) -> None:
         assert not schema.get("additionalProperties"), chart.name
         assert set(values) == set(schema["properties"]) - {"global"}
@@ -140,7 +141,7 @@ def test_every_value_has_a_default_and_a_schema(chart):
 
 @pytest.mark.parametrize("name", [chart.name.removeprefix("scavenger-") for chart in CHARTS])
 @pytest.mark.parametrize("values", [{}, EVERYTHING, {"rbac": {"create": False}}], ids=["default", "all", "no-rbac"])
-def test_lint(helm, name, values):
+def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
     done = Chart(helm, name).run("lint", values if name in SERVICES else {}, "--strict")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -175,7 +176,7 @@ def test_lint(helm, name, values):
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
-def test_typo_is_refused_by_name(helm, name, values, named):
+def test_typo_is_refused_by_name(helm: Path, name: str, values: dict[str, Any], named: str) -> None:
     assert named in Chart(helm, name).refused(values)
 
 
@@ -183,7 +184,7 @@ def test_typo_is_refused_by_name(helm, name, values, named):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_defaults(helm, name):
+def test_defaults(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects()
     deployment = objects["Deployment"]
 
@@ -195,7 +196,7 @@ def test_defaults(helm, name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_trace_of_another_namespace(helm, name):
+def test_no_trace_of_another_namespace(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects(namespace="elsewhere")
 
     assert "scavenger-system" not in json.dumps(objects)
@@ -204,7 +205,7 @@ def test_no_trace_of_another_namespace(helm, name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_value_lands_where_it_belongs(helm, name):
+def test_every_value_lands_where_it_belongs(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects(EVERYTHING)
     pod = objects["Deployment"]["spec"]["template"]
     main = container(objects["Deployment"])
@@ -239,7 +240,7 @@ def test_every_value_lands_where_it_belongs(helm, name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_digest_instead_of_tag(helm, name):
+def test_digest_instead_of_tag(helm: Path, name: str) -> None:
     digest = f"sha256:{'0' * 64}"
     objects = Chart(helm, name).objects({"image": {"digest": digest, "tag": "ignored"}})
 
@@ -247,7 +248,9 @@ def test_digest_instead_of_tag(helm, name):
 
 
 @pytest.mark.parametrize(("name", "settings"), SERVICES.items())
-def test_every_setting_reaches_the_service(helm, monkeypatch, name, settings):
+def test_every_setting_reaches_the_service(
+    helm: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: type[ServiceSettings]
+) -> None:
     schema = json.loads((ROOT / "charts" / f"scavenger-{name}" / "values.schema.json").read_text())
     known = schema["properties"]["settings"]["properties"]
     defaults = {key: field["default"] for key, field in known.items() if field["default"] is not None}
@@ -262,14 +265,14 @@ def test_every_setting_reaches_the_service(helm, monkeypatch, name, settings):
     assert all(getattr(read, field) == settings.model_fields[field].default for field in plain)
 
 
-def test_large_numbers_and_lists_as_the_service_reads_them(helm):
+def test_large_numbers_and_lists_as_the_service_reads_them(helm: Path) -> None:
     deployment = Chart(helm, "prioritizer").objects({"settings": {"maxWrites": 2000000, "drainTaints": ["a", "b"]}})
 
     assert environment(deployment["Deployment"]) == {"SCAVENGER_MAX_WRITES": "2000000", "SCAVENGER_DRAIN_TAINTS": "a,b"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_without_rbac_and_hook_nothing_else_is_lost(helm, name):
+def test_without_rbac_and_hook_nothing_else_is_lost(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects({"rbac": {"create": False}, "uninstall": {"enabled": False}})
 
     kinds = {o["kind"] for o in objects.values()}
@@ -278,7 +281,7 @@ def test_without_rbac_and_hook_nothing_else_is_lost(helm, name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_uninstall_runs_before_anything_is_deleted(helm, name):
+def test_uninstall_runs_before_anything_is_deleted(helm: Path, name: str) -> None:
     job = Chart(helm, name).objects()["Job"]
 
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
@@ -301,7 +304,7 @@ def configuration(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return dict(yaml.safe_load(objects["ConfigMap"]["data"]["config.yaml"]))
 
 
-def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_preemption(helm):
+def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_preemption(helm: Path) -> None:
     objects = Chart(helm, "scheduler").objects()
     found = configuration(objects)
     profile = found["profiles"][0]
@@ -320,14 +323,14 @@ def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_p
     assert "ServiceMonitor" not in objects
 
 
-def test_in_place_of_the_cluster_s_own_it_says_the_same_as_the_file_for_a_static_pod(helm):
+def test_in_place_of_the_cluster_s_own_it_says_the_same_as_the_file_for_a_static_pod(helm: Path) -> None:
     beside = yaml.safe_load((ROOT / "manifests" / "scheduler" / "default" / "config.yaml").read_text())
     chart = Chart(helm, "scheduler")
 
     assert configuration(chart.objects({"schedulerName": "default-scheduler"}))["profiles"] == beside["profiles"]
 
 
-def test_a_changed_argument_of_the_plugin_brings_new_pods(helm):
+def test_a_changed_argument_of_the_plugin_brings_new_pods(helm: Path) -> None:
     chart = Chart(helm, "scheduler")
     objects = [chart.objects({"plugin": {"nonPreemptibleWait": wait}}) for wait in ("5m", "30s")]
     stamps = [o["Deployment"]["spec"]["template"]["metadata"]["annotations"] for o in objects]
@@ -338,7 +341,7 @@ def test_a_changed_argument_of_the_plugin_brings_new_pods(helm):
     assert args == {"nonPreemptibleWait": "30s", "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100}
 
 
-def test_every_value_of_the_scheduler_lands_where_it_belongs(helm):
+def test_every_value_of_the_scheduler_lands_where_it_belongs(helm: Path) -> None:
     own = {"clientConnection": {"qps": 200, "burst": 400}, "logVerbosity": 4, "extraArgs": ["--profiling=false"]}
     objects = Chart(helm, "scheduler").objects(COMMON | own)
     pod = objects["Deployment"]["spec"]["template"]
@@ -359,7 +362,7 @@ def test_every_value_of_the_scheduler_lands_where_it_belongs(helm):
     assert {o["metadata"]["labels"]["team"] for o in objects.values()} == {"batch"}
 
 
-def test_the_scheduler_without_rbac_loses_nothing_else(helm):
+def test_the_scheduler_without_rbac_loses_nothing_else(helm: Path) -> None:
     kinds = {o["kind"] for o in Chart(helm, "scheduler").objects({"rbac": {"create": False}}).values()}
 
     assert kinds == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
@@ -374,7 +377,7 @@ def hooks(objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {hook["name"]: hook for configuration in found for hook in configuration["webhooks"]}
 
 
-def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm):
+def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm: Path) -> None:
     found = hooks(Chart(helm, "webhook").objects({"admission": {"excludedNamespaces": ["infra"], "quotas": True}}))
 
     policies = {name: hook["failurePolicy"] for name, hook in found.items()}
@@ -397,11 +400,11 @@ def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm):
         ({"jobs": False, "pods": False}, set()),
     ],
 )
-def test_what_is_not_wanted_is_not_asked(helm, admission, left):
+def test_what_is_not_wanted_is_not_asked(helm: Path, admission: dict[str, bool], left: set[str]) -> None:
     assert set(hooks(Chart(helm, "webhook").objects({"admission": admission}))) == left
 
 
-def test_service_and_port_agree_with_the_settings(helm):
+def test_service_and_port_agree_with_the_settings(helm: Path) -> None:
     objects = Chart(helm, "webhook").objects({"settings": {"service": "other", "port": 8443}})
 
     assert {hook["clientConfig"]["service"]["name"] for hook in hooks(objects).values()} == {"other"}
@@ -409,7 +412,7 @@ def test_service_and_port_agree_with_the_settings(helm):
     assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": 8443}]
 
 
-def test_cert_manager_instead_of_an_authority_of_its_own(helm):
+def test_cert_manager_instead_of_an_authority_of_its_own(helm: Path) -> None:
     objects = Chart(helm, "webhook").objects(
         {"settings": {"certificates": "mounted"}, "certManager": {"issuerRef": {"name": "internal", "kind": "Issuer"}}}
     )
@@ -426,7 +429,7 @@ def test_cert_manager_instead_of_an_authority_of_its_own(helm):
     assert "admissionregistration" not in json.dumps(objects["ClusterRole"])
 
 
-def test_the_guard_and_whom_it_leaves_alone(helm):
+def test_the_guard_and_whom_it_leaves_alone(helm: Path) -> None:
     chart = Chart(helm, "webhook")
     assert not [kind for kind in chart.objects({"guard": {"enabled": False}}) if "AdmissionPolicy" in kind]
     exempt = chart.objects({"guard": {"exemptGroups": ["system:masters", "sre"]}})
@@ -442,7 +445,7 @@ def test_the_guard_and_whom_it_leaves_alone(helm):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_definitions_are_those_of_the_contract(helm, keep):
+def test_definitions_are_those_of_the_contract(helm: Path, keep: bool) -> None:
     values = {"keep": keep, "labels": {"team": "batch"}, "annotations": {"a": "b"}}
     objects = Chart(helm, "crds").objects(values).values()
 
@@ -456,7 +459,7 @@ def test_definitions_are_those_of_the_contract(helm, keep):
         assert metadata["annotations"] == {"a": "b"} | ({"helm.sh/resource-policy": "keep"} if keep else {})
 
 
-def test_a_default_class_of_the_cluster_is_left_alone(helm):
+def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     others: dict[str, Any] = {"userRoles": {"create": False}, "defaultQueue": {"create": False}}
     values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, **others}
     objects = Chart(helm, "base").objects(values).values()
@@ -465,7 +468,7 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm):
     assert not any(o["globalDefault"] for o in objects)
 
 
-def test_roles_that_are_not_aggregated(helm):
+def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
     objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
@@ -473,7 +476,7 @@ def test_roles_that_are_not_aggregated(helm):
     assert "aggregate-to" not in json.dumps(objects)
 
 
-def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm):
+def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm: Path) -> None:
     queue = Chart(helm, "base").objects()["ScavengerQueue"]
 
     assert queue["metadata"]["name"] == "default"
@@ -502,7 +505,7 @@ def leave() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "charts" / "shared" / "files" / "leave.py"))
 
 
-def test_leave_waits_for_the_last_pod(leave):
+def test_leave_waits_for_the_last_pod(leave: dict[str, Any]) -> None:
     def pods(*phases: str) -> dict[str, Any]:
         return {"items": [{"metadata": {"name": f"p{n}"}, "status": {"phase": p}} for n, p in enumerate(phases)]}
 
@@ -516,7 +519,7 @@ def test_leave_waits_for_the_last_pod(leave):
     assert len(waits) == 2
 
 
-def test_leave_deletes_by_name_in_all_namespaces(leave):
+def test_leave_deletes_by_name_in_all_namespaces(leave: dict[str, Any]) -> None:
     found = {"items": [{"metadata": {"namespace": "a"}}, {"metadata": {"namespace": "b"}}]}
     api = Api({"GET /apis/policy/v1/poddisruptionbudgets?fieldSelector=metadata.name=x": [found]})
     leave["delete"]("/apis/policy/v1/poddisruptionbudgets", "x", request=api)
@@ -526,7 +529,7 @@ def test_leave_deletes_by_name_in_all_namespaces(leave):
     ]
 
 
-def test_leave_deletes_what_is_there_in_one_namespace(leave):
+def test_leave_deletes_what_is_there_in_one_namespace(leave: dict[str, Any]) -> None:
     gone = "DELETE /api/v1/namespaces/ns/configmaps/b"
     api = Api({gone: [None]})
     leave["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
@@ -534,11 +537,11 @@ def test_leave_deletes_what_is_there_in_one_namespace(leave):
     assert api.asked == ["DELETE /api/v1/namespaces/ns/configmaps/a", gone]
 
 
-def test_leave_takes_resources_off_the_nodes_that_show_them(leave):
+def test_leave_takes_resources_off_the_nodes_that_show_them(leave: dict[str, Any]) -> None:
     def node(name: str, **capacity: str) -> dict[str, Any]:
         return {"metadata": {"name": name}, "status": {"capacity": {"cpu": "8", **capacity}}}
 
-    pages = {
+    pages: dict[str, list[Any]] = {
         "GET /api/v1/nodes?limit=200&continue=": [
             {"metadata": {"continue": "next"}, "items": [node("a", x="1"), node("b"), {"metadata": {"name": "new"}}]}
         ],
@@ -554,7 +557,9 @@ def test_leave_takes_resources_off_the_nodes_that_show_them(leave):
 
 
 @pytest.mark.parametrize(("code", "raises"), [(403, False), (500, True)])
-def test_leave_says_what_it_may_not_take_off_and_goes_on(leave, capsys, code, raises):
+def test_leave_says_what_it_may_not_take_off_and_goes_on(
+    leave: dict[str, Any], capsys: pytest.CaptureFixture[str], code: int, raises: bool
+) -> None:
     found = {"metadata": {}, "items": [{"metadata": {"name": n}, "status": {"capacity": {"x": "1"}}} for n in "ab"]}
     asked = []
 
@@ -573,7 +578,7 @@ def test_leave_says_what_it_may_not_take_off_and_goes_on(leave, capsys, code, ra
 # --- reclaimed capacity ---
 
 
-def test_reclaimed_capacity_is_one_switch(helm):
+def test_reclaimed_capacity_is_one_switch(helm: Path) -> None:
     chart = Chart(helm, "regulator")
     off, on = chart.objects(), chart.objects({"reclaimed": {"enabled": True}})
 
@@ -587,7 +592,7 @@ def test_reclaimed_capacity_is_one_switch(helm):
     assert "'system:serviceaccount:elsewhere:scavenger-regulator'" in condition
 
 
-def test_reclaimed_capacity_is_withdrawn_with_the_right_to_do_so(helm):
+def test_reclaimed_capacity_is_withdrawn_with_the_right_to_do_so(helm: Path) -> None:
     objects = Chart(helm, "regulator").objects({"reclaimed": {"enabled": True}, "settings": {"reclaimed": False}})
 
     assert environment(objects["Deployment"])["SCAVENGER_RECLAIMED"] == "false"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,13 @@ def compose() -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "docker-compose.kind.yml").read_text()))
 
 
-def conforms(node: dict[str, Any], form: dict[str, type]) -> None:
+def conforms(node: dict[str, Any], form: Mapping[str, type]) -> None:
     assert set(node) <= set(form)
     for key, value in node.items():
         assert isinstance(value, form[key]), key
 
 
-def test_form(compose):
+def test_form(compose: dict[str, Any]) -> None:
     conforms(compose, TOP)
     for service in compose["services"].values():
         conforms(service, SERVICE)
@@ -46,14 +47,14 @@ def test_form(compose):
         assert all(isinstance(word, str) for word in service["healthcheck"]["test"])
 
 
-def test_script_is_shell(compose):
+def test_script_is_shell(compose: dict[str, Any]) -> None:
     script = compose["services"]["cluster"]["command"][0]
     assert not re.search(r"(?<!\$)\$(?!\$)", script), "compose would fill in a variable of its own"
 
     subprocess.run(["sh", "-n"], input=script.replace("$$", "$"), text=True, check=True)
 
 
-def test_names_what_exists(compose):
+def test_names_what_exists(compose: dict[str, Any]) -> None:
     cluster = compose["services"]["cluster"]
     for volume in cluster["volumes"]:
         source = volume.split(":")[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -26,6 +27,9 @@ from scavenger_runtime.errors import error_for_status
 from scavenger_runtime.kinds import ConfigMap
 from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, LEASES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_testing import eventually, job_dict, pod_dict
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Server
 
 Object = dict[str, Any]
 
@@ -51,18 +55,18 @@ def job(name: str) -> Object:
     return manifest
 
 
-async def read(server: Any, resource: Resource[Any], name: str) -> Object:
+async def read(server: Server, resource: Resource[Any], name: str) -> Object:
     found: Object = orjson.loads(await server.client.get(resource, server.namespace, name))
     return found
 
 
-async def create(server: Any, resource: Resource[Any], manifest: Object) -> Object:
+async def create(server: Server, resource: Resource[Any], manifest: Object) -> Object:
     created: Object = orjson.loads(await server.client.create(resource, server.namespace, manifest))
     return created
 
 
 @contextlib.asynccontextmanager
-async def following(server: Any, **options: Any) -> AsyncIterator[Informer[ConfigMap]]:
+async def following(server: Server, **options: Any) -> AsyncIterator[Informer[ConfigMap]]:
     informer = Informer(server.client, CONFIGMAPS, namespace=server.namespace, **options)
     task = asyncio.create_task(informer.run())
     try:
@@ -78,7 +82,7 @@ def ours(informer: Informer[ConfigMap]) -> dict[str, str | None]:
     return {found.metadata.name: found.data.get("a") for found in informer.items() if found.metadata.name[:4] != "kube"}
 
 
-async def test_create_read_and_what_is_missing(server: Any) -> None:
+async def test_create_read_and_what_is_missing(server: Server) -> None:
     created = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
     assert {"uid", "resourceVersion", "creationTimestamp"} <= created["metadata"].keys()
     assert (await read(server, CONFIGMAPS, "a"))["data"] == {"a": "1"}
@@ -92,7 +96,7 @@ async def test_create_read_and_what_is_missing(server: Any) -> None:
         await create(server, CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})
 
 
-async def test_generated_names(server: Any) -> None:
+async def test_generated_names(server: Server) -> None:
     manifest = configmap("", generateName="made-")
     del manifest["metadata"]["name"]
     names = {(await create(server, CONFIGMAPS, manifest))["metadata"]["name"] for _ in range(3)}
@@ -100,7 +104,7 @@ async def test_generated_names(server: Any) -> None:
     assert all(name.startswith("made-") for name in names)
 
 
-async def test_lists_in_pages_of_one_version(server: Any) -> None:
+async def test_lists_in_pages_of_one_version(server: Server) -> None:
     for number in range(5):
         await create(server, CONFIGMAPS, configmap(f"c{number}", labels={"of": "pages"}))
     names: list[str] = []
@@ -132,7 +136,7 @@ async def test_lists_in_pages_of_one_version(server: Any) -> None:
         ("team notin (blue)", {"a", "c"}),
     ],
 )
-async def test_label_selectors(server: Any, selector: str, expected: set[str]) -> None:
+async def test_label_selectors(server: Server, selector: str, expected: set[str]) -> None:
     for name, labels in (("a", {"team": "red"}), ("b", {"team": "blue", "tier": "1"}), ("c", {})):
         await create(server, PODDISRUPTIONBUDGETS, budget(name, labels))
     path = PODDISRUPTIONBUDGETS.path(server.namespace)
@@ -146,7 +150,7 @@ def budget(name: str, labels: dict[str, str], selects: str = "x", least: int = 1
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
 
 
-async def test_field_selectors(server: Any) -> None:
+async def test_field_selectors(server: Server) -> None:
     await create(server, PODS, pod("a"))
     await create(server, PODS, pod("b"))
     for selector, expected in (
@@ -158,7 +162,7 @@ async def test_field_selectors(server: Any) -> None:
         assert {item["metadata"]["name"] for item in orjson.loads(body)["items"]} == expected
 
 
-async def test_a_write_of_an_old_version_conflicts(server: Any) -> None:
+async def test_a_write_of_an_old_version_conflicts(server: Server) -> None:
     old = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
     await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"data": {"a": "2"}})
     with pytest.raises(Conflict):
@@ -169,14 +173,14 @@ async def test_a_write_of_an_old_version_conflicts(server: Any) -> None:
     assert (await read(server, CONFIGMAPS, "a"))["data"] == {"a": "2"}
 
 
-async def test_a_write_that_changes_nothing_makes_no_version(server: Any) -> None:
+async def test_a_write_that_changes_nothing_makes_no_version(server: Server) -> None:
     before = await create(server, CONFIGMAPS, configmap("a", {"a": "1"}))
     await server.client.merge_patch(CONFIGMAPS, server.namespace, "a", {"data": {"a": "1"}})
     after = await read(server, CONFIGMAPS, "a")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_apply_owns_its_fields(server: Any) -> None:
+async def test_apply_owns_its_fields(server: Server) -> None:
     async def apply(manager: str, data: dict[str, str], **options: Any) -> Object:
         body = await server.client.apply(
             CONFIGMAPS, server.namespace, "a", configmap("a", data), field_manager=manager, **options
@@ -192,7 +196,7 @@ async def test_apply_owns_its_fields(server: Any) -> None:
     assert (await apply("two", {"a": "2", "c": "2"}))["data"] == {"a": "2", "c": "2"}
 
 
-async def test_patches(server: Any) -> None:
+async def test_patches(server: Server) -> None:
     await create(server, PODS, pod("a", labels={"x": "1"}, finalizers=["scavenger.dev/one", "scavenger.dev/two"]))
     place = PODS, server.namespace, "a"
     await server.client.merge_patch(*place, {"metadata": {"labels": {"x": None, "y": "2"}}})
@@ -211,7 +215,7 @@ async def test_patches(server: Any) -> None:
     await server.client.merge_patch(*place, {"metadata": {"finalizers": None}})
 
 
-async def test_status_is_written_through_its_subresource_only(server: Any) -> None:
+async def test_status_is_written_through_its_subresource_only(server: Server) -> None:
     await create(server, PODS, pod("a"))
     place = PODS, server.namespace, "a"
     await server.client.merge_patch(*place, {"status": {"message": "main"}})
@@ -221,7 +225,7 @@ async def test_status_is_written_through_its_subresource_only(server: Any) -> No
     assert (await read(server, PODS, "a"))["status"]["message"] == "status"
 
 
-async def test_finalizers_hold_an_object_until_they_are_gone(server: Any) -> None:
+async def test_finalizers_hold_an_object_until_they_are_gone(server: Server) -> None:
     created = await create(server, CONFIGMAPS, configmap("a", finalizers=["scavenger.dev/hold"]))
     assert created["metadata"].get("deletionTimestamp") is None
     assert await server.client.delete(CONFIGMAPS, server.namespace, "a")
@@ -233,7 +237,7 @@ async def test_finalizers_hold_an_object_until_they_are_gone(server: Any) -> Non
     assert not await server.client.delete(CONFIGMAPS, server.namespace, "a")
 
 
-async def test_delete_preconditions(server: Any) -> None:
+async def test_delete_preconditions(server: Server) -> None:
     created = await create(server, CONFIGMAPS, configmap("a"))
     meta = created["metadata"]
     with pytest.raises(Conflict):
@@ -245,7 +249,7 @@ async def test_delete_preconditions(server: Any) -> None:
     )
 
 
-async def test_what_is_owned_goes_with_its_owner(server: Any) -> None:
+async def test_what_is_owned_goes_with_its_owner(server: Server) -> None:
     owner = await create(server, JOBS, job("j"))
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner["metadata"]["uid"]}
     await create(server, CONFIGMAPS, configmap("owned", ownerReferences=[reference]))
@@ -255,7 +259,7 @@ async def test_what_is_owned_goes_with_its_owner(server: Any) -> None:
         await eventually(lambda: "owned" not in ours(informer), timeout=30)
 
 
-async def test_evictions_ask_the_budget(server: Any) -> None:
+async def test_evictions_ask_the_budget(server: Server) -> None:
     await create(server, PODS, pod("a", labels={"app": "covered"}))
     await create(server, PODS, pod("b"))
     await create(server, PODDISRUPTIONBUDGETS, budget("keep", {}, selects="covered", least=1_000_000))
@@ -268,11 +272,11 @@ async def test_evictions_ask_the_budget(server: Any) -> None:
     assert await server.client.evict(server.namespace, "b")
 
 
-async def test_evicting_what_is_gone_is_success(server: Any) -> None:
+async def test_evicting_what_is_gone_is_success(server: Server) -> None:
     assert not await server.client.evict(server.namespace, "nobody")
 
 
-async def test_an_informer_follows(server: Any) -> None:
+async def test_an_informer_follows(server: Server) -> None:
     for number in range(5):
         await create(server, CONFIGMAPS, configmap(f"c{number}", {"a": "0"}))
     async with following(server, page_size=2) as informer:
@@ -284,7 +288,7 @@ async def test_an_informer_follows(server: Any) -> None:
         await eventually(lambda: ours(informer) == expected)
 
 
-async def test_leaving_the_selection_is_a_deletion(server: Any) -> None:
+async def test_leaving_the_selection_is_a_deletion(server: Server) -> None:
     await create(server, CONFIGMAPS, configmap("a", labels={"team": "red"}))
     async with following(server, label_selector="team=red") as informer:
         assert set(ours(informer)) == {"a"}
@@ -292,7 +296,7 @@ async def test_leaving_the_selection_is_a_deletion(server: Any) -> None:
         await eventually(lambda: not ours(informer))
 
 
-async def test_a_watch_from_a_forgotten_version_is_gone(server: Any) -> None:
+async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
     """Refused, or accepted and ended with an ERROR event: both exist, and both must end up as Gone."""
     if server.fake is not None:
         await create(server, CONFIGMAPS, configmap("a"))
@@ -304,7 +308,7 @@ async def test_a_watch_from_a_forgotten_version_is_gone(server: Any) -> None:
         assert type(error_for_status(event["object"])) is Gone
 
 
-async def first_event(server: Any, **params: Any) -> Object:
+async def first_event(server: Server, **params: Any) -> Object:
     async for line in server.client.stream(
         CONFIGMAPS.path("kube-system"), params={"watch": True, "timeoutSeconds": 5, **params}, read_timeout=10
     ):
@@ -313,20 +317,20 @@ async def first_event(server: Any, **params: Any) -> Object:
     raise AssertionError("the watch ended with nothing said")
 
 
-async def test_a_watch_ends_in_good_order_when_its_time_is_over(server: Any) -> None:
+async def test_a_watch_ends_in_good_order_when_its_time_is_over(server: Server) -> None:
     params = {"watch": True, "timeoutSeconds": 1, "allowWatchBookmarks": True}
     lines = [line async for line in server.client.stream(CONFIGMAPS.path(server.namespace), params=params)]
     assert all(orjson.loads(line)["type"] in ("ADDED", "BOOKMARK") for line in lines)
 
 
-async def test_strategic_patches_are_not_for_custom_kinds(server: Any) -> None:
+async def test_strategic_patches_are_not_for_custom_kinds(server: Server) -> None:
     """Nor are they there without their CRD, on a real server: either way it is an error, not a surprise."""
     custom = Resource("scavenger.dev", "v1alpha1", "scavengerjobs", "ScavengerJob", True, ConfigMap)
     with pytest.raises(ApiError):
         await server.client.strategic_patch(custom, server.namespace, "a", {"spec": {}})
 
 
-async def test_events_are_counted(server: Any) -> None:
+async def test_events_are_counted(server: Server) -> None:
     recorder = EventRecorder(server.client, "contract")
     task = asyncio.create_task(recorder.run())
     target = orjson.loads(await server.client.create(PODS, server.namespace, pod("a")))
@@ -348,23 +352,31 @@ def meta(obj: Object) -> Any:
     return ObjectMeta(name=found["name"], namespace=found["namespace"], uid=found["uid"])
 
 
-async def test_one_leads_then_the_next(server: Any) -> None:
-    times = {"lease_duration": 1.0, "renew_deadline": 0.8, "retry_period": 0.1}
-    electors = {name: Elector(server.client, "lease", server.namespace, name, **times) for name in ("a", "b")}
-    tasks = {name: asyncio.create_task(one.run(asyncio.Event().wait)) for name, one in electors.items()}
+@pytest.mark.timeout(120)
+async def test_one_leads_then_the_next(server: Server) -> None:
+    """The Lease is released, and taken: nobody waits for it to expire, so that its times are long for free."""
+
+    async def lead() -> None:
+        await asyncio.Event().wait()
+
+    made = partial(
+        Elector, server.client, "lease", server.namespace, lease_duration=15.0, renew_deadline=10.0, retry_period=0.1
+    )
+    electors = {name: made(name) for name in ("a", "b")}
+    tasks = {name: asyncio.create_task(one.run(lead)) for name, one in electors.items()}
 
     def leaders() -> list[str]:
         return [name for name, one in electors.items() if one.is_leader]
 
-    await eventually(lambda: len(leaders()) == 1)
+    await eventually(lambda: len(leaders()) == 1, timeout=30)
     (first,) = leaders()
     (second,) = electors.keys() - {first}
     tasks[first].cancel()
-    await eventually(lambda: leaders() == [second])
+    await eventually(lambda: leaders() == [second], timeout=30)
     lease = await read(server, LEASES, "lease")
     assert lease["spec"]["holderIdentity"] == second
     assert lease["spec"]["leaseTransitions"] == 1
     await server.client.merge_patch(LEASES, server.namespace, "lease", {"spec": {"holderIdentity": "usurper"}})
     with pytest.raises(LeadershipLost):
-        await asyncio.wait_for(tasks[second], 5)
+        await asyncio.wait_for(tasks[second], 30)
     await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -29,9 +29,6 @@ from scavenger_cluster.waiting import wait_for
 from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC
 
 TIMES = 20
-SEEN_BY_SCHEDULER = 0.5
-"""Seconds until the scheduler has certainly heard of a label. It keeps what it has heard to itself."""
-
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -57,7 +54,7 @@ def lab(cluster: Cluster) -> Iterator[Lab]:
         plural = "jobs" if kind == "batch/v1" else "pods"
         query = "?propagationPolicy=Background&gracePeriodSeconds=0"
         made.api.request("DELETE", made.path(kind, plural) + query)
-    wait_for("empty nodes", lambda: not made.pods(), timeout=60)
+    wait_for("empty nodes", lambda: not made.pods(), timeout=120)
     made.api.delete(f"/api/v1/namespaces/{made.namespace}")
 
 
@@ -92,7 +89,7 @@ class Lab:
         run. Finalizers are left out: nobody here would take them off."""
         for name, node in jobs.items():
             self.create(self.path("batch/v1", "jobs"), _job(name, node))
-        wait_for("the jobs to run", lambda: self._running() >= jobs.keys(), timeout=60)
+        wait_for("the jobs to run", lambda: self._running() >= jobs.keys(), timeout=120)
 
     def _running(self) -> set[str]:
         return {
@@ -120,6 +117,15 @@ class Lab:
 
     # --- ordinary pods ---
 
+    def let_scheduler_catch_up(self) -> None:
+        """Wait until the scheduler has heard of the labels that pods have. It keeps what it has heard to itself, but it
+        hears of pods in the order of their changes: it has by the time it places one that is created after them."""
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "marker-"}}
+        spec = {"containers": [{"name": "main", "image": "none"}]}
+        name = self.create(self.path("v1", "pods"), {**body, "spec": spec})["metadata"]["name"]
+        path = self.path("v1", "pods", name)
+        wait_for("the marker to be placed", lambda: self.api.get(path)["spec"].get("nodeName"), timeout=120)
+
     def displace(self, nodes: Sequence[str]) -> None:
         """One ordinary pod of one core for each node; wait until all run."""
         for node in nodes:
@@ -129,7 +135,7 @@ class Lab:
         def running() -> bool:
             return wanted <= {p["metadata"]["name"] for p in self.pods() if p["status"].get("phase") == "Running"}
 
-        wait_for("the ordinary pods to run", running, timeout=60)
+        wait_for("the ordinary pods to run", running, timeout=120)
 
     def displaced(self) -> set[str]:
         """The jobs that the scheduler took a pod from: by the condition it puts on its victims."""
@@ -211,13 +217,13 @@ def test_the_unprotected_job_is_the_victim_20_times_of_20(cluster: Cluster, lab:
     for job in protected:
         lab.set_class(job, NON_PREEMPTIBLE)
     if flipped:
-        time.sleep(SEEN_BY_SCHEDULER)
+        lab.let_scheduler_catch_up()
         protected, others = others, protected
         for job in protected:
             lab.set_class(job, NON_PREEMPTIBLE)
         for job in others:
             lab.set_class(job, PREEMPTIBLE)
-    time.sleep(SEEN_BY_SCHEDULER)
+    lab.let_scheduler_catch_up()
     lab.displace(nodes)
     assert lab.displaced() == others
 
@@ -229,7 +235,7 @@ def test_without_the_budget_the_younger_is_the_victim(cluster: Cluster, lab: Lab
     time.sleep(1.1)
     lab.start({"young": node})
     lab.set_class("young", NON_PREEMPTIBLE)
-    time.sleep(SEEN_BY_SCHEDULER)
+    lab.let_scheduler_catch_up()
     lab.displace([node])
     assert lab.displaced() == {"young"}
 
@@ -240,12 +246,12 @@ def test_the_eviction_api_refuses_the_protected_and_takes_the_other(cluster: Clu
     lab.add_budget()
     lab.set_class("protected", NON_PREEMPTIBLE)
     path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
-    wait_for("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"), timeout=30)
+    wait_for("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"), timeout=120)
     with pytest.raises(ApiError) as refused:
         lab.evict("protected")
     assert refused.value.status == 429
     lab.evict("other")
-    wait_for("the other to go", lambda: lab.pod_of("other") is None, timeout=30)
+    wait_for("the other to go", lambda: lab.pod_of("other") is None, timeout=120)
     assert lab.pod_of("protected") is not None
 
 
@@ -266,13 +272,16 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     one that goes."""
     node = _nodes(cluster)[0]
     lab.start({"much": node, "little": node})
+    began = time.monotonic()
     for name, minutes in (("much", 20), ("little", 5)):
         _add_scavengerjob(lab, name, minutes)
     _wait_for_classes(lab, {"much": NON_PREEMPTIBLE, "little": PREEMPTIBLE})
     budget = lab.api.get(lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME))
     assert budget["spec"]["minAvailable"] == BUDGET_SPEC["minAvailable"]
-    # a core for twenty minutes, and what a restart costs, as no checkpoint was reported or due yet
-    assert _status(lab, "much")["preemption"]["runningPriority"] == pytest.approx(20 * 60 + 60, abs=30)
+    # a core for twenty minutes and as long as the test has taken, and what a restart costs, as no checkpoint was
+    # reported or due yet; the start is a whole second, and so is the figure
+    risk = _status(lab, "much")["preemption"]["runningPriority"]
+    assert 20 * 60 + 60 <= risk <= 20 * 60 + 60 + (time.monotonic() - began) + 2
     # what the admitter applied, and applies again, stays beside it
     _apply_status(lab, "much", 20, message="seen")
     assert _status(lab, "much")["message"] == "seen"
@@ -283,16 +292,16 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     reported = {"scavenger.dev/last-checkpoint": format_time(datetime.now(UTC))}
     lab.patch(lab.path("v1", "pods", pod["metadata"]["name"]), {"metadata": {"annotations": reported}})
     _wait_for_classes(lab, {"much": PREEMPTIBLE, "little": NON_PREEMPTIBLE})
-    time.sleep(SEEN_BY_SCHEDULER)
+    lab.let_scheduler_catch_up()
     lab.displace([node])
     assert lab.displaced() == {"much"}
 
     _apply_status(lab, "much", 20, phase="Interrupted")
-    wait_for("the class to go", lambda: "preemption" not in _status(lab, "much"), timeout=30)
+    wait_for("the class to go", lambda: "preemption" not in _status(lab, "much"), timeout=120)
     # alone, it is the first third of the running jobs, and nothing is left to protect
     _wait_for_classes(lab, {"little": PREEMPTIBLE})
     path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
-    wait_for("the budget to go", lambda: lab.api.find(path) is None, timeout=30)
+    wait_for("the budget to go", lambda: lab.api.find(path) is None, timeout=120)
 
     before = _requests(prioritizer)
     time.sleep(6)
@@ -302,7 +311,7 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
 
 def _requests(url: str) -> float:
     """Writes so far, by the service's own count."""
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=30) as response:
         lines = response.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("scavenger_preemption_writes_total"))
 
@@ -340,4 +349,4 @@ def _wait_for_classes(lab: Lab, wanted: dict[str, str]) -> None:
                 return False
         return True
 
-    wait_for(f"the classes {wanted}", reached, timeout=30)
+    wait_for(f"the classes {wanted}", reached, timeout=120)

@@ -44,7 +44,7 @@ def test_logs_follow_a_gang_across_an_interruption(world: World, tmp_path: Path)
     try:
         world.wait("both have said hello", lambda: printed().count(", restarts 0") == 2)
         world.kubectl("delete", "pod", world.pods("talk")[1]["metadata"]["name"], "--wait=false")
-        assert process.wait(60) == 0, printed()
+        assert process.wait(180) == 0, printed()
     finally:
         process.kill()
         process.wait()
@@ -57,7 +57,7 @@ def test_logs_follow_a_gang_across_an_interruption(world: World, tmp_path: Path)
     assert any("interrupted for the 1st time" in line for line in said)
     assert said[-1] == "--- talk completed ---"
     shown, output = start(world, tmp_path, "logs", "talk", "--index", "1")
-    assert shown.wait(30) == 0
+    assert shown.wait(180) == 0
     assert output().splitlines() == ["[1] hello 1, restarts 1", "[1] done 1"]
 
 
@@ -65,7 +65,7 @@ def test_logs_end_with_the_job(world: World, tmp_path: Path) -> None:
     world.apply(scavenger_job("fail", command=["python3", "-c", "print('about to fail'); raise SystemExit(7)"]))
     process, printed = start(world, tmp_path, "logs", "-f", "fail")
     try:
-        assert process.wait(60) == 4, printed()
+        assert process.wait(180) == 4, printed()
     finally:
         process.kill()
         process.wait()

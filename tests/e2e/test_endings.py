@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
@@ -13,11 +14,11 @@ from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
 pytestmark = pytest.mark.real
 
 FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
-VOLUME = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
+VOLUME: dict[str, Any] = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
 FINALIZER = "scavenger.dev/interruption-record"
 
 
-def script(text: str) -> dict[str, list[str]]:
+def script(text: str) -> dict[str, Any]:
     """Spec fields that run a few lines of Python instead of the counter."""
     return {"command": ["python3", "-u", "-c", text]}
 
@@ -66,6 +67,7 @@ def test_own_failure_is_final(world: World) -> None:
     assert "exited with code 7" in status["message"]
     assert world.pods("broken")[0]["metadata"]["name"] in status["message"]
     assert status["interruptedCount"] == 0
+    world.wait("no finalizer left", lambda: not finalizers(world))
     time.sleep(3)
     assert world.status("broken")["phase"] == "Failed"
     assert not finalizers(world)
@@ -192,7 +194,7 @@ def test_suspend_and_resume(world: World) -> None:
 def test_deleted_job_leaves_nothing(world: World) -> None:
     world.apply(scavenger_job("gone", *FOREVER, "--on-sigterm=ignore", parallelism=2))
     world.wait_phase("gone", "Running")
-    world.kubectl("delete", "scavengerjob", "gone", "--wait=true", "--timeout=30s")
+    world.kubectl("delete", "scavengerjob", "gone", "--wait=true", "--timeout=110s")
     world.wait(
         "everything gone",
         lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services"),
@@ -208,17 +210,23 @@ def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
 
 
 def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) -> None:
-    job = scavenger_job("pi", "run", "--steps=240", "--seconds=12", "--checkpoint-every=1", **VOLUME)
+    job = scavenger_job("pi", "run", "--steps=240", "--seconds=40", "--checkpoint-every=1", **VOLUME)
     world.apply(job)
     world.wait_phase("pi", "Running")
-    time.sleep(4)
+    logs = ("logs", "-l", "scavenger.dev/job=pi", "--tail=-1")
+
+    def checkpoints() -> int:
+        return world.kubectl(*logs).count("reason=interval")
+
+    # A second of work is between two of them, which can be lost. Far more than that is still to be done.
+    before = checkpoints()
+    world.wait("two checkpoints", lambda: checkpoints() >= before + 2)
     world.kubectl("delete", "pod", world.pods("pi")[0]["metadata"]["name"], "--wait=false")
     world.wait("interrupted", lambda: world.status("pi").get("interruptedCount") == 1)
-    status = world.wait_phase("pi", "Completed")
+    status = world.wait_phase("pi", "Completed", timeout=240)
     assert status["interruptedCount"] == 1
     assert status["lostCPUSeconds"] > 0
-    logs = world.kubectl("logs", "-l", "scavenger.dev/job=pi", "--tail=-1")
-    assert "event=resumed" in logs
+    assert "event=resumed" in world.kubectl(*logs)
     world.apply(
         scavenger_job("check", "verify", **VOLUME),
     )

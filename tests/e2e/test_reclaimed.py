@@ -10,34 +10,33 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from scavenger_api.levels import CROWDED_NODES
 from scavenger_cluster import Cluster, stack
-from scavenger_cluster.requirements import obstacles
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.reclaimed import bench_cpu, bench_memory
-from bench.reclaimed.figures import median_ratio, yielded_after
-from bench.reclaimed.groups import watch
-from bench.reclaimed.harness import QUICK, Ordinary, Place, up
+from bench.reclaimed import bench_memory
+from bench.reclaimed.figures import yielded_after
+from bench.reclaimed.groups import PodGroup, watch
+from bench.reclaimed.harness import QUICK, Ordinary, Place, up, whole_node
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600)]
 
 SHORT = "sum(range(60_000_000))"
 """A job of a few CPU seconds that ends by itself."""
 BURST_SECONDS = 20.0
+BURN_SECONDS = 15.0
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One real node with metrics."""
-    if obstacles():
-        pytest.skip(f"no real nodes here: {'; '.join(obstacles())}")
     try:
         yield up("e2e-reclaimed")
     finally:
@@ -70,8 +69,31 @@ def offers(place: Place) -> Iterator[list[dict[str, int]]]:
         reader.join()
 
 
+def share_of_ordinary(place: Place, web: Ordinary, groups: Sequence[PodGroup]) -> float:
+    """What an ordinary pod gets of the CPU that the pods of the node get while all want everything.
+
+    By the kernel's books, not by what was computed: what else the machine does takes CPU, caches and clock from all of
+    them alike. Both looks are within the burst, and some CPU time apart rather than some time. `make bench
+    ONLY=reclaimed` says what it is in throughput.
+    """
+
+    def used() -> tuple[float, float]:
+        return web.group().cpu_seconds(), sum(group.cpu_seconds() for group in groups)
+
+    with ThreadPoolExecutor(1) as pool:
+        idle = used()[0]
+        burning = pool.submit(web.burn, BURN_SECONDS)
+        place.wait("it burns", lambda: used()[0] > idle + 0.5, 60)
+        before = used()
+        place.wait("two more CPU-seconds", lambda: used()[0] > before[0] + 2, 60)
+        after = used()
+        assert not burning.done(), "both looks are within the burst"
+    ordinary, jobs = (now - then for now, then in zip(after, before, strict=True))
+    return ordinary / (ordinary + jobs)
+
+
 def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Place) -> None:
-    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    web = Ordinary(place, "web", whole_node())
     place.wait_offer(cpu=1200, memory=128)
     place.submit("short", cpu=400, memory=64, code=SHORT)
     place.submit("long", cpu=800, memory=64)
@@ -79,8 +101,8 @@ def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Pla
     place.wait("long runs", lambda: place.running(["long"]))
     lives, groups = place.lives(["long"]), place.groups(["long"])
 
-    pairs = [bench_cpu.compare(web, groups, number)[0] for number in range(3)]
-    assert median_ratio(pairs) >= 0.9, f"{pairs}: ordinary work goes on as if the jobs were not there"
+    shares = [share_of_ordinary(place, web, groups) for _ in range(3)]
+    assert min(shares) >= 0.9, f"{shares}: ordinary work goes on as if the jobs were not there"
 
     # A burst that every figure shows: the job gives way at once, uses next to nothing, and nobody interrupts it.
     reader = threading.Thread(target=lambda: samples.extend(watch(groups, BURST_SECONDS, 0.02)))
@@ -93,9 +115,8 @@ def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Pla
     later = [(at, used) for at, used in samples if began + 2 <= at <= began + BURST_SECONDS - 1]
     assert (later[-1][1] - later[0][1]) / (later[-1][0] - later[0][0]) < 0.1
     before = groups[0].cpu_seconds()
-    time.sleep(3)
-    assert groups[0].cpu_seconds() - before > 1, "it goes on"
-    time.sleep(7)  # the burst has reached the metrics by now, and the regulator
+    place.wait("it goes on", lambda: groups[0].cpu_seconds() > before + 1, 60)
+    time.sleep(10)  # the burst has reached the metrics by now, and the regulator
     assert place.lives(["long"]) == lives
     assert place.phase("long") == "Running"
     assert place.interruptions("long") == 0
@@ -111,7 +132,7 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
     """A load that flaps, metrics that stop, a regulator that is killed: figures stay within bounds, jobs stay in place,
     and nothing new comes until there are figures again."""
     jobs = ["one", "two"]
-    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    web = Ordinary(place, "web", whole_node())
     place.wait_offer(cpu=800, memory=256)
     for job in jobs:
         place.submit(job, cpu=200, memory=64)
@@ -130,11 +151,11 @@ def test_nobody_goes_because_figures_are_missing(place: Place) -> None:
             time.sleep(15)  # three periods
             assert place.phase("late") == "Waiting"
             assert place.lives(jobs) == lives
+            place.wait("many looks at the offer", lambda: len(seen) > 60)
         finally:
             place.cluster.component_start("metrics-server")
         place.wait_phase("late", "Running", timeout=300)
     assert place.lives(jobs) == lives
-    assert len(seen) > 60
     for resource, most in bounds.items():
         assert all(0 <= offered.get(resource, 0) <= most for offered in seen), (resource, most, seen)
     assert web.untouched()
@@ -146,7 +167,7 @@ def test_a_kubelet_that_restarts_keeps_its_jobs(place: Place) -> None:
     What fits no more it ends (phase Failed, OutOfscavenger.dev/reclaimed-cpu). So a node that has less to offer than is
     placed there is to be named crowded, and to go on showing what is placed.
     """
-    web = Ordinary(place, "web", {"cpu": "1900m", "memory": "512Mi"})
+    web = Ordinary(place, "web", whole_node())
     place.wait_offer(cpu=1000, memory=128)
     place.submit("one", cpu=1000, memory=64)
     place.wait("it runs", lambda: place.running(["one"]))

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
 
 FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
+
+
+def told(world: World, job: str, words: str) -> dict[str, Any]:
+    """Wait until the message of a job has these words; returns the status that says so: a moment later the job may be
+    on its way again."""
+
+    def status() -> dict[str, Any] | None:
+        found = world.status(job)
+        return found if words in found.get("message", "") else None
+
+    return dict(world.wait(words, status))
 
 
 @pytest.fixture
@@ -40,7 +52,7 @@ def impatient_admitter(cluster: Cluster) -> Iterator[None]:
     ],
     ids=["pvc", "configmap", "secret", "envFrom", "env", "image", "serviceaccount"],
 )
-def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, object], words: str) -> None:
+def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, Any], words: str) -> None:
     job = scavenger_job("lacking", *FOREVER, **spec)
     if "image" in spec:
         job["spec"]["image"] = "registry.example/UPPER:case"
@@ -54,9 +66,8 @@ def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, obj
 @pytest.mark.real
 def test_image_that_cannot_be_pulled_is_taken_back(world: World, impatient_admitter: None) -> None:
     world.apply(scavenger_job("unpullable", *FOREVER, image="127.0.0.1:9/nothing:1", imagePullPolicy="Always"))
-    world.wait("says so at once", lambda: "could not be pulled" in world.status("unpullable").get("message", ""))
-    world.wait("taken back", lambda: "did not come off" in world.status("unpullable").get("message", ""), timeout=60)
-    status = world.status("unpullable")
+    told(world, "unpullable", "could not be pulled")
+    status = told(world, "unpullable", "did not come off")
     assert "Pull" in status["message"]
     assert status["phase"] in ("Waiting", "Starting")
     assert status["interruptedCount"] == 0
@@ -67,20 +78,18 @@ def test_quota_that_forbids_pods_sends_the_job_back(world: World) -> None:
     world.apply(quota)
     world.wait("quota counted", lambda: (world.get("resourcequota", "none") or {}).get("status", {}).get("hard"))
     world.apply(scavenger_job("barred", *FOREVER))
-    world.wait("sent back", lambda: "exceeded quota" in world.status("barred").get("message", ""))
-    assert world.status("barred")["phase"] == "Waiting"
-    assert world.status("barred")["interruptedCount"] == 0
+    status = told(world, "barred", "exceeded quota")
+    assert status["phase"] == "Waiting"
+    assert status["interruptedCount"] == 0
     world.kubectl("delete", "resourcequota", "none")
     world.wait_phase("barred", "Running")
 
 
 def test_request_larger_than_any_node_waits_and_says_why(world: World) -> None:
     world.apply(scavenger_job("giant", *FOREVER, cpu="1000"))
-    message = world.wait(
-        "told why", lambda: "largest" in world.status("giant").get("message", "") and world.status("giant")
-    )
-    assert message["phase"] == "Waiting"
-    assert "1000 cpu" in message["message"]
+    status = told(world, "giant", "largest")
+    assert status["phase"] == "Waiting"
+    assert "1000 cpu" in status["message"]
     world.apply(scavenger_job("small", *FOREVER))
     world.wait_phase("small", "Running")  # one that does not fit does not block the ones behind
 
@@ -100,7 +109,7 @@ def test_start_whose_room_was_taken_comes_back(world: World, cluster: Cluster) -
     world.wait("ordinary runs", lambda: (world.get("pod", "first") or {})["status"].get("phase") == "Running")
     world.wait("taken back", lambda: world.status("late").get("phase") == "Waiting")
     assert world.status("late")["interruptedCount"] == 0
-    assert not world.pods("late")
+    world.wait("its pod is gone", lambda: not world.pods("late"))  # the status is written first
     world.kubectl("delete", "pod", "first")
     world.wait_phase("late", "Running")
 
@@ -118,8 +127,7 @@ def test_refused_by_the_kubelet_is_no_interruption(world: World, cluster: Cluste
         cluster.kubectl("label", "node", node, "e2e/picky-")
     finally:
         cluster.node_start(node)
-    world.wait("refused", lambda: "refused" in world.status("picky").get("message", ""), timeout=90)
-    status = world.status("picky")
+    status = told(world, "picky", "refused")
     assert status["phase"] == "Waiting"
     assert status["interruptedCount"] == 0
     cluster.kubectl("label", "node", node, "e2e/picky=yes", "--overwrite")
@@ -134,7 +142,7 @@ def test_pod_deleted_before_it_ran_is_no_interruption(world: World, cluster: Clu
         world.apply(scavenger_job("early", *FOREVER))
         pod = world.wait("its pod", lambda: world.pods("early"))[0]
         world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
-        world.wait("sent back", lambda: "did not come off" in world.status("early").get("message", ""))
+        told(world, "early", "did not come off")
     finally:
         cluster.component_start("kube-scheduler")
     assert world.status("early")["interruptedCount"] == 0
@@ -146,7 +154,7 @@ def test_deleted_while_starting_leaves_nothing(world: World, cluster: Cluster) -
     try:
         world.apply(scavenger_job("brief", *FOREVER, parallelism=3))
         world.wait("its pods", lambda: len(world.pods("brief")) == 3)
-        world.kubectl("delete", "scavengerjob", "brief", "--wait=true", "--timeout=30s")
+        world.kubectl("delete", "scavengerjob", "brief", "--wait=true", "--timeout=110s")
         world.wait(
             "gone", lambda: not world.objects("pods") and not world.objects("jobs") and not world.objects("services")
         )
@@ -164,9 +172,9 @@ def test_pod_stuck_on_a_dead_node_holds_the_job_back(world: World, cluster: Clus
     try:
         world.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
         world.wait("counted", lambda: world.status("stuck").get("interruptedCount") == 1)
-        world.wait("says which node", lambda: f"node {node}" in world.status("stuck")["message"], timeout=90)
-        assert world.status("stuck")["phase"] == "Interrupted"
-        assert pod["metadata"]["name"] in world.status("stuck")["message"]
+        status = told(world, "stuck", f"node {node}")
+        assert status["phase"] == "Interrupted"
+        assert pod["metadata"]["name"] in status["message"]
         assert len(world.pods("stuck")) == 1, "no second life beside the first"
     finally:
         cluster.node_start(node)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.build import ensure_tools
+from scavenger_testing.lanes import cluster_name
 
 _log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -59,16 +60,24 @@ class Kubectl:
         return done.stderr
 
     def get(self, *words: str) -> dict[str, Any]:
-        return json.loads(self.ok("get", *words, "-o", "json"))
+        found: dict[str, Any] = json.loads(self.ok("get", *words, "-o", "json"))
+        return found
 
     def inside(self, namespace: str) -> Kubectl:
         return Kubectl(self.program, self.kubeconfig, namespace)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cpu_claim() -> Iterator[None]:
+    """Who watches a busy cluster needs CPU as its control plane does."""
+    with cgroups.cpu_claim():
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The embedded control plane without nodes; one per pytest process, gone afterwards."""
-    embedded = Cluster(name=f"it-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    embedded = Cluster(cluster_name(f"it-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"))
     try:
         embedded.up("none")
         yield embedded

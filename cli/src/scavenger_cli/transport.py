@@ -49,6 +49,7 @@ class Client:
         self._timeout = timeout
         self._endpoint: Endpoint | None = None
         self._kept: http.client.HTTPConnection | None = None
+        self._closed = False
         self._warnings: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -70,10 +71,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the kept connection."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        """Close the kept connection and keep none from now on: a thread may be at a request when a command ends."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
 
     def get(self, path: str, params: Params | None = None) -> bytes:
         """Read an object or a list. Raises ApiError."""
@@ -142,14 +147,16 @@ class Client:
                     connection.request(method, target, body=data, headers=self._headers(headers))
                     response = connection.getresponse()
                     body = response.read()
+                    if self._closed:
+                        self._drop()
                     break
                 except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                     # The server closes idle connections; the request on it was never looked at.
-                    self.close()
+                    self._drop()
                     if fresh or attempt == 2:
                         raise
                 except BaseException:
-                    self.close()
+                    self._drop()
                     raise
         for value in response.headers.get_all("Warning", ()):
             if (found := _WARNING.fullmatch(value)) is not None:
@@ -170,7 +177,7 @@ class Client:
         return headers
 
     def _renew(self) -> None:
-        self.close()
+        self._drop()
         with self._lock:
             self._endpoint = self._load()
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 import uuid
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_cluster import Cluster, stack
+from scavenger_cluster import Cluster, ClusterError, stack
 from scavenger_cluster.api import MERGE_PATCH
 from scavenger_cluster.kwok import RUN_SECONDS
 from scavenger_runtime import ApiClient, Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.errors import ApiError
-from scavenger_runtime.kinds import Job, Pod
-from scavenger_runtime.resources import JOBS, PODS
+from scavenger_runtime.kinds import Job, ObjectMeta, Pod, Struct
+from scavenger_runtime.resources import JOBS, PODS, Resource
+from scavenger_testing.lanes import cluster_name
+from scavenger_testing.waiting import TIMEOUT, wait
 
 NODES = 10
 CPUS = 16
@@ -46,16 +51,38 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Created:
-    """A batch/v1 Job that there has been."""
+    """A batch/v1 Job that there has been.
+
+    revision: of the API server's store, at which it was created. A watch first shows every object as it was created;
+    one that was found in a list, after somebody had changed it, does not tell: 0.
+    """
 
     uid: str
     run: str
     at: str
+    revision: int
+
+
+class LeaseSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """Who leads."""
+
+    holder_identity: str | None = None
+
+
+class Lease(Struct, frozen=True, gc=False, rename="camel"):
+    """coordination.k8s.io/v1 Lease, with its holder."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
 
 
 class Recorder:
     """Remembers every Job and pod of scavenger jobs that there has ever been, and has pods end where it is told to.
 
+    holders: who has held the admitter's Lease, one after the other, and from which revision on; empty for nobody.
     run_seconds: by namespace, for how long each pod runs. ScavengerJobs cannot annotate their pods, so that what kwok
     is to do is written on the pods themselves.
     """
@@ -64,6 +91,7 @@ class Recorder:
         self.jobs: dict[str, dict[str, Created]] = defaultdict(dict)
         self.pods: dict[str, set[str]] = defaultdict(set)
         self.phases: dict[str, list[str]] = defaultdict(list)
+        self.holders: list[tuple[int, str]] = []
         self.run_seconds: dict[str, str] = {}
         self._kubeconfig = str(kubeconfig)
         self._ready = threading.Event()
@@ -97,10 +125,17 @@ class Recorder:
                 Informer(client, SCAVENGERJOBS),
                 Informer(client, JOBS, label_selector=names.LABEL_JOB),
                 Informer(client, PODS, label_selector=names.LABEL_JOB),
+                Informer(
+                    client,
+                    LEASES,
+                    namespace=names.SYSTEM_NAMESPACE,
+                    field_selector=f"metadata.name={names.ADMITTER}",
+                ),
             ]
             informers[0].add_handler(self._on_owner)
             informers[1].add_handler(self._on_job)
             informers[2].add_handler(self._on_pod)
+            informers[3].add_handler(self._on_lease)
             async with asyncio.TaskGroup() as group:
                 for informer in informers:
                     group.create_task(informer.run())
@@ -116,7 +151,14 @@ class Recorder:
     def _on_job(self, change: Change[Job]) -> None:
         meta = change.obj.metadata
         run = meta.annotations.get(names.ANNOTATION_RUN, "")
-        self.jobs[change.key].setdefault(meta.uid, Created(meta.uid, run, meta.creation_timestamp or ""))
+        # What the Job controller writes first has the startTime in it, and nobody else changes a Job.
+        revision = int(meta.resource_version) if change.obj.status.start_time is None else 0
+        self.jobs[change.key].setdefault(meta.uid, Created(meta.uid, run, meta.creation_timestamp or "", revision))
+
+    def _on_lease(self, change: Change[Lease]) -> None:
+        holder = (change.new.spec.holder_identity or "") if change.new is not None else ""
+        if holder != (self.holders[-1][1] if self.holders else ""):
+            self.holders.append((int(change.obj.metadata.resource_version), holder))
 
     def _on_pod(self, change: Change[Pod]) -> None:
         meta = change.obj.metadata
@@ -219,25 +261,47 @@ class Place:
         """Every Job of that name there has been."""
         return list(self.recorder.jobs[f"{self.namespace}/{name}"].values())
 
+    def line(self) -> list[str]:
+        """Its jobs by the places in line that they were started from."""
+        return [name for _, name in sorted((one.run, name) for name in self.phases() for one in self.created(name))]
+
+    def terms(self) -> list[list[str]]:
+        """Its jobs in the order in which the API server created their Jobs: a list for each admitter that led meanwhile
+        and started any."""
+        found = sorted((one.revision, name) for name in self.phases() for one in self.created(name))
+        unknown = [name for revision, name in found if not revision]
+        assert not unknown, f"first seen after a change, so that nobody can say when they were created: {unknown}"
+        since = [revision for revision, _ in self.recorder.holders]
+        return [[name for _, name in term] for _, term in groupby(found, lambda one: bisect(since, one[0]))]
+
+    def unanswered(self) -> set[str]:
+        """Jobs of which an admitter logged that the API server did not take a start, or did not answer in time."""
+        found: set[str] = set()
+        for instance in (1, 2):
+            try:
+                logs = self.cluster.service_logs("admitter", instance=instance).splitlines()
+            except ClusterError:
+                continue
+            refusals = "".join(line for line in logs if '"event":"start refused"' in line)
+            found.update(re.findall(rf'"job":"{self.namespace}/([^"]+)"', refusals))
+        return found
+
     def pods_ever(self, name: str) -> int:
         return len(self.recorder.pods[f"{self.namespace}/{name}"])
 
     # --- waiting ------------------------------------------------------------------------------------
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 60) -> float:
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = TIMEOUT) -> float:
         """Poll until the condition holds; returns the seconds that took."""
         began = time.monotonic()
-        while not condition():
-            if time.monotonic() - began > timeout:
-                raise AssertionError(f"not within {timeout:g} s: {what}\n{self.describe()}")
-            time.sleep(0.2)
+        wait(what, condition, timeout, self.describe)
         return time.monotonic() - began
 
-    def wait_phase(self, name: str, phase: str, timeout: float = 120) -> Object:
+    def wait_phase(self, name: str, phase: str, timeout: float = TIMEOUT) -> Object:
         self.wait(f"{name} {phase}", lambda: self.phase(name) == phase, timeout)
         return self.status(name)
 
-    def wait_interrupted(self, name: str, timeout: float = 120) -> None:
+    def wait_interrupted(self, name: str, timeout: float = TIMEOUT) -> None:
         self.wait(f"{name} counted", lambda: self.status(name).get("interruptedCount") == 1, timeout)
 
     def describe(self) -> str:
@@ -285,7 +349,7 @@ def bring_up(cluster: Cluster) -> None:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Ten fake nodes, with the definitions and roles of this repository; services are started by the tests."""
-    found = Cluster("it-admitter", report=lambda line: None)
+    found = Cluster(cluster_name("it-admitter"), report=lambda line: None)
     try:
         bring_up(found)
         stack.install(found)

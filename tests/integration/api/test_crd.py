@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic.alias_generators import to_camel
@@ -14,6 +14,9 @@ from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import format_micro_time, format_time
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Kubectl
 
 REMOVED = object()
 Manifest = dict[str, Any]
@@ -408,26 +411,30 @@ def ids(cases: list[tuple[str, dict[str, Any], str]]) -> list[str]:
 
 
 @pytest.fixture
-def kubectl(api_cluster, module_namespace):
+def kubectl(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     return api_cluster.inside(module_namespace)
 
 
 @pytest.mark.parametrize(("_name", "edits", "message"), BAD_JOBS, ids=ids(BAD_JOBS))
-def test_bad_job_is_refused_naming_the_field(kubectl, _name, edits, message):
+def test_bad_job_is_refused_naming_the_field(kubectl: Kubectl, _name: str, edits: dict[str, Any], message: str) -> None:
     manifest = json.dumps(changed(MINIMAL_JOB, edits))
 
     assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
 
 
 @pytest.mark.parametrize(("_name", "edits", "message"), BAD_QUEUES, ids=ids(BAD_QUEUES))
-def test_bad_queue_is_refused_naming_the_field(kubectl, _name, edits, message):
+def test_bad_queue_is_refused_naming_the_field(
+    kubectl: Kubectl, _name: str, edits: dict[str, Any], message: str
+) -> None:
     manifest = json.dumps(changed(QUEUE, edits))
 
     assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
 
 
 @pytest.mark.parametrize("manifest", [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB], ids=["minimal", "full", "reclaimed"])
-def test_good_job_is_accepted_and_read_back_by_the_models(api_cluster, namespace, manifest):
+def test_good_job_is_accepted_and_read_back_by_the_models(
+    api_cluster: Kubectl, namespace: str, manifest: Manifest
+) -> None:
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
 
@@ -438,7 +445,7 @@ def test_good_job_is_accepted_and_read_back_by_the_models(api_cluster, namespace
     assert model.spec == ScavengerJob.model_validate(manifest).spec, "the server's defaults are the models'"
 
 
-def test_what_the_models_write_is_accepted_unchanged(api_cluster, namespace):
+def test_what_the_models_write_is_accepted_unchanged(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     now = datetime.now(UTC)
     status = {
@@ -472,7 +479,7 @@ def test_what_the_models_write_is_accepted_unchanged(api_cluster, namespace):
     assert stored.status.to_dict() == {**written["status"]}
 
 
-def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl):
+def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> None:
     bare = {**QUEUE, "metadata": {"name": "it-bare"}}
     del bare["spec"]
     try:
@@ -522,7 +529,7 @@ IMMUTABLE = [
 
 
 @pytest.fixture(scope="module")
-def jobs(api_cluster, module_namespace):
+def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
     full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
     for manifest in (MINIMAL_JOB, full):
@@ -534,7 +541,7 @@ def patch(spec: Mapping[str, Any]) -> tuple[str, str, str]:
     return "--type=merge", "-p", json.dumps({"spec": spec})
 
 
-def test_every_immutable_field_is_tried():
+def test_every_immutable_field_is_tried() -> None:
     assert set(OTHER_VALUES) == set(IMMUTABLE)
 
 
@@ -548,7 +555,7 @@ TRANSITIONS = [
 
 
 @pytest.mark.parametrize(("field", "how"), TRANSITIONS)
-def test_spec_is_immutable(jobs, field, how):
+def test_spec_is_immutable(jobs: Kubectl, field: str, how: str) -> None:
     name = "minimal" if how == "added" else "full"
     value = None if how == "removed" else OTHER_VALUES[field]
 
@@ -557,7 +564,7 @@ def test_spec_is_immutable(jobs, field, how):
     assert f"spec.{field}: Forbidden: immutable; create a new ScavengerJob instead" in message
 
 
-def test_what_may_change_can_change(api_cluster, namespace):
+def test_what_may_change_can_change(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
 
@@ -569,7 +576,7 @@ def test_what_may_change_can_change(api_cluster, namespace):
     assert (spec["suspend"], spec["queue"], "ttlSecondsAfterFinished" in spec) == (False, "other", False)
 
 
-def test_queue_cannot_change_while_a_job_exists(api_cluster, namespace):
+def test_queue_cannot_change_while_a_job_exists(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
     set_status(kubectl, "minimal", jobName="minimal-1")
@@ -585,12 +592,12 @@ def test_queue_cannot_change_while_a_job_exists(api_cluster, namespace):
 # --- status ---
 
 
-def set_status(kubectl, name: str, **status: Any) -> None:
+def set_status(kubectl: Kubectl, name: str, **status: Any) -> None:
     words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     kubectl.ok("patch", "sj", name, *words)
 
 
-def test_status_is_a_subresource(api_cluster, namespace):
+def test_status_is_a_subresource(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps({**MINIMAL_JOB, "status": {"phase": "Completed"}}))
     assert "status" not in kubectl.get("sj", "minimal")
@@ -621,7 +628,7 @@ def test_status_is_a_subresource(api_cluster, namespace):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_bad_status_is_refused(jobs, status, message):
+def test_bad_status_is_refused(jobs: Kubectl, status: dict[str, Any], message: str) -> None:
     words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
     assert message in jobs.refused("patch", "sj", "minimal", *words)
@@ -638,7 +645,7 @@ def columns(table: str) -> list[dict[str, str]]:
     return [{heading[a:b].strip(): row[a:b].strip() for a, b in spans} for row in rows]
 
 
-def test_printer_columns(api_cluster, namespace):
+def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     start = format_time(datetime.now(UTC) - timedelta(minutes=30))
     for name in ("fresh", "runs", "over"):
@@ -681,7 +688,7 @@ def test_printer_columns(api_cluster, namespace):
     assert list(wide.values())[6:] == ["1", "preemptible", "30m", "doing well"]
 
 
-def test_jobs_are_found_by_phase_and_category(api_cluster, namespace):
+def test_jobs_are_found_by_phase_and_category(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
     for name in ("one", "two"):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(MINIMAL_JOB, {"metadata.name": name})))
@@ -694,7 +701,7 @@ def test_jobs_are_found_by_phase_and_category(api_cluster, namespace):
     assert "scavengerjob.scavenger.dev/one" in kubectl.ok("get", "scavenger", "-o", "name")
 
 
-def test_queue_columns(kubectl):
+def test_queue_columns(kubectl: Kubectl) -> None:
     kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(QUEUE, {"metadata.name": "it-columns"})))
     try:
         status = {"status": {"state": "Closed", "jobs": {"waiting": 1, "running": 2, "interrupted": 3}}}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from scavenger_api import names
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Kubectl
 
 ADMITTER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}"
 SYSTEM = f"--namespace={names.SYSTEM_NAMESPACE}"
 
 
 @pytest.fixture(scope="module")
-def kubectl(api_cluster):
+def kubectl(api_cluster: Kubectl) -> Kubectl:
     manifests = str(Path(__file__).resolve().parents[3] / "manifests")
     api_cluster.ok("apply", "--server-side", "--force-conflicts", "-k", manifests)
     again = api_cluster.ok("apply", "--server-side", "-k", manifests)
@@ -58,13 +62,13 @@ def kubectl(api_cluster):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_rights_of_the_admitter(kubectl, allowed, words):
+def test_rights_of_the_admitter(kubectl: Kubectl, allowed: bool, words: tuple[str, ...]) -> None:
     answer = kubectl("auth", "can-i", f"--as={ADMITTER}", *words).stdout.strip()
 
     assert answer == ("yes" if allowed else "no")
 
 
-def test_priority_classes_have_the_values_of_the_contract(kubectl):
+def test_priority_classes_have_the_values_of_the_contract(kubectl: Kubectl) -> None:
     for name, value in names.PRIORITY_VALUES.items():
         stored = kubectl.get("priorityclass", name)
         assert stored["value"] == value
@@ -72,7 +76,7 @@ def test_priority_classes_have_the_values_of_the_contract(kubectl):
         assert (stored["preemptionPolicy"] == "Never") == (name != names.PRIORITY_CLASS_ORDINARY)
 
 
-def test_who_may_edit_jobs_may_edit_scavenger_jobs_but_not_their_status(kubectl):
+def test_who_may_edit_jobs_may_edit_scavenger_jobs_but_not_their_status(kubectl: Kubectl) -> None:
     labels = kubectl.get("clusterrole", "scavenger-jobs-edit")["metadata"]["labels"]
     assert labels["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
     assert "scavengerjobs/status" not in str(kubectl.get("clusterrole", "scavenger-jobs-edit")["rules"])

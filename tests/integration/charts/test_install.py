@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
+from scavenger_testing.lanes import cluster_name
+from scavenger_testing.waiting import wait
 from scavenger_testing.world import scavenger_job
 
 pytestmark = pytest.mark.timeout(900)
@@ -36,19 +38,12 @@ CLUSTER_SCOPED = (
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One real node where there can be one, else an API server alone."""
-    found = Cluster("it-charts", report=lambda line: print(line, flush=True))  # noqa: T201
+    found = Cluster(cluster_name("it-charts"), report=lambda line: print(line, flush=True))  # noqa: T201
     try:
         found.up("none" if obstacles() else "real:1", scheduler="stock")  # as a cluster is where this gets installed
         yield found
     finally:
         found.down()
-
-
-@pytest.fixture(autouse=True)
-def _real(request: pytest.FixtureRequest) -> None:
-    """Skip what needs containers where there are none, and say so."""
-    if request.node.get_closest_marker("real") and obstacles():
-        pytest.skip(f"no real nodes here: {'; '.join(obstacles())}")
 
 
 class Helm:
@@ -100,7 +95,7 @@ def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
     """helm, on a cluster where nothing of ours is installed."""
     cluster.kubectl("apply", "-f", str(ROOT / "manifests" / "base" / "namespace.yaml"))
     yield Helm(cluster, tmp_path)
-    cluster.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs", "--timeout=60s")
+    cluster.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs", "--timeout=110s")
 
 
 def get(cluster: Cluster, *words: str) -> dict[str, Any]:
@@ -111,13 +106,6 @@ def ours(cluster: Cluster, kinds: str, *words: str) -> list[str]:
     """Names of the objects of these kinds that any chart or service of ours has made."""
     found = get(cluster, kinds, *words)["items"]
     return sorted(f"{o['kind']}/{o['metadata']['name']}" for o in found if "scavenger" in o["metadata"]["name"])
-
-
-def wait(what: str, condition: Callable[[], Any], describe: Callable[[], str], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}\n{describe()}"
-        time.sleep(0.25)
 
 
 def definitions(cluster: Cluster) -> list[str]:
@@ -141,7 +129,7 @@ def test_install_and_uninstall_leave_nothing_cluster_wide(cluster: Cluster, helm
 
     helm.install("crds", "--set=keep=false")  # adopts what was kept
     helm.uninstall("crds")  # helm 4.3's --wait gives up on a CustomResourceDefinition that is still terminating
-    wait("no definition left", lambda: not definitions(cluster), helm.describe)
+    wait("no definition left", lambda: not definitions(cluster), describe=helm.describe)
 
 
 def test_the_default_queue_is_the_administrators(cluster: Cluster, helm: Helm) -> None:
@@ -218,6 +206,7 @@ def images(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.real
+@pytest.mark.cpu
 def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str]) -> None:
     install_everything(helm, images)
     cluster.kubectl("create", "namespace", "research")
@@ -237,7 +226,11 @@ def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str])
     assert not held, "a finalizer that nobody will take off"
     assert not get(cluster, "jobs", "-n", "research")["items"]
     assert len(get(cluster, "scavengerjobs", "-n", "research")["items"]) == 2, "kept, as their definition is"
-    cluster.kubectl("delete", "namespace", "research", "--timeout=60s")
+    delete_research(cluster)
+
+
+def delete_research(cluster: Cluster) -> None:
+    cluster.kubectl("delete", "namespace", "research", "--timeout=180s", timeout=200)
 
 
 def install_everything(helm: Helm, images: set[str]) -> None:
@@ -247,7 +240,7 @@ def install_everything(helm: Helm, images: set[str]) -> None:
     for name in SERVICES:
         # A service without an image yet: all of it but the running pods; python3 for its hook is in the admitter's.
         stand_in = [] if name in images else ["--set=replicas=0", "--set=image.repository=scavenger/admitter"]
-        helm.install(name, *own.get(name, []), *stand_in, "--wait", "--timeout=120s")
+        helm.install(name, *own.get(name, []), *stand_in, "--wait", "--timeout=180s")
 
 
 def refuses_a_bad_job(cluster: Cluster) -> None:
@@ -277,7 +270,10 @@ def wait_phase(cluster: Cluster, helm: Helm, name: str, phase: str) -> None:
     def status() -> dict[str, Any]:
         return dict(get(cluster, "scavengerjob", name, "-n", "research").get("status", {}))
 
-    wait(f"{name} {phase}", lambda: status().get("phase") == phase, lambda: f"{status()}\n{helm.describe()}", 120)
+    def describe() -> str:
+        return f"{status()}\n{helm.describe()}"
+
+    wait(f"{name} {phase}", lambda: status().get("phase") == phase, describe=describe)
 
 
 def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
@@ -333,9 +329,14 @@ def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified
     stack.build_images(cluster)
     for chart in ("crds", "base"):
         helm.install(chart)
-    helm.install("scheduler", "--wait", "--timeout=60s")
-    lease = get(cluster, "lease", SCHEDULER, "-n", SYSTEM)
-    assert lease["spec"]["holderIdentity"].startswith(f"{SCHEDULER}-"), "a pod of the Deployment leads"
+    helm.install("scheduler", "--wait", "--timeout=180s")
+
+    def leader() -> str:
+        words = ("lease", SCHEDULER, "-n", SYSTEM, "--ignore-not-found", "-o=jsonpath={.spec.holderIdentity}")
+        return cluster.kubectl("get", *words)
+
+    found = wait("somebody to lead", leader, describe=helm.describe)
+    assert found.startswith(f"{SCHEDULER}-"), "a pod of the Deployment leads"
     cluster.kubectl("create", "namespace", "research")
     (node,) = get(cluster, "nodes")["items"]
     cores = float(node["status"]["allocatable"]["cpu"])
@@ -348,7 +349,7 @@ def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified
     def run(body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
         apply(cluster, body)
-        wait(f"{name} to run", lambda: phase(name) == "Running", helm.describe)
+        wait(f"{name} to run", lambda: phase(name) == "Running", describe=helm.describe)
 
     for name, risk in (("cheap", "10"), ("dear", "1000")):  # the unmodified one would take the younger
         labels = {"scavenger.dev/job": name, "scavenger.dev/preemption-class": "preemptible"}
@@ -356,13 +357,17 @@ def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified
         run(placed(name, "scavenger-preemptible", 0.4, cores, labels=labels, annotations=notes))
     run(placed("web", "ordinary-workload", 0.35, cores))
 
-    wait("cheap to be gone", lambda: not phase("cheap"), helm.describe)
+    wait("cheap to be gone", lambda: not phase("cheap"), describe=helm.describe)
     assert phase("dear") == "Running"
-    events = get(cluster, "events", "-n", "research")["items"]
-    (told,) = [e for e in events if e["reason"] == "PreemptedBy" and e["involvedObject"]["name"] == "cheap"]
+
+    def preemptions() -> list[dict[str, Any]]:
+        events = get(cluster, "events", "-n", "research")["items"]
+        return [e for e in events if e["reason"] == "PreemptedBy" and e["involvedObject"]["name"] == "cheap"]
+
+    (told,) = wait("the event", preemptions, describe=helm.describe)
     assert "research/web" in told["message"]
     assert told["reportingComponent"] == SCHEDULER
-    cluster.kubectl("delete", "namespace", "research", "--timeout=60s")
+    delete_research(cluster)
     helm.uninstall("scheduler", "--wait")
     for chart in ("base", "crds"):
         helm.uninstall(chart)

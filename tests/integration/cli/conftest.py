@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,8 @@ import pytest
 from scavenger_api import names
 from scavenger_cli.main import main
 from scavenger_cluster import Cluster, stack
+from scavenger_testing.lanes import cluster_name
+from scavenger_testing.waiting import TIMEOUT, wait
 
 NODES = 4
 CPUS = 8
@@ -116,13 +117,12 @@ class Sj:
         found = self.cluster.client.get(f"{self.path('pods')}?labelSelector={names.LABEL_JOB}%3D{name}")["items"]
         return [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
 
-    def until(self, what: str, condition: Callable[[], Any], timeout: float = 40) -> None:
-        end = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > end:
-                jobs = json.dumps(self.cluster.client.get(self.path("scavengerjobs"))["items"], indent=1)
-                raise AssertionError(f"not within {timeout:g} s: {what}\n{jobs[-4000:]}")
-            time.sleep(0.1)
+    def until(self, what: str, condition: Callable[[], Any], timeout: float = TIMEOUT) -> None:
+        wait(what, condition, timeout, self.describe)
+
+    def describe(self) -> str:
+        jobs = json.dumps(self.cluster.client.get(self.path("scavengerjobs"))["items"], indent=1)
+        return jobs[-4000:]
 
     def until_message(self, name: str, words: str) -> None:
         """The admitter has said this of the job."""
@@ -146,7 +146,7 @@ class Sj:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Four fake nodes and the admitter, with the rights of its manifests."""
-    found = Cluster("it-cli", report=lambda line: None)
+    found = Cluster(cluster_name("it-cli"), report=lambda line: None)
     try:
         found.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="32Gi", fake_pods=20)
         stack.install(found)

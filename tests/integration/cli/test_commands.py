@@ -47,8 +47,8 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
         "scavengerjob.scavenger.dev/first created",
         "scavengerjob.scavenger.dev/second created",
     ]
-    assert sj("wait", "first", "--for=running", "--timeout", "40s") == ["scavengerjob.scavenger.dev/first running"]
-    sj("wait", "second", "--for=suspended", "--timeout", "40s")
+    assert sj("wait", "first", "--for=running", "--timeout", "120s") == ["scavengerjob.scavenger.dev/first running"]
+    sj("wait", "second", "--for=suspended", "--timeout", "120s")
     assert sj("list") == [
         "NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE",
         "first  default  Running  0  SPAN  SPAN",
@@ -60,16 +60,18 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
         f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  running",
     ]
     assert sj("resume", "second") == ["scavengerjob.scavenger.dev/second resumed"]
-    sj("wait", "second", "--for=running", "--timeout", "40s")
+    sj("wait", "second", "--for=running", "--timeout", "120s")
     assert sj("suspend", "first", "second") == [
         "scavengerjob.scavenger.dev/first suspended",
         "scavengerjob.scavenger.dev/second suspended",
     ]
     assert sj("suspend", "first") == ["scavengerjob.scavenger.dev/first is suspended already"]
+    # Before that its status may still say Running, of the pod that has to go.
+    assert sj("wait", "first", "--for=suspended", "--timeout", "120s") == ["scavengerjob.scavenger.dev/first suspended"]
     sj("resume", "first")
-    sj("wait", "first", "--for=running", "--timeout", "40s")
+    sj("wait", "first", "--for=running", "--timeout", "120s")
     sj.annotate_pods("first", **{"run-seconds": "0", "exit-code": "0"})
-    assert sj("wait", "first", "--timeout", "40s") == ["scavengerjob.scavenger.dev/first completed"]
+    assert sj("wait", "first", "--timeout", "120s") == ["scavengerjob.scavenger.dev/first completed"]
     assert sj.refused(1, "cancel", "first") == [
         "error: first is Completed already: nothing to cancel",
         "  kubectl sj delete first removes it",
@@ -81,10 +83,10 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
 
 def test_the_story_of_an_interruption(sj: Sj) -> None:
     sj("run", "sim", *SMALL, "--interruption-after", "10m", "--", "--steps=5")
-    sj("wait", "sim", "--for=running", "--timeout", "40s")
+    sj("wait", "sim", "--for=running", "--timeout", "120s")
     sj.cluster.client.delete(sj.path("pods", sj.pods("sim")[0]["metadata"]["name"]))
     sj.until("sim counted", lambda: sj.job("sim")["status"].get("interruptedCount") == 1)
-    sj("wait", "sim", "--for=running", "--timeout", "40s")
+    sj("wait", "sim", "--for=running", "--timeout", "120s")
     assert sj("get", "sim") == [
         f"Job  {sj.namespace}/sim",
         "Queue  default",
@@ -109,7 +111,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
     assert "managedFields" not in found["metadata"]
     assert sj("get", "sim", "-o", "name") == ["scavengerjob.scavenger.dev/sim"]
     sj.annotate_pods("sim", **{"run-seconds": "0", "exit-code": "3"})
-    assert sj.refused(4, "wait", "sim", "--timeout", "40s") == [
+    assert sj.refused(4, "wait", "sim", "--timeout", "120s") == [
         "error: sim failed: container main of pod sim-0-POD exited with code 3",
         "  kubectl sj why sim",
     ]
@@ -166,7 +168,7 @@ def test_why(sj: Sj) -> None:
     }
     assert causes == {"picky": "NoSelectorMatch", "lost": "QueueMissing", "broad": "LargerThanCluster"}
     assert sj("move", "lost", "--queue", "default") == ["scavengerjob.scavenger.dev/lost moved to queue default"]
-    sj("wait", "lost", "--for=running", "--timeout", "40s")
+    sj("wait", "lost", "--for=running", "--timeout", "120s")
     assert sj("why", "lost")[0] == "lost has been running for SPAN."
 
 
@@ -185,7 +187,7 @@ def test_queues(sj: Sj) -> None:
         sj.until_message("sim", "closed")
         assert sj("why", "sim")[0] == f"sim has been waiting for SPAN: its queue {name} is closed."
         assert queue("open", name) == ["scavengerqueue.scavenger.dev/NIGHT opened"]
-        sj("wait", "sim", "--for=running", "--timeout", "40s")
+        sj("wait", "sim", "--for=running", "--timeout", "120s")
         assert queue("set", name, "--weight", "5", "--quota", "memory=-") == [
             "scavengerqueue.scavenger.dev/NIGHT changed"
         ]
@@ -343,7 +345,7 @@ def test_levels_and_top_at_80_columns(sj: Sj, levels: dict[str, str]) -> None:
 
 def test_watch_in_a_terminal_of_80_columns(sj: Sj) -> None:
     sj("run", "sim", *SMALL)
-    sj("wait", "sim", "--for=running", "--timeout", "40s")
+    sj("wait", "sim", "--for=running", "--timeout", "120s")
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     environment = {**os.environ, **sj.environment, "TERM": "xterm"}
@@ -361,7 +363,7 @@ def test_watch_in_a_terminal_of_80_columns(sj: Sj) -> None:
         sj("suspend", "sim")
         second = _read_until(leader, "Suspended")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     finally:
         process.kill()
         process.wait()
@@ -377,7 +379,7 @@ def test_watch_in_a_terminal_of_80_columns(sj: Sj) -> None:
 
 def _read_until(terminal: int, word: str) -> str:
     text = ""
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while word not in _plain(text):
         assert time.monotonic() < end, text
         if select.select([terminal], [], [], 0.5)[0]:

@@ -237,4 +237,5 @@ def test_the_type_checker_has_nothing_to_say(kubectl: Kubectl) -> None:
         if "observedGeneration" in status:
             break
         time.sleep(0.5)
+    assert "observedGeneration" in status, "or it has said nothing yet"
     assert status.get("typeChecking", {}).get("expressionWarnings", []) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,19 +11,20 @@ from typing import Any
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_cluster.waiting import wait_for
+from scavenger_testing.lanes import cluster_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.scheduler import harness
 
-WAIT_SECONDS = 6
-"""nonPreemptibleWait in these tests."""
+WAIT_SECONDS = 20
+"""nonPreemptibleWait in these tests: long beside the seconds that anything takes that need not wait."""
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The embedded control plane with fake pods."""
-    embedded = Cluster("sched")
+    embedded = Cluster(cluster_name("sched"))
     try:
         arguments = {"nonPreemptibleWait": f"{WAIT_SECONDS}s"}
         embedded.up("fake:1", fake_cpu="0", scheduler="plugin", scheduler_args=arguments)
@@ -36,6 +36,8 @@ def cluster() -> Iterator[Cluster]:
 
 class Pool:
     """Some nodes, and the pods on them."""
+
+    wait_seconds = WAIT_SECONDS
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -55,7 +57,7 @@ class Pool:
             items = self.client.get(f"{harness.NODES}?labelSelector=pool%3D{self.name}")["items"]
             return not any(t["key"] in ready for item in items for t in item["spec"].get("taints", []))
 
-        wait_for("the nodes to be free of their first taint", schedulable, timeout=30)
+        wait_for("the nodes to be free of their first taint", schedulable, timeout=90)
         return fresh
 
     def run(self, *bodies: dict[str, Any]) -> None:
@@ -67,22 +69,18 @@ class Pool:
         """Creates pods for the scheduler."""
         self.client.create_all(harness.PODS, bodies)
 
-    def wait_running(self, *names: str, timeout: float = 60) -> None:
+    def wait_running(self, *names: str, timeout: float = 120) -> None:
         harness.wait_until_running(self.cluster, self.name, names, timeout)
 
-    def usual_delay(self) -> float:
-        """Seconds from creation to Running of a pod that finds room at once, on this machine at this moment."""
-        (node,) = self.with_nodes(1, cpu="1")
-        name = f"{self.name}-unhurried"
-        body = self.pods.ordinary(name)
-        body["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-        began = time.monotonic()
-        self.submit(body)
-        self.wait_running(name)
-        delay = time.monotonic() - began
-        self.client.delete(f"{harness.PODS}/{name}?gracePeriodSeconds=0")
-        self.client.delete(f"{harness.NODES}/{node}")
-        return delay
+    def wait_unschedulable(self, name: str) -> None:
+        """Until the scheduler has tried a pod and found no room for it."""
+
+        def tried() -> bool:
+            pod = self.pod(name)
+            conditions = pod["status"].get("conditions", []) if pod is not None else []
+            return any(condition.get("reason") == "Unschedulable" for condition in conditions)
+
+        self.until(f"{name} to find no room", tried)
 
     def living(self) -> set[str]:
         return harness.living(self.cluster, self.name)
@@ -93,7 +91,7 @@ class Pool:
     def patch(self, name: str, body: dict[str, Any]) -> None:
         self.client.request("PATCH", f"{harness.PODS}/{name}", body, harness.MERGE_PATCH)
 
-    def until(self, what: str, condition: Callable[[], Any], timeout: float = 20) -> Any:
+    def until(self, what: str, condition: Callable[[], Any], timeout: float = 90) -> Any:
         return wait_for(what, condition, timeout=timeout, interval=0.05)
 
 

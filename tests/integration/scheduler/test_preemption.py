@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 else:
     Pool = Any
 
-WAIT_SECONDS = 6
 STOP_SECONDS = "kwok.scavenger.dev/stop-seconds"
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_the_least_at_risk_of_a_hundred_nodes_go_fifty_of_fifty(pool: Pool) -> None:
@@ -44,8 +43,6 @@ def test_the_least_at_risk_of_a_hundred_nodes_go_fifty_of_fifty(pool: Pool) -> N
 def test_an_interactive_pod_takes_a_non_preemptible_job_at_once_and_an_ordinary_one_waits(pool: Pool) -> None:
     nodes = pool.with_nodes(2, cpu="1")
     pool.pods.grace = 2
-    second = 1 + 2 * pool.usual_delay()
-    """One second, on a machine that has nothing else to do."""
     jobs = [
         pool.pods.scavenger(f"{node}-n", node, risk, preemptible=False)
         for node, risk in zip(nodes, (10, 20), strict=True)
@@ -67,18 +64,17 @@ def test_an_interactive_pod_takes_a_non_preemptible_job_at_once_and_an_ordinary_
         ordinary, interactive = f"{pool.name}-ordinary", f"{pool.name}-interactive"
         began = time.monotonic()
         pool.submit(pool.pods.ordinary(ordinary))
-        time.sleep(1)
-        clicked = time.monotonic()
+        pool.wait_unschedulable(ordinary)
         pool.submit(pool.pods.interactive(interactive))
-        pool.wait_running(interactive, timeout=20)
-        assert time.monotonic() - clicked <= pool.pods.grace + second
+        pool.wait_running(interactive)
+        assert time.monotonic() - began < pool.wait_seconds, "it did not wait"
         assert pool.living() == {f"{nodes[1]}-n", ordinary, interactive}
 
-        pool.until("the ordinary pod's victim to go", lambda: f"{nodes[1]}-n" not in pool.living())
-        # Creation times are whole seconds: up to one more, not to be early.
-        assert WAIT_SECONDS <= time.monotonic() - began <= WAIT_SECONDS + 1 + second
-        pool.wait_running(ordinary, timeout=10)
-        assert time.monotonic() - began <= WAIT_SECONDS + 1 + second + pool.pods.grace + second
+        # Far below the five minutes after which the scheduler looks again by itself.
+        timeout = pool.wait_seconds + 60
+        pool.until("the ordinary pod's victim to go", lambda: f"{nodes[1]}-n" not in pool.living(), timeout)
+        assert time.monotonic() - began >= pool.wait_seconds
+        pool.wait_running(ordinary)
     finally:
         pool.client.delete(f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{pool.name}")
 

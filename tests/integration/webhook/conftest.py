@@ -9,7 +9,6 @@ import http.client
 import json
 import re
 import ssl
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from typing import Any, Final
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, admission, stack
+from scavenger_testing.lanes import cluster_name
+from scavenger_testing.waiting import TIMEOUT, wait
 
 Object = dict[str, Any]
 
@@ -180,16 +181,8 @@ class Place:
     def delete(self, kind: str, name: str, propagation: str = "Background") -> Answer:
         return self.server("DELETE", self.path(kind, name), {"propagationPolicy": propagation})
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 60) -> None:
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = TIMEOUT) -> None:
         wait(what, condition, timeout, lambda: self.cluster.service_logs("webhook")[-3000:])
-
-
-def wait(what: str, condition: Callable[[], Any], timeout: float = 60, describe: Callable[[], str] = str) -> None:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}\n{describe()}"
-        time.sleep(0.1)
 
 
 # --- objects ------------------------------------------------------------------------------------------
@@ -225,7 +218,7 @@ def pod(name: str = "p", meta: Object | None = None, **spec: Any) -> Object:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Two fake nodes with everything installed; the admitter and the webhook run."""
-    found = Cluster("it-webhook", report=lambda line: None)
+    found = Cluster(cluster_name("it-webhook"), report=lambda line: None)
     try:
         found.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="64Gi", fake_pods=200)
         stack.install(found)

@@ -8,7 +8,7 @@ from .conftest import JOB_CONTROLLER, MASTERS, Object, account, pod, pod_spec
 from .table import Case
 
 ADMITTER, PRIORITIZER, REGULATOR = account("admitter"), account("prioritizer"), account("regulator")
-CLASS = {"priorityClassName": "scavenger-preemptible"}
+CLASS: Object = {"priorityClassName": "scavenger-preemptible"}
 COVERED = {"scavenger.dev/preemption-class": "non-preemptible"}
 LABELS = {"scavenger.dev/job": "j", "scavenger.dev/queue": "default"}
 FINALIZERS = {"finalizers": ["scavenger.dev/interruption-record"]}
@@ -37,7 +37,7 @@ def w(name: str, kind: str, *expected: str, user: str = "", **what: Any) -> Case
 
 
 OWNER = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "1-2", "controller": True}]}
-SCAVENGER = {
+SCAVENGER: Object = {
     "meta": {
         "labels": LABELS,
         "ownerReferences": [
@@ -66,7 +66,7 @@ def container(name: str, resources: Object) -> Object:
 def reclaiming(kind: str, where: str, resources: Object) -> Case:
     """A workload of an ordinary user whose pods would take reclaimed capacity, in one kind of container."""
     asked = f"{where}[asks].resources scavenger.dev/*: "
-    inside = {"containers": [container("m", {})], where: [container("asks", resources)]}
+    inside: Object = {"containers": [container("m", {})], where: [container("asks", resources)]}
     return w(f"{kind} on reclaimed capacity, {where}", kind, asked + REMEDY, **inside)
 
 
@@ -273,11 +273,11 @@ def u(
     return Case(name, kind, patch, expected, update=of, sub=sub, **who)
 
 
-def labels(**changed: str | None) -> Object:
+def labelled(**changed: str | None) -> Object:
     return {"metadata": {"labels": {f"scavenger.dev/{k.replace('_', '-')}": v for k, v in changed.items()}}}
 
 
-def annotations(**changed: str | None) -> Object:
+def annotated(**changed: str | None) -> Object:
     return {"metadata": {"annotations": {f"scavenger.dev/{k.replace('_', '-')}": v for k, v in changed.items()}}}
 
 
@@ -287,36 +287,36 @@ PREEMPTION = {"status": {"preemption": {"class": "preemptible", "runningPriority
 
 UPDATES = [
     u("a user's own label", ANY),
-    u("the class by the prioritizer", labels(preemption_class="non-preemptible"), user=PRIORITIZER),
-    u("the class by a user", labels(preemption_class="non-preemptible"), "changed by the prioritizer only"),
-    u("the class taken away", labels(preemption_class=None), "changed by the prioritizer only"),
+    u("the class by the prioritizer", labelled(preemption_class="non-preemptible"), user=PRIORITIZER),
+    u("the class by a user", labelled(preemption_class="non-preemptible"), "changed by the prioritizer only"),
+    u("the class taken away", labelled(preemption_class=None), "changed by the prioritizer only"),
     u(
         "the class by the admitter",
-        labels(preemption_class="non-preemptible"),
+        labelled(preemption_class="non-preemptible"),
         "denied request",
         user=ADMITTER,
     ),
-    u("the job of a pod", labels(job="other"), "do not change"),
-    u("the queue taken away", labels(queue=None), "do not change"),
-    u("a new label of ours", labels(other="x"), "do not change"),
-    u("the priority by the prioritizer", annotations(running_priority="7"), user=PRIORITIZER),
-    u("the priority by a user", annotations(running_priority="0"), "changed by the prioritizer only"),
-    u("a checkpoint by a user", annotations(last_checkpoint="2026-01-01T00:00:00Z")),
-    u("a reason by the regulator", annotations(eviction_reason="{}"), user=REGULATOR),
-    u("a reason by a user", annotations(eviction_reason="{}"), "written by the regulator only"),
-    u("another run", annotations(run="x"), "does not change"),
+    u("the job of a pod", labelled(job="other"), "do not change"),
+    u("the queue taken away", labelled(queue=None), "do not change"),
+    u("a new label of ours", labelled(other="x"), "do not change"),
+    u("the priority by the prioritizer", annotated(running_priority="7"), user=PRIORITIZER),
+    u("the priority by a user", annotated(running_priority="0"), "changed by the prioritizer only"),
+    u("a checkpoint by a user", annotated(last_checkpoint="2026-01-01T00:00:00Z")),
+    u("a reason by the regulator", annotated(eviction_reason="{}"), user=REGULATOR),
+    u("a reason by a user", annotated(eviction_reason="{}"), "written by the regulator only"),
+    u("another run", annotated(run="x"), "does not change"),
     u("another label by the prioritizer", ANY, "changes scavenger.dev/preemption-class only", user=PRIORITIZER),
     u("the finalizer by the admitter", {"metadata": {"finalizers": None}}, user=ADMITTER),
     u("the finalizer by who repairs", {"metadata": {"finalizers": None}}),
-    u("labels by way of the status", labels(job="other"), "do not change", sub="status"),
+    u("labels by way of the status", labelled(job="other"), "do not change", sub="status"),
     u("an ordinary pod's own label", ANY, of="ordinary"),
-    u("a label on an ordinary pod", labels(preemption_class="non-preemptible"), "prioritizer only", of="ordinary"),
+    u("a label on an ordinary pod", labelled(preemption_class="non-preemptible"), "prioritizer only", of="ordinary"),
     u("the finalizer on an ordinary pod", {"metadata": FINALIZERS}, "is not added later", of="ordinary"),
     u("an ordinary pod by the prioritizer", ANY, "pods of ScavengerJobs only", of="ordinary", user=PRIORITIZER),
     u("an ordinary pod by the admitter", ANY, "pods of ScavengerJobs only", of="ordinary", user=ADMITTER),
     u("an ordinary pod by the regulator", ANY, "pods of ScavengerJobs only", of="ordinary", user=REGULATOR),
-    u("labels on an ordinary Job", labels(job="x"), ONLY, kind="jobs", of="ordinary"),
-    u("labels off the admitter's Job", labels(job=None), "taken away by the admitter only", kind="jobs"),
+    u("labels on an ordinary Job", labelled(job="x"), ONLY, kind="jobs", of="ordinary"),
+    u("labels off the admitter's Job", labelled(job=None), "taken away by the admitter only", kind="jobs"),
     u("an ordinary Job's own label", ANY, kind="jobs", of="ordinary"),
     u("the status by the admitter", STATUS, kind="scavengerjobs", sub="status", user=ADMITTER),
     u("the status by an administrator", STATUS, "written by the services", kind="scavengerjobs", sub="status"),

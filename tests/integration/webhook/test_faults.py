@@ -48,7 +48,7 @@ def test_a_deployment_s_pods_outrank_scavenger_jobs_and_kube_system_is_left_alon
 
 @pytest.mark.usefixtures("webhook", "no_default_class")
 def test_the_webhook_killed(cluster: Cluster, place: Place) -> None:
-    cluster.service_kill("webhook")
+    cluster.service_stop("webhook", grace=0)
     answer = place.try_create("pods", pod())
     assert answer.allowed
     assert rank(answer.body) == {"priority": 0}, "let in as it is, and still above every scavenger job"
@@ -67,7 +67,7 @@ def test_a_job_lives_on_without_the_webhook(cluster: Cluster, place: Place) -> N
     """Started, interrupted, suspended, deleted with all it owns: guard and failure policies let it all happen."""
     assert place.create("scavengerjobs", job("alone", parallelism=2)).allowed
     place.wait("it runs", lambda: phase(place, "alone") == "Running")
-    cluster.service_kill("webhook")
+    cluster.service_stop("webhook", grace=0)
     place.delete("pods", members(place, "alone")[0])
     place.wait(
         "interrupted and back", lambda: interruptions(place, "alone") == 1 and phase(place, "alone") == "Running"
@@ -84,19 +84,19 @@ def test_the_whole_cluster_restarts_and_nothing_waits_for_the_webhook(cluster: C
     """Everything comes back while the webhook is down (the test before has left it so): pods first, as its own would
     be."""
     assert place.create("deployments", deployment("before", 1)).allowed
-    cluster.service_kill("webhook")
+    cluster.service_stop("webhook", grace=0)
     for component in ("scheduler", "kcm", "apiserver", "etcd"):
         cluster.component_kill(component)
     for component in ("etcd", "apiserver", "kcm", "scheduler"):
         cluster.component_start(component)
-    place.wait("the API server answers", lambda: cluster.client.ready())
+    place.wait("the API server answers", lambda: cluster.client.ready(), timeout=180)
     assert place.create("deployments", deployment("after", 2)).allowed
     assert place.create("pods", confined("system"), namespace="scavenger-system").allowed, "as a replica of the webhook"
-    place.wait("pods run", lambda: running(place) == 3)
+    place.wait("pods run", lambda: running(place) == 3, timeout=180)
     assert not place.try_create("scavengerjobs", job()).allowed
     start_webhook(cluster)
     place.wait("jobs are let in", lambda: place.create("scavengerjobs", job("revived")).allowed)
-    place.wait("and run", lambda: phase(place, "revived") == "Running", timeout=90)
+    place.wait("and run", lambda: phase(place, "revived") == "Running", timeout=180)
     place.server("DELETE", place.path("pods", "system", "scavenger-system"))
 
 

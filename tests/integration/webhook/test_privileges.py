@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.waiting import wait
 
-from .conftest import Object, Place, Server, account, job, namespace, pod, wait
+from .conftest import Object, Place, Server, account, job, namespace, pod
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 SYSTEM = "scavenger-system"

@@ -27,7 +27,7 @@ def option(cluster: Cluster) -> Iterator[None]:
     values = ["--set=admission.quotas=true", f"--set=admission.url={url}"]
     helm = ensure_tools(["helm"], lambda line: None)["helm"]
     only = "--show-only=templates/configurations.yaml"
-    command = [helm, "template", "scavenger-webhook", CHART, "--namespace=scavenger-system", only, *values]
+    command = [str(helm), "template", "scavenger-webhook", str(CHART), "--namespace=scavenger-system", only, *values]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=rendered)
     yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scavenger_api.names import API_VERSION
@@ -63,7 +64,7 @@ def _objects(place: Place) -> None:
     assert place.create("pods", pod("ordinary", **asleep)).allowed
     ordinary = workload("Job", **asleep)
     assert place.create("jobs", {**ordinary, "metadata": {"name": "ordinary"}}).allowed
-    place.wait("closed and going queues seen", lambda: _seen(place), timeout=20)
+    place.wait("closed and going queues seen", lambda: _seen(place))
     place.wait("the scavenger job runs", lambda: _phase(place) == "Running")
 
 
@@ -94,7 +95,7 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
 def test_table(world: Place, case: Case) -> None:
-    who = {"user": case.user, "groups": case.groups}
+    who: dict[str, Any] = {"user": case.user, "groups": case.groups}
     if case.update:
         answer = world.try_patch(case.kind, _name(world, case), case.body, sub=case.sub, **who)
     else:

@@ -49,7 +49,7 @@ class Lab:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
     pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
-    exit code of pods that are deleted while they run.
+    exit code of pods that are deleted while they run. lost: names of Jobs whose creation is on its way for ever.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -57,7 +57,9 @@ class Lab:
         self.clock = clock
         self.pods_of: Callable[[Object], bool] = lambda job: True
         self.kubelet = True
+        self.binds_to = "n1"
         self.stopping = 137
+        self.lost: set[str] = set()
         self.under_way = 0
         self._made: set[str] = set()
         self._admitters: list[Instance] = []
@@ -172,9 +174,9 @@ class Lab:
             elif self.kubelet and pod["status"].get("phase") == "Pending":
                 self.run(pod)
 
-    def run(self, pod: Object, node: str = "n1") -> None:
+    def run(self, pod: Object) -> None:
         def edit(obj: Object) -> None:
-            obj["spec"]["nodeName"] = node
+            obj["spec"]["nodeName"] = self.binds_to
             status = {"phase": "Running", "startTime": self.stamp()}
             obj["status"] = {**status, "containerStatuses": [running(started=self.stamp())]}
 
@@ -273,6 +275,8 @@ class _Client(ApiClient):
         self._lab = lab
 
     async def request(self, *words: Any, **options: Any) -> bytes:
+        if words[0] == "POST" and words[1].endswith("/jobs") and options["body"]["metadata"]["name"] in self._lab.lost:
+            await asyncio.Event().wait()
         self._lab.under_way += 1
         try:
             return await super().request(*words, **options)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from scavenger_admitter import accounting
 from scavenger_admitter.observe import Cause, Taken
 from scavenger_api.job import ConditionType, Phase, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_runtime.kinds import Pod
 from scavenger_runtime.usage import Sample, UsageMeter
 
 from . import builders as b
 
-RUNNING = {"phase": Phase.RUNNING, "running": (10,)}
+RUNNING: dict[str, Any] = {"phase": Phase.RUNNING, "running": (10,)}
 RECLAIMED: dict[str, Any] = {"capacity": "Reclaimed", "interruptionAfter": "60s"}
 
 
@@ -50,7 +51,7 @@ MEMBER, OTHER = b.pod(), b.pod(1)
         pytest.param({"parallelism": 3}, [MEMBER, OTHER], 30 * (0.5 + 2 * 2.0), id="a gang, one pod known"),
     ],
 )
-def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[str], expected: float) -> None:
+def test_cpu_time_between_two_moments(more: dict[str, Any], pods: list[Pod], expected: float) -> None:
     used = accounting.cpu_time(spec(**more), pods, usage(meter([0.5] * 12)))
     assert used(b.at(20), b.at(50)) == pytest.approx(expected)
     assert used(b.at(50), b.at(20)) == 0

@@ -408,7 +408,9 @@ def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause)
     noted = msgspec.structs.replace(gone, metadata=msgspec.structs.replace(gone.metadata, annotations=annotations))
     outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), 101, b.batch(), noted))
     assert outcome.facts.interruption is cause
-    assert outcome.status.condition(ConditionType.INTERRUPTED).reason == cause.value
+    interrupted = outcome.status.condition(ConditionType.INTERRUPTED)
+    assert interrupted is not None
+    assert interrupted.reason == cause.value
 
 
 # What kubelet v1.36.3 leaves of a pod it evicts for want of memory (pkg/kubelet/eviction/helpers.go evictionMessage,
@@ -465,6 +467,7 @@ def test_what_the_kubelet_says_of_an_eviction_for_memory_is_told() -> None:
     outcome = b.decide(b.seen(job, NOW, b.batch(), evicted))
     assert outcome.status.phase is INTERRUPTED
     assert outcome.facts.interruption is Cause.KUBELET_EVICTED
+    assert outcome.status.message is not None
     assert "pod job-0 was evicted by its node (The node was low on resource: memory. " in outcome.status.message
     assert "Container main was using 817152Ki, request is 0" in outcome.status.message
     (note,) = outcome.events

@@ -11,10 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.observe import (
     Action,
@@ -30,7 +30,11 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.times import format_micro_time
 from scavenger_runtime import kinds
 
+from tests.unit.effort import examples
+
 from . import builders as b
+
+Crash = Literal["before", "between", "no"]
 
 GRACE = 30
 
@@ -173,7 +177,7 @@ class World:
         pods = [member.pod() for member in self.members]
         return b.decide(b.seen(self.job, self.now, self.batch, *pods, nodes=nodes))
 
-    def reconcile(self, crash: Literal["before", "between", "no"]) -> Outcome:
+    def reconcile(self, crash: Crash) -> Outcome:
         outcome = self.seen()
         if crash == "before":
             return outcome
@@ -234,8 +238,8 @@ def step(world: World, kind: str, which: int, code: int) -> None:
     members = world.current() or world.members
     if kind == "admit":
         world.admit()
-    elif kind in ("before", "between", "no"):
-        world.reconcile(kind)  # type: ignore[arg-type]
+    elif kind in get_args(Crash):
+        world.reconcile(cast(Crash, kind))
     elif kind == "suspend":
         spec = world.job.spec.model_copy(update={"suspend": not world.job.spec.suspend})
         world.job = world.job.model_copy(update={"spec": spec})
@@ -307,7 +311,7 @@ def live(size: int, events: list[tuple[str, int, int, float]]) -> World:
     return world
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80))
 @given(size=st.integers(1, 3), events=EVENTS)
 def test_every_interruption_counts_once(size: int, events: list[tuple[str, int, int, float]]) -> None:
     world = live(size, events)
@@ -319,7 +323,7 @@ def test_every_interruption_counts_once(size: int, events: list[tuple[str, int, 
     assert world.job.status.interrupted_count == len(world.counted)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80))
 @given(size=st.integers(1, 3), events=EVENTS, gone=st.booleans())
 def test_no_finalizer_is_left(size: int, events: list[tuple[str, int, int, float]], gone: bool) -> None:
     """Deleted with its owner, or finished: when the nodes answer and everything has ended, nothing is held."""
@@ -347,7 +351,6 @@ def test_no_finalizer_is_left(size: int, events: list[tuple[str, int, int, float
 SOME_TIMES = st.one_of(st.none(), st.floats(-1e6, 1e6, allow_nan=False))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     phase=st.sampled_from([None, *Phase]),
     queued=SOME_TIMES,

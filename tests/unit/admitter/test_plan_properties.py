@@ -25,6 +25,8 @@ from scavenger_admitter.snapshot import (
 )
 from scavenger_runtime.kinds import Taint, Toleration
 
+from tests.unit.effort import examples
+
 TAINT = Taint(key="t", value="v", effect="NoSchedule")
 Value = TypeVar("Value")
 
@@ -130,7 +132,7 @@ def free_after(snapshot: Snapshot, plan: AdmissionPlan) -> dict[tuple[str, str],
     return free
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(snapshots())
 def test_no_node_is_over_committed_and_no_room_given_twice(snapshot: Snapshot) -> None:
     plan = plan_admissions(snapshot)
@@ -143,7 +145,6 @@ def test_no_node_is_over_committed_and_no_room_given_twice(snapshot: Snapshot) -
                 assert free[name, resource] >= 0
 
 
-@settings(max_examples=100, deadline=None)
 @given(snapshots())
 def test_every_job_starts_whole_or_is_held(snapshot: Snapshot) -> None:
     plan = plan_admissions(snapshot)
@@ -156,7 +157,6 @@ def test_every_job_starts_whole_or_is_held(snapshot: Snapshot) -> None:
         assert hold.message.strip()
 
 
-@settings(max_examples=100, deadline=None)
 @given(snapshots())
 def test_nobody_overtakes_an_equal_job(snapshot: Snapshot) -> None:
     """Behind a job held for lack of room none of its shape and queue starts that is as large or larger."""
@@ -175,7 +175,6 @@ def test_nobody_overtakes_an_equal_job(snapshot: Snapshot) -> None:
                         assert behind.key not in starts
 
 
-@settings(max_examples=100, deadline=None)
 @given(snapshots())
 def test_a_job_held_for_lack_of_room_really_has_none(snapshot: Snapshot) -> None:
     plan = plan_admissions(replace(snapshot, pending=(), reservations=()))
@@ -190,7 +189,6 @@ def test_a_job_held_for_lack_of_room_really_has_none(snapshot: Snapshot) -> None
         assert room < job.parallelism
 
 
-@settings(max_examples=100, deadline=None)
 @given(snapshots())
 def test_the_load_is_never_brought_to_its_level(snapshot: Snapshot) -> None:
     plan = plan_admissions(snapshot)
@@ -203,7 +201,7 @@ def test_the_load_is_never_brought_to_its_level(snapshot: Snapshot) -> None:
             load += extra
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(snapshots())
 def test_no_queue_goes_beyond_its_quota(snapshot: Snapshot) -> None:
     plan = plan_admissions(snapshot)
@@ -217,7 +215,7 @@ def test_no_queue_goes_beyond_its_quota(snapshot: Snapshot) -> None:
             assert not asked or queue.allocated.get(resource, 0) + asked <= most
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_the_same_snapshot_gives_the_same_plan_in_whatever_order_it_was_put_together(
     snapshot: Snapshot, rng: random.Random
@@ -253,7 +251,7 @@ def test_the_snapshots_made_here_are_worth_planning() -> None:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(snapshots(), st.integers(1, 3))
 def test_limited_cycles_choose_the_same_jobs_first(snapshot: Snapshot, most: int) -> None:
     whole, part = plan_admissions(snapshot), plan_admissions(snapshot, max_starts_per_cycle=most)

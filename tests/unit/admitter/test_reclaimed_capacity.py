@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, Queue
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reclaimed import MIB, placed_by
 from scavenger_runtime.kinds import Node, Pod
+
+from tests.unit.effort import examples
 
 from . import builders as b
 
@@ -121,7 +124,7 @@ PUBLISHED = {"cpu": Level(load=30, admission=80), "memory": Level(load=30, admis
 def test_a_snapshot_counts_both_kinds_and_keeps_the_room_apart(*, node_first: bool) -> None:
     state = ClusterState()
     state.apply_queue(QueueView("q"))
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: state.apply_node(raw_node("n", **{CPU: "5000", MEMORY: "4096"})),
         lambda: state.apply_pod(raw_pod("ordinary", {"cpu": "4", "memory": "1Gi"})),
         lambda: state.apply_pod(raw_pod("r", ON_RECLAIMED, "reclaimed")),
@@ -464,7 +467,7 @@ def left(snapshot: Snapshot, given: list[tuple[Shape, tuple[str, ...]]]) -> dict
     return free
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 10**9))
 def test_never_more_is_placed_than_is_offered(seed: int) -> None:
     snapshot = a_cluster(seed)
@@ -477,7 +480,7 @@ def test_never_more_is_placed_than_is_offered(seed: int) -> None:
         assert len(start.nodes) == start.candidate.parallelism
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 10**9))
 def test_the_load_counts_what_starts_of_either_kind(seed: int) -> None:
     snapshot = a_cluster(seed)
@@ -486,7 +489,7 @@ def test_the_load_counts_what_starts_of_either_kind(seed: int) -> None:
     assert started == 0 or limit.plus(started).under()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 10**9))
 def test_a_job_that_victims_go_for_starts_once_they_have_gone(seed: int) -> None:
     """Whatever kinds they are of: the snapshot without them, and without what starts at once, has the room."""

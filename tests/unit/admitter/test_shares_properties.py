@@ -11,9 +11,11 @@ from scavenger_admitter.running import Gang
 from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, Snapshot
 
+from tests.unit.effort import examples
+
 from .market import Market
 
-HISTORIES = 1000
+HISTORIES = examples(1000)
 TOO_LARGE = (Reason.LARGER_THAN_ANY_NODE, Reason.LARGER_THAN_CLUSTER)
 
 
@@ -146,6 +148,6 @@ def frees_enough(seen: Snapshot, shares: Shares, job: Candidate, victims: tuple[
     return limit.under() and sum(cpu // needs for cpu in free.values() if cpu > 0) >= job.parallelism
 
 
-def test_a_thousand_random_histories() -> None:
+def test_random_histories() -> None:
     reclaimed = [history(seed) for seed in range(HISTORIES)]
     assert sum(reclaimed) > HISTORIES / 4, "otherwise nothing was shown"

@@ -9,7 +9,7 @@ from scavenger_api import names
 from scavenger_runtime.resources import JOBS, PODS, SERVICES
 from scavenger_testing import job_dict, waiting
 
-from .lab import JOB_WATCHES, NS, Lab, empty_lab, lab
+from .lab import JOB_WATCHES, NS, Lab, Object, empty_lab, lab
 
 ALWAYS = 10**6
 ANY = {"GET", "POST", "PUT", "PATCH", "DELETE"}
@@ -178,6 +178,22 @@ async def test_a_create_that_was_never_received_is_tried_again() -> None:
         assert never_interrupted(c, "a")
 
 
+async def test_a_create_that_was_not_answered_keeps_its_place_but_nobody_waits_for_it() -> None:
+    async with empty_lab() as c:
+        c.admitter(max_starts_per_cycle=1)
+        for name in "abd":
+            c.submit(name)
+        await c.until(lambda: set(c.phases().values()) == {"Waiting"})
+        place = c.status("a")["queuedTimestamp"]
+        c.api.fail(503, methods={"POST"}, path="/jobs")
+        c.node()
+        await c.until(lambda: c.starts() == ["b", "d"], limit=3)
+        took = await c.until(lambda: c.phase("a") == "Running")
+        assert 7 <= took <= 13
+        assert c.status("a")["queuedTimestamp"] == place
+        assert c.starts() == ["b", "d", "a"]
+
+
 # --- the watch, and the server ------------------------------------------------------------------------------------
 
 
@@ -326,8 +342,8 @@ async def test_our_own_job_of_this_run_is_taken_over() -> None:
         c.submit("a", status={"phase": "Waiting", "queuedTimestamp": place})
         owner = c.api.get(SCAVENGERJOBS, NS, "a")
         # Another admitter, which also believes to lead, was faster.
-        template = {"metadata": {"labels": {names.LABEL_JOB: "a"}, "annotations": {names.ANNOTATION_RUN: place}}}
-        template["metadata"]["finalizers"] = [names.FINALIZER]  # type: ignore[assignment]
+        marks = {"labels": {names.LABEL_JOB: "a"}, "annotations": {names.ANNOTATION_RUN: place}}
+        template = {"metadata": {**marks, "finalizers": [names.FINALIZER]}}
         run = {names.ANNOTATION_RUN: place}
         spec = {**template, "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"}}
         c.api.put(JOBS, job_dict("a", namespace=NS, owner=owner, annotations=run, template=spec))
@@ -387,7 +403,7 @@ async def test_a_missing_secret_is_found_in_the_events_of_the_pod() -> None:
         await c.until(lambda: c.pods("a"))
         pod = c.pods("a")[0]
 
-        def stuck(obj: dict) -> None:  # type: ignore[type-arg]
+        def stuck(obj: Object) -> None:
             obj["spec"]["nodeName"] = "n1"
             obj["status"] = {"phase": "Pending", "containerStatuses": [waiting("ContainerCreating")]}
 

@@ -8,6 +8,7 @@ import signal
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from scavenger_admitter.__main__ import _serve
 from scavenger_admitter.explain import PER_PASS
 from scavenger_admitter.observe import Observation, observe
@@ -21,9 +22,12 @@ from scavenger_runtime.resources import JOBS, LEASES
 from scavenger_runtime.service import serve
 from scavenger_testing import eventually, scavengerjob_dict
 
+from tests.integration.admitter.order import left_out, overtaken
+
 from .lab import NS, Lab, empty_lab, lab
 
 SYSTEM = names.SYSTEM_NAMESPACE
+BATCH = 6
 
 
 def lease(c: Lab) -> dict[str, Any]:
@@ -84,6 +88,38 @@ async def test_of_two_admitters_one_works_and_the_other_follows() -> None:
         order = list(dict.fromkeys(c.starts()))
         assert sorted(order[:6]) == [f"j{number:02}" for number in range(6)]
         assert sorted(order[6:8]) == ["j06", "j07"], "first in, first out, across the change of leaders"
+
+
+@pytest.mark.parametrize("arrived", [(), (0, 1), (4, 5), (0, 5), (1, 2, 3, 4, 5)], ids=str)
+async def test_what_a_leader_had_under_way_when_it_died_starts_first(arrived: tuple[int, ...]) -> None:
+    """Five cycles' worth of jobs in line. Of the second cycle only the creates with these numbers arrive."""
+    line = [f"j{number:02}" for number in range(5 * BATCH)]
+    cycle = line[BATCH : 2 * BATCH]
+    async with empty_lab() as c:
+        settings = {"leader_elect": True, "max_starts_per_cycle": BATCH}
+        first = c.admitter(**settings)
+        await c.until(lambda: first.admitting)
+        second = c.admitter(**settings)
+        for name in line:
+            c.submit(name)
+        await c.until(lambda: set(c.phases().values()) == {"Waiting"})
+        c.lost = {name for number, name in enumerate(cycle) if number not in arrived}
+        c.node()
+        await c.until(lambda: len(c.starts()) >= BATCH + len(arrived))
+        await c.pass_time(30)
+        dead = c.starts()
+        assert set(dead) == {*line[:BATCH], *cycle} - c.lost, "no cycle before the one under way is through"
+        await first.kill()
+        c.lost.clear()
+        await c.until(lambda: len(c.starts()) == len(line))
+        assert second.admitting
+        successor = c.starts()[len(dead) :]
+        assert overtaken(line, [dead, successor], BATCH) == []
+        in_flight = [name for name in cycle if name not in dead]
+        assert set(in_flight) <= set(successor[:BATCH])
+        assert set(left_out(line, dead)) <= set(in_flight)
+        await c.until(lambda: set(c.phases().values()) == {"Running"})
+        assert [c.jobs_ever(name) for name in line] == [1] * len(line)
 
 
 async def test_a_new_leader_does_not_decide_on_old_news() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import structlog
 from scavenger_admitter.running import PER_CPU_SECOND
 from scavenger_api import names
+from scavenger_runtime.metrics_api import POD_METRICS
 from scavenger_runtime.resources import JOBS, NODES, PODS, Resource
-from scavenger_runtime.usage import POD_METRICS
 
 from .lab import NS, Lab, Object, empty_lab
 
@@ -156,7 +156,7 @@ async def test_a_starved_job_moves_to_where_there_is_room_and_is_counted_as_inte
         assert "used 50m of 2 cpu over the last 600 s; node n1 offers 1 cpu of reclaimed capacity" in message
         assert "there is room on node n2" in message
         assert reasons["Interrupted"] == "Starved"
-        c.run = lambda pod: Lab.run(c, pod, "n2")  # where the scheduler would bind it, too
+        c.binds_to = "n2"  # where the scheduler would bind it, too
         await c.until(lambda: c.phase("r") == "Running")
         await work(c, 600, r=0.05)
         assert c.status("r")["interruptedCount"] == 1

@@ -26,6 +26,8 @@ from scavenger_runtime.kinds import (
     Taint,
 )
 
+from tests.unit.effort import examples
+
 NOW = 1_800_000_000_000_000
 NAMES = ("a", "b", "c", "d")
 NODES = ("n1", "n2", "n3")
@@ -205,7 +207,6 @@ def in_order(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, gangs=tuple(sorted(snapshot.gangs, key=lambda gang: gang.job.key)))
 
 
-@settings(max_examples=100, deadline=None)
 @given(events(), st.integers(1, 7))
 def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> None:
     state, world = fresh(), World()
@@ -217,7 +218,7 @@ def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> N
     assert both(state) == both(world.rebuilt())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(events())
 def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     state = fresh()
@@ -235,7 +236,7 @@ def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     assert both(state) == both(fresh())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(events(), st.integers(1, 3))
 def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Event], parallelism: int) -> None:
     """Held: parallelism less the pods of the run ever seen bound, ended or deleted; over when none are."""
@@ -269,7 +270,7 @@ def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Ev
     assert all(len(r.nodes) <= r.count for r in held)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(events())
 def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None:
     """Leaving: bound pods told to go, or of a job whose room was taken back. Gangs: all their pods bound, to stay."""

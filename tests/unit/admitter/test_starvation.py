@@ -24,6 +24,8 @@ from scavenger_admitter.starvation import (
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.reclaimed import placed_by
 
+from tests.unit.effort import examples
+
 NOW = 1_800_000_000 * SECOND
 RULES = StarvationRules()
 LONG_AGO = NOW - round(RULES.patience * RULES.after)
@@ -201,7 +203,7 @@ def test_who_is_starved_is_not_placed_where_it_would_be_starved_at_once() -> Non
     assert plan_admissions(snapshot).starts == ()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 10**9))
 def test_whoever_goes_has_its_place_and_leaves_no_node_for_nothing(seed: int) -> None:
     rng = random.Random(seed)

@@ -20,7 +20,8 @@ CRDS = {"job": crd.job_crd(), "queue": crd.queue_crd()}
 
 
 def root(definition: dict[str, Any]) -> dict[str, Any]:
-    return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -32,13 +33,13 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
             yield from nodes(schema[key], f"{path}[]")
 
 
-def test_files_are_up_to_date(capsys):
+def test_files_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     status = crd.main(["--check", str(REPOSITORY / "manifests" / "crds")])
 
     assert status == 0, capsys.readouterr().out
 
 
-def test_check_shows_what_differs(tmp_path, capsys):
+def test_check_shows_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert crd.main(["--check", str(tmp_path)]) == 1, "missing files are out of date"
     assert crd.main(["--write", str(tmp_path)]) == 0
     file = tmp_path / "scavengerqueues_scavenger.dev.yaml"
@@ -54,7 +55,7 @@ def test_check_shows_what_differs(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_the_yaml_says_what_was_generated(kind):
+def test_the_yaml_says_what_was_generated(kind: str) -> None:
     content = crd.to_yaml(CRDS[kind])
 
     assert yaml.safe_load(content) == yaml.safe_load(yaml.safe_dump(_plain(CRDS[kind])))
@@ -70,14 +71,14 @@ def _plain(value: Any) -> Any:
     st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn"]))
     | st.sampled_from(["no", "1e3", "0x1", "~", "- a", "a: b", "a #b", "", ".5", "2026-01-01"])
 )
-def test_yaml_strings_survive(text):
+def test_yaml_strings_survive(text: str) -> None:
     value = {"key": [text, {"nested": text}]}
 
     assert yaml.safe_load(crd.to_yaml(value)) == value
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_structural(kind):
+def test_structural(kind: str) -> None:
     for path, node in nodes(root(CRDS[kind])):
         assert ("type" in node) != node.get("x-kubernetes-int-or-string", False), path
         assert not {"$ref", "title", "$defs", "const"} & set(node), path
@@ -86,7 +87,7 @@ def test_structural(kind):
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_every_field_of_the_spec_is_explained(kind):
+def test_every_field_of_the_spec_is_explained(kind: str) -> None:
     undocumented = [
         name
         for name, field in root(CRDS[kind])["properties"]["spec"]["properties"].items()
@@ -97,21 +98,21 @@ def test_every_field_of_the_spec_is_explained(kind):
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_the_api_server_fills_in_no_status(kind):
+def test_the_api_server_fills_in_no_status(kind: str) -> None:
     status = root(CRDS[kind])["properties"]["status"]
 
     assert [path for path, node in nodes(status) if "default" in node] == []
 
 
 @pytest.mark.parametrize("kind", CRDS)
-def test_every_list_and_map_of_the_spec_is_bounded(kind):
+def test_every_list_and_map_of_the_spec_is_bounded(kind: str) -> None:
     """The API server estimates the cost of the rules from these bounds; above its budget it says no."""
     for path, node in nodes(root(CRDS[kind])["properties"]["spec"]):
         assert node.get("type") != "array" or "maxItems" in node, path
         assert "additionalProperties" not in node or "maxProperties" in node, path
 
 
-def test_defaults_are_those_of_the_design():
+def test_defaults_are_those_of_the_design() -> None:
     spec = root(CRDS["job"])["properties"]["spec"]["properties"]
 
     assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
@@ -124,14 +125,14 @@ def test_defaults_are_those_of_the_design():
     }
 
 
-def test_each_immutable_field_has_a_rule():
+def test_each_immutable_field_has_a_rule() -> None:
     spec = root(CRDS["job"])["properties"]["spec"]
     guarded = {rule["fieldPath"][1:] for rule in spec["x-kubernetes-validations"] if "oldSelf" in rule["rule"]}
 
     assert guarded == set(spec["properties"]) - ScavengerJobSpec.MUTABLE
 
 
-def test_immutability_rules_know_which_fields_may_be_absent():
+def test_immutability_rules_know_which_fields_may_be_absent() -> None:
     spec = root(CRDS["job"])["properties"]["spec"]
     rules = {rule["fieldPath"][1:]: rule["rule"] for rule in crd.immutability_rules(ScavengerJobSpec, spec)}
 
@@ -140,7 +141,7 @@ def test_immutability_rules_know_which_fields_may_be_absent():
     assert rules["args"] == "has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)"
 
 
-def test_names_and_columns():
+def test_names_and_columns() -> None:
     spec = CRDS["job"]["spec"]
     version = spec["versions"][0]
 
@@ -170,6 +171,6 @@ class ExclusiveBound(Model):
 
 
 @pytest.mark.parametrize("model", [TwoTypes, ExclusiveBound])
-def test_what_a_structural_schema_cannot_say_is_an_error(model):
+def test_what_a_structural_schema_cannot_say_is_an_error(model: type[Model]) -> None:
     with pytest.raises(crd.SchemaError):
         crd.structural(model)

@@ -23,12 +23,12 @@ from scavenger_api.duration import DurationError, format_duration, parse_duratio
         ("100us", 0.0001),
     ],
 )
-def test_parse(text, seconds):
+def test_parse(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "30", "soon", "1h 30m", "-1h", "1y", "m", "1h30", "1.2.3s"])
-def test_what_is_no_duration_says_so(text):
+def test_what_is_no_duration_says_so(text: str) -> None:
     with pytest.raises(DurationError, match="is not a duration"):
         parse_duration(text)
 
@@ -37,10 +37,10 @@ def test_what_is_no_duration_says_so(text):
     ("seconds", "text"),
     [(0, "0s"), (45, "45s"), (90, "1m30s"), (5400, "1h30m"), (-60, "-1m"), (90000, "25h")],
 )
-def test_format(seconds, text):
+def test_format(seconds: float, text: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.integers(0, 10**9))
-def test_round_trip(seconds):
+def test_round_trip(seconds: int) -> None:
     assert parse_duration(format_duration(timedelta(seconds=seconds))).total_seconds() == seconds

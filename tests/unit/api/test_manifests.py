@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +21,42 @@ OPTIONAL = {
 FILES = sorted(MANIFESTS.rglob("*.yaml"))
 
 
+@cache
+def documents(file: Path) -> list[dict[str, Any]]:
+    return list(yaml.load_all(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
 def objects(kind: str | None = None) -> list[dict[str, Any]]:
-    found = [
-        document
-        for file in FILES
-        if file.name != "kustomization.yaml"
-        for document in yaml.safe_load_all(file.read_text())
-    ]
+    found = [document for file in FILES if file.name != "kustomization.yaml" for document in documents(file)]
     # A component's configuration file is no object of the API.
     return [document for document in found if "metadata" in document and kind in (None, document["kind"])]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(MANIFESTS)))
-def test_parses(file):
-    for document in yaml.safe_load_all(file.read_text()):
+def test_parses(file: Path) -> None:
+    for document in documents(file):
         assert {"apiVersion", "kind"} <= set(document)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.name == "kustomization.yaml"], ids=str)
-def test_kustomization_lists_the_whole_folder(file):
-    listed = set(yaml.safe_load(file.read_text())["resources"])
+def test_kustomization_lists_the_whole_folder(file: Path) -> None:
+    (kustomization,) = documents(file)
     there = {
         entry.name
         for entry in file.parent.iterdir()
         if entry.name != "kustomization.yaml" and (entry.suffix == ".yaml" or (entry / "kustomization.yaml").exists())
     }
 
-    assert listed == there - OPTIONAL
+    assert set(kustomization["resources"]) == there - OPTIONAL
 
 
-def test_no_object_is_declared_twice():
+def test_no_object_is_declared_twice() -> None:
     keys = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects()]
 
     assert len(keys) == len(set(keys))
 
 
-def test_priority_classes():
+def test_priority_classes() -> None:
     classes = {o["metadata"]["name"]: o for o in objects("PriorityClass")}
 
     assert {name: o["value"] for name, o in classes.items()} == names.PRIORITY_VALUES
@@ -66,7 +67,7 @@ def test_priority_classes():
     }
 
 
-def test_system_namespace():
+def test_system_namespace() -> None:
     assert [o["metadata"]["name"] for o in objects("Namespace")] == [names.SYSTEM_NAMESPACE]
     elsewhere = [
         o for o in objects() if o["metadata"].get("namespace", names.SYSTEM_NAMESPACE) != names.SYSTEM_NAMESPACE
@@ -75,7 +76,7 @@ def test_system_namespace():
     assert [(o["kind"], o["metadata"]["namespace"]) for o in elsewhere] in ([], [("RoleBinding", "kube-system")])
 
 
-def test_no_role_has_wildcards_or_reads_secrets_of_others():
+def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
     for role in [*objects("ClusterRole"), *objects("Role")]:
         for rule in role["rules"]:
             words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
@@ -90,7 +91,7 @@ def test_no_role_has_wildcards_or_reads_secrets_of_others():
 
 
 @pytest.mark.parametrize("deployment", objects("Deployment"), ids=lambda o: o["metadata"]["name"])
-def test_pods_of_the_system_are_confined(deployment):
+def test_pods_of_the_system_are_confined(deployment: dict[str, Any]) -> None:
     pod = deployment["spec"]["template"]["spec"]
 
     assert pod["securityContext"]["runAsNonRoot"]

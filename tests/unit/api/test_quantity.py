@@ -46,7 +46,7 @@ from scavenger_api.quantity import (
         (0.25, "0.25"),
     ],
 )
-def test_value(text, value):
+def test_value(text: str | float, value: str) -> None:
     assert parse_quantity(text) == Decimal(value)
 
 
@@ -71,7 +71,7 @@ def test_value(text, value):
         "1e99",
     ],
 )
-def test_what_is_no_quantity_says_so(text):
+def test_what_is_no_quantity_says_so(text: str) -> None:
     with pytest.raises(QuantityError, match=r"quantity|exponent"):
         parse_quantity(text)
 
@@ -96,11 +96,11 @@ def test_what_is_no_quantity_says_so(text):
         ("cpu", "1E", MAX_UNITS),
     ],
 )
-def test_amount_rounds_up_and_saturates(resource, text, expected):
+def test_amount_rounds_up_and_saturates(resource: str, text: str, expected: int) -> None:
     assert amount(resource, text) == expected
 
 
-def test_amounts_of_a_mapping():
+def test_amounts_of_a_mapping() -> None:
     assert amounts({"cpu": "500m", "memory": "1Ki", "example.org/x": 3}) == {
         "cpu": 500,
         "memory": 1024,
@@ -122,17 +122,17 @@ def test_amounts_of_a_mapping():
         ("nvidia.com/gpu", 2048, "2048"),
     ],
 )
-def test_format(resource, value, text):
+def test_format(resource: str, value: int, text: str) -> None:
     assert format_amount(resource, value) == text
 
 
 @given(st.integers(-(10**15), 10**15))
-def test_cpu_survives_formatting(value):
+def test_cpu_survives_formatting(value: int) -> None:
     assert millis(format_amount("cpu", value)) == value
 
 
 @given(st.integers(0, 2**20), st.sampled_from([2**0, 2**10, 2**20, 2**30, 2**40]))
-def test_whole_memory_survives_formatting(value, scale):
+def test_whole_memory_survives_formatting(value: int, scale: int) -> None:
     text = format_amount("memory", value * scale)
 
     if "." not in text:
@@ -145,7 +145,7 @@ def test_whole_memory_survives_formatting(value, scale):
     st.decimals(allow_nan=False, allow_infinity=False, min_value=0, max_value=10**6, places=3),
     st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi"]),
 )
-def test_rounding_up_never_loses_and_adds_less_than_one(number, suffix):
+def test_rounding_up_never_loses_and_adds_less_than_one(number: Decimal, suffix: str) -> None:
     text = f"{number}{suffix}"
 
     assert 0 <= units(text) - parse_quantity(text) < 1

@@ -23,11 +23,11 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
         ("2026-02-30T00:00:00Z", None),
     ],
 )
-def test_parse(text, moment):
+def test_parse(text: str | None, moment: datetime | None) -> None:
     assert parse_time(text) == moment
 
 
-def test_format_is_utc():
+def test_format_is_utc() -> None:
     east = MOMENT.astimezone(timezone(timedelta(hours=2)))
 
     assert format_time(east) == "2026-01-02T03:04:05Z"
@@ -35,6 +35,6 @@ def test_format_is_utc():
 
 
 @given(st.datetimes(timezones=st.just(UTC), min_value=datetime(1970, 1, 1), max_value=datetime(2200, 1, 1)))
-def test_round_trip_to_the_microsecond(moment):
+def test_round_trip_to_the_microsecond(moment: datetime) -> None:
     assert parse_time(format_micro_time(moment)) == moment
     assert EPOCH + timedelta(microseconds=micros(moment)) == moment

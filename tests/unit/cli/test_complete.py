@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 import typer
-from scavenger_cli.complete import FILES, NO_FILES, candidates, cluster_names
+from scavenger_cli.complete import FILES, NO_FILES, Lookup, candidates, cluster_names
 from scavenger_cli.main import app
 
 ROOT = typer.main.get_command(app)
@@ -19,7 +19,7 @@ NAMES = {
 def complete(*words: str) -> tuple[list[str], int, Mapping[str, str]]:
     given: Mapping[str, str] = {}
 
-    def lookup(options: Mapping[str, str]) -> object:
+    def lookup(options: Mapping[str, str]) -> Lookup:
         nonlocal given
         given = options
 
@@ -28,7 +28,7 @@ def complete(*words: str) -> tuple[list[str], int, Mapping[str, str]]:
 
         return find
 
-    found, directive = candidates(ROOT, words, lookup)  # type: ignore[arg-type]
+    found, directive = candidates(ROOT, words, lookup)
     return [one.split("\t")[0] for one in found], directive, given
 
 

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
 from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated
 
-from .conftest import Answer, Server, event, listed, status
+from .conftest import Answer, Request, Server, event, listed, status
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_JOBS = "/apis/scavenger.dev/v1alpha1/scavengerjobs"
 JOBS = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
 PODS = "/api/v1/namespaces/lab/pods"
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -78,7 +80,7 @@ def test_what_is_slow_to_load_is_loaded_by_who_needs_it() -> None:
 
 
 @pytest.fixture
-def sj(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+def sj(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs a command line against the server; returns exit code, output, error output."""
     config = {
         "current-context": "test",
@@ -112,7 +114,7 @@ def one(name: str, phase: str = "Waiting", **fields: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_list_in_every_form(server: Server, sj: Any) -> None:
+def test_a_list_in_every_form(server: Server, sj: Run) -> None:
     server.on(JOBS, listed(one("b", "Running"), one("a")))
     code, out, _ = sj("list")
     assert code == 0
@@ -152,7 +154,7 @@ def test_a_list_in_every_form(server: Server, sj: Any) -> None:
         (Answer(), ("submit", "/nowhere.yaml"), 2, "/nowhere.yaml cannot be read"),
     ],
 )
-def test_exit_codes(server: Server, sj: Any, answer: Answer, words: tuple[str, ...], code: int, says: str) -> None:
+def test_exit_codes(server: Server, sj: Run, answer: Answer, words: tuple[str, ...], code: int, says: str) -> None:
     server.on(JOBS, answer)
     found, out, err = sj(*words)
     assert found == code, err
@@ -160,8 +162,8 @@ def test_exit_codes(server: Server, sj: Any, answer: Answer, words: tuple[str, .
     assert out == ""
 
 
-def test_ctrl_c(server: Server, sj: Any) -> None:
-    def interrupt(request: Any) -> Answer:
+def test_ctrl_c(server: Server, sj: Run) -> None:
+    def interrupt(request: Request) -> Answer:
         signal.raise_signal(signal.SIGINT)
         return listed()
 
@@ -169,7 +171,7 @@ def test_ctrl_c(server: Server, sj: Any) -> None:
     assert sj("list")[0] == 130
 
 
-def test_one_failure_does_not_keep_the_others_back(server: Server, sj: Any) -> None:
+def test_one_failure_does_not_keep_the_others_back(server: Server, sj: Run) -> None:
     server.on(ALL_JOBS, listed(one("a"), one("c")))
     for name in ("a", "c"):
         server.on(f"{JOBS}/{name}", Answer(body=one(name)))
@@ -182,7 +184,7 @@ def test_one_failure_does_not_keep_the_others_back(server: Server, sj: Any) -> N
     assert (deletion["propagationPolicy"], deletion["preconditions"]) == ("Background", {"uid": "uid-a"})
 
 
-def test_deleting_what_has_finished(server: Server, sj: Any) -> None:
+def test_deleting_what_has_finished(server: Server, sj: Run) -> None:
     server.on(JOBS, listed(one("a", "Completed"), one("b", "Running"), one("c", "Failed")))
     for name in ("a", "b", "c"):
         server.on(f"{JOBS}/{name}", Answer(body={}), method="DELETE")
@@ -191,7 +193,7 @@ def test_deleting_what_has_finished(server: Server, sj: Any) -> None:
     ]
 
 
-def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Any) -> None:
+def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Run) -> None:
     failed = one("a", "Failed", status={"message": "exited with code 3"})
     server.on(f"{JOBS}/a", Answer(body=failed))
     server.on(JOBS, listed(failed))
@@ -207,7 +209,7 @@ def test_following_the_logs_of_a_job_that_fails(server: Server, sj: Any) -> None
     ]
 
 
-def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Any) -> None:
+def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Run) -> None:
     server.on(f"{JOBS}/a", Answer(body=one("a", "Running")))
     server.on(JOBS, listed(one("a", "Running")))
     server.on(JOBS, Answer(lines=[event("DELETED", one("a", "Running"))]), watch=True)
@@ -220,7 +222,7 @@ def test_the_last_words_of_a_job_that_is_deleted(server: Server, sj: Any) -> Non
     assert err.splitlines() == ["--- a running ---", "--- a is deleted ---", "error: a was deleted"]
 
 
-def test_submitting_is_strict(server: Server, sj: Any, tmp_path: Path) -> None:
+def test_submitting_is_strict(server: Server, sj: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}")
     server.on(JOBS, Answer(201, one("a")), method="POST")
@@ -233,7 +235,7 @@ def test_submitting_is_strict(server: Server, sj: Any, tmp_path: Path) -> None:
 WARNED = {"Warning": '299 - "spec.capacity: no node offers \\"reclaimed\\" capacity"'}
 
 
-def test_warnings_are_passed_on_once(server: Server, sj: Any, tmp_path: Path) -> None:
+def test_warnings_are_passed_on_once(server: Server, sj: Run, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     text = "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}"
     file.write_text(f"{text}\n---\n{text}\n")
@@ -243,7 +245,7 @@ def test_warnings_are_passed_on_once(server: Server, sj: Any, tmp_path: Path) ->
     assert err == 'warning: spec.capacity: no node offers "reclaimed" capacity\n'
 
 
-def test_a_refusal_comes_with_its_warnings(server: Server, sj: Any) -> None:
+def test_a_refusal_comes_with_its_warnings(server: Server, sj: Run) -> None:
     server.on(JOBS, Answer(422, status(422, "Invalid", "no"), headers=WARNED), method="POST")
     code, _, err = sj("run", "a", "--image", "i", "--cpu", "1", "--memory", "1Gi", "--reclaimed")
     assert code == 1
@@ -254,13 +256,13 @@ def test_a_refusal_comes_with_its_warnings(server: Server, sj: Any) -> None:
 
 @pytest.mark.parametrize("section", [(), ("jobs",)])
 @pytest.mark.parametrize("form", ["wide", "json"])
-def test_only_the_nodes_of_top_have_other_forms(sj: Any, section: tuple[str, ...], form: str) -> None:
+def test_only_the_nodes_of_top_have_other_forms(sj: Run, section: tuple[str, ...], form: str) -> None:
     code, _, err = sj("top", *section, "-o", form)
     assert code == 2
     assert f"has no output {form}" in err
 
 
-def test_nodes_for_programs(server: Server, sj: Any) -> None:
+def test_nodes_for_programs(server: Server, sj: Run) -> None:
     server.on("/api/v1/nodes", listed(node_dict("n1", cpu="8", memory="32Gi")))
     server.on("/api/v1/pods", listed(pod_dict("web", node="n1", cpu="2", memory="1Gi", phase="Running")))
     code, out, _ = sj("top", "nodes", "-o", "json")

@@ -14,6 +14,8 @@ from scavenger_cli.room import counts, pod_requests, room_for
 from scavenger_runtime.kinds import Pod
 from scavenger_testing import builders
 
+from tests.unit.effort import examples
+
 from .cases import NOW, ago, nodes
 
 GIB = 2**30
@@ -132,7 +134,7 @@ def test_a_pod_takes_its_containers_or_its_init_phase_and_the_overhead() -> None
     assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 4100}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 8))
 def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
     cluster = nodes(len(taken))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import socket
 import ssl
@@ -17,7 +18,7 @@ from scavenger_cli.kubeconfig import Endpoint, endpoint, merge
 from scavenger_cli.transport import Client
 from scavenger_runtime.errors import Conflict, Forbidden, Unauthorized, Unavailable
 
-from .conftest import Answer, Server, status
+from .conftest import Answer, Request, Server, status
 
 
 def test_one_connection_serves_many_requests(server: Server, client: Client) -> None:
@@ -55,8 +56,8 @@ def test_refused_credentials_are_loaded_once_more(server: Server) -> None:
     tokens = iter(("old", "new"))
     with Client(lambda: Endpoint(server.url, f"Bearer {next(tokens)}")) as client:
 
-        def answer(request: object) -> Answer:
-            fresh = request.headers["authorization"] == "Bearer new"  # type: ignore[attr-defined]
+        def answer(request: Request) -> Answer:
+            fresh = request.headers["authorization"] == "Bearer new"
             return Answer(body={}) if fresh else Answer(401, status(401, "Unauthorized"))
 
         server.on("/a", answer)
@@ -168,3 +169,13 @@ def test_tls_server_name(tmp_path: Path, named: bool) -> None:
                     client.get("/a")
     finally:
         server.close()
+
+
+def test_a_request_after_the_end_leaves_no_connection(server: Server) -> None:
+    """As of a thread that follows a log when the command ends. What is left open is a warning, and that an error."""
+    server.on("/api", Answer(body={}))
+    client = Client(lambda: Endpoint(server.url))
+    client.close()
+    client.get("/api")
+    del client
+    gc.collect()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_cli.words import age, bar, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
 
@@ -75,7 +75,6 @@ def test_quantities_of_a_status_that_is_no_quantity() -> None:
     assert quantities({"cpu": "2", "memory": "much"}) == {"cpu": 2000}
 
 
-@settings(deadline=None)
 @given(st.floats(-1, 3), st.integers(4, 60), st.floats(0, 1))
 def test_a_bar_has_its_width_whatever_it_shows(fraction: float, width: int, mark: float) -> None:
     drawn = bar(fraction, width, {mark: "|"})

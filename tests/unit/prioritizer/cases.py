@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from msgspec.structs import replace as alter
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -33,16 +34,16 @@ def published(percentage: float) -> Share:
     return Share(percentage, Source.PUBLISHED)
 
 
-def pod(name: str = "pod", **facts: object) -> PodFacts:
-    values: dict[str, object] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "millicores": 1000}
+def pod(name: str = "pod", **facts: Any) -> PodFacts:
+    values: dict[str, Any] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "millicores": 1000}
     values |= {"node": "node-1", "class_": PREEMPTIBLE, "written": 0, **facts}
-    return PodFacts(**values)  # type: ignore[arg-type]
+    return PodFacts(**values)
 
 
-def job(name: str = "job", **facts: object) -> JobFacts:
-    values: dict[str, object] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "phase": "Running"}
+def job(name: str = "job", **facts: Any) -> JobFacts:
+    values: dict[str, Any] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "phase": "Running"}
     values |= {"interval": HALF_HOUR * MICROSECONDS, "started": ago(600), **facts}
-    return JobFacts(**values)  # type: ignore[arg-type]
+    return JobFacts(**values)
 
 
 def gang(
@@ -53,7 +54,7 @@ def gang(
     millicores: int = 1000,
     node: str = "node-1",
     class_: str = PREEMPTIBLE,
-    **facts: object,
+    **facts: Any,
 ) -> Gang:
     """A job started `started` seconds ago with one pod, or with these."""
     namespace = str(facts.get("namespace", "lab"))

@@ -29,6 +29,8 @@ from scavenger_prioritizer.snapshot import MICROSECONDS, Share, Source
 from scavenger_runtime.kinds import Node, Pod
 from scavenger_runtime.resources import PodDisruptionBudget
 
+from tests.unit.effort import examples
+
 from . import cases
 
 T0 = "2026-01-02T03:04:05Z"
@@ -221,7 +223,7 @@ def test_a_job_that_is_going() -> None:
     assert job_facts(job(spec={"suspend": True})).going
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(), st.text(), st.text(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
 def test_no_text_breaks_a_fact(moment: str, phase: str, interval: str, count: int, figure: float) -> None:
     facts = job_facts(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as alter
 from scavenger_prioritizer.plan import plan_classes, rank, takes_part
 from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
+
+from tests.unit.effort import examples
 
 from .cases import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
 
@@ -26,8 +29,7 @@ phases = st.sampled_from(["Running"] * 6 + ["Starting", "Waiting", "Completed", 
 percentages = st.floats(0, 100, allow_nan=False)
 
 
-# No deadline: how long an example takes says more about what else runs on the machine.
-thoroughly = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+thoroughly = settings(max_examples=examples(40))
 
 
 @st.composite
@@ -87,7 +89,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @thoroughly
 @given(snapshots(), st.randoms(use_true_random=False))
-def test_the_same_jobs_in_any_order_give_the_same_plan(snapshot: Snapshot, random: st.Random) -> None:  # type: ignore[name-defined]
+def test_the_same_jobs_in_any_order_give_the_same_plan(snapshot: Snapshot, random: Random) -> None:
     shuffled = list(snapshot.gangs)
     random.shuffle(shuffled)
     one, other = plan_classes(snapshot), plan_classes(replace(snapshot, gangs=shuffled))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from scavenger_regulator.eviction import Candidate, EvictionPlan, EvictionRules, EvictionSnapshot, plan_evictions
 from scavenger_regulator.risk import Risk
@@ -20,13 +21,13 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def node(name: str = "node-1", cores: float = 10.0, memory: float = 100 * GIB, **facts: object) -> NodeFacts:
+def node(name: str = "node-1", cores: float = 10.0, memory: float = 100 * GIB, **facts: Any) -> NodeFacts:
     room = {"cpu": cores, "memory": memory}
-    return replace(NodeFacts(name, room, room, counts=True), **facts)  # type: ignore[arg-type]
+    return replace(NodeFacts(name, room, room, counts=True), **facts)
 
 
-def pod(name: str, **facts: object) -> PodFacts:
-    values: dict[str, object] = {
+def pod(name: str, **facts: Any) -> PodFacts:
+    values: dict[str, Any] = {
         "key": f"lab/{name}",
         "uid": f"pod-{name}",
         "node": "node-1",
@@ -34,14 +35,14 @@ def pod(name: str, **facts: object) -> PodFacts:
         "preemptible": True,
         "running_since": ago(600),
     }
-    return PodFacts(**{**values, **facts})  # type: ignore[arg-type]
+    return PodFacts(**{**values, **facts})
 
 
-def gang(name: str, started: float = 600, *, pods: int = 1, on: str = "node-1", **facts: object) -> Gang:
+def gang(name: str, started: float = 600, *, pods: int = 1, on: str = "node-1", **facts: Any) -> Gang:
     """A running job whose run began `started` seconds ago; facts of pods are given as `pod_...`."""
     pod_facts = {key[4:]: facts.pop(key) for key in list(facts) if key.startswith("pod_")}
     pod_facts.setdefault("running_since", ago(started))
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "key": f"lab/{name}",
         "uid": f"uid-{name}",
         "pods": tuple(pod(f"{name}-{i}", node=on, **pod_facts) for i in range(pods)),
@@ -50,7 +51,7 @@ def gang(name: str, started: float = 600, *, pods: int = 1, on: str = "node-1", 
         "running": True,
         "started": ago(started),
     }
-    return Gang(**{**values, **facts})  # type: ignore[arg-type]
+    return Gang(**{**values, **facts})
 
 
 def figures(
@@ -77,18 +78,18 @@ def measured(
 
 
 def snapshot(
-    gangs: Iterable[Gang] = (), *, cpu: float = 5.0, memory: float = 50 * GIB, age: float = 10, **facts: object
+    gangs: Iterable[Gang] = (), *, cpu: float = 5.0, memory: float = 50 * GIB, age: float = 10, **facts: Any
 ) -> Snapshot:
     """One node of 10 cores and 100 GiB with that use; a core of it is 10 points, a GiB one."""
     gangs = tuple(gangs)
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "now": NOW,
         "started": ago(86_400),
         "nodes": {"node-1": node()},
         "gangs": gangs,
         "measurement": measured({"node-1": figures(cpu, memory, age=age)}, gangs, age=age),
     }
-    return Snapshot(**{**values, **facts})  # type: ignore[arg-type]
+    return Snapshot(**{**values, **facts})
 
 
 def candidate(
@@ -98,13 +99,13 @@ def candidate(
     memory: float | None = 1.0,
     *,
     since: float = 60,
-    **facts: object,
+    **facts: Any,
 ) -> Candidate:
     """Frees that many points; wrote its last checkpoint `since` seconds ago."""
     marked = ago(since)
     risk = Risk(loss, marked, ago(3600), marked + timedelta(seconds=HALF_HOUR))
     frees = {r: v for r, v in (("cpu", cpu), ("memory", memory)) if v is not None}
-    return replace(Candidate(gang(name), risk, frees), **facts)  # type: ignore[arg-type]
+    return replace(Candidate(gang(name), risk, frees), **facts)
 
 
 def evict(
@@ -114,17 +115,17 @@ def evict(
     memory: float = 50,
     targets: Mapping[str, float] | None = None,
     rules: EvictionRules | None = None,
-    **facts: object,
+    **facts: Any,
 ) -> EvictionPlan:
     """The plan for this load; by default only CPU is too high, and has to come down to 70."""
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "now": NOW,
         "load": {"cpu": cpu, "memory": memory},
         "targets": {"cpu": 70.0} if targets is None else targets,
         "candidates": list(candidates),
         "rules": rules or EvictionRules(),
     }
-    return plan_evictions(EvictionSnapshot(**{**values, **facts}))  # type: ignore[arg-type]
+    return plan_evictions(EvictionSnapshot(**{**values, **facts}))
 
 
 def names(candidates: Iterable[Candidate]) -> list[str]:

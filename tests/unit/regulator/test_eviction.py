@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from scavenger_regulator.eviction import (
@@ -119,9 +120,9 @@ def test_waits_for_a_checkpoint_that_is_due_when_only_much_at_risk_is_left() -> 
         ({"rules": NO_WAITING}, ["far"]),
     ],
 )
-def test_waiting_has_its_bounds(facts: dict[str, object], victims: list[str]) -> None:
+def test_waiting_has_its_bounds(facts: dict[str, Any], victims: list[str]) -> None:
     jobs = [candidate("due", 1700, 30, since=1700), candidate("far", 1000, 30, since=1000)]
-    assert names(evict(jobs, **facts).victims) == victims  # type: ignore[arg-type]
+    assert names(evict(jobs, **facts).victims) == victims
 
 
 def test_does_not_wait_for_checkpoints_that_would_not_be_enough() -> None:
@@ -168,8 +169,8 @@ def test_registry() -> None:
         registry.register(registry.by_priority(["cpu"])[0])
 
 
-def custom(**facts: object) -> MetricRegistry:
-    values: dict[str, object] = {
+def custom(**facts: Any) -> MetricRegistry:
+    values: dict[str, Any] = {
         "name": "latency",
         "action_priority": 20,
         "sortable": True,
@@ -178,7 +179,7 @@ def custom(**facts: object) -> MetricRegistry:
         "sorter": compose(by_at_risk),
         "evict": lambda c: None,
     }
-    return MetricRegistry([Metric(**{**values, **facts})])  # type: ignore[arg-type]
+    return MetricRegistry([Metric(**{**values, **facts})])
 
 
 def test_what_is_not_quantified_goes_one_at_a_time() -> None:

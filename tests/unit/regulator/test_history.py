@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.history import History, Moments, dump_histories, load_histories
+from scavenger_regulator.history import (
+    DEFAULT_BUCKETS,
+    DEFAULT_WINDOW,
+    History,
+    Moments,
+    dump_histories,
+    load_histories,
+)
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 percents = st.lists(st.floats(0, 100), min_size=1, max_size=60)
@@ -18,8 +25,10 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def filled(values: list[float], every: float = 30.0, **options: float) -> History:
-    history = History(**options)  # type: ignore[arg-type]
+def filled(
+    values: list[float], every: float = 30.0, *, window: float = DEFAULT_WINDOW, buckets: int = DEFAULT_BUCKETS
+) -> History:
+    history = History(window, buckets)
     for i, value in enumerate(values):
         assert history.add(at(i * every), value)
     return history
@@ -120,9 +129,8 @@ def test_a_window_configured_anew_keeps_what_fits() -> None:
 
 
 def test_the_text_is_bounded_and_the_cluster_comes_first() -> None:
-    histories = {"": {"cpu": filled([50] * 10)}} | {
-        f"node-{i:04}": {"cpu": filled([50] * 2000, every=30)} for i in range(50)
-    }
+    long = filled([50] * 2000, every=30)
+    histories = {"": {"cpu": filled([50] * 10)}} | {f"node-{i:04}": {"cpu": long} for i in range(50)}
     text = dump_histories(histories, 10_000)
     assert len(text.encode()) <= 10_000
     back = load_histories(text, None, 86_400, 96, at(60_000))

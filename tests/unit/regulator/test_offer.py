@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -133,7 +134,7 @@ def test_a_flapping_load_is_not_followed_up(load: list[float]) -> None:
 # --- the ordinary use of a node -----------------------------------------------------------------------------
 
 
-def reclaimed(name: str, started: float = 600, **facts: object) -> Gang:
+def reclaimed(name: str, started: float = 600, **facts: Any) -> Gang:
     return gang(name, started, pod_reclaimed=True, **facts)
 
 
@@ -206,7 +207,7 @@ def test_a_node_that_can_allocate_nothing_has_no_use(room: Mapping[str, float]) 
 class World:
     """One node of 10 cores and 100 GiB, whose offer is taken up at once as a pod on reclaimed capacity would."""
 
-    def __init__(self, *gangs: Gang, rules: OfferRules = RULES, **facts: object) -> None:
+    def __init__(self, *gangs: Gang, rules: OfferRules = RULES, **facts: Any) -> None:
         self.gangs = gangs
         self.rules = rules
         self.profiles = Profiles(rules.half_life)
@@ -297,7 +298,7 @@ def test_the_same_sample_looked_at_twice_is_one_step() -> None:
 
 
 @pytest.mark.parametrize("facts", [{"counts": False}])
-def test_a_node_that_takes_nobody_stops_growing_but_falls(facts: dict[str, bool]) -> None:
+def test_a_node_that_takes_nobody_stops_growing_but_falls(facts: dict[str, Any]) -> None:
     w = World()
     for _ in range(8):
         w.period()

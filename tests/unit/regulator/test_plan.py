@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from scavenger_regulator.levels import WaterLevels
 from scavenger_regulator.memory import dump_memories, from_published, load_memories
 from scavenger_regulator.plan import Decision, Rules, Wait, regulate, worth_publishing
 from scavenger_regulator.risk import at_risk
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Measurement, Memory, Snapshot
+from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Gang, Measurement, Memory, Snapshot
 from scavenger_regulator.throttle import ThrottleRules, plan_resizes
 
 from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
@@ -69,8 +70,8 @@ def test_states(cpu: float, memory: float, state: str, percentage: float, admit:
         ({"measurement": Measurement({"node-1": figures(cpu=5)})}, "only 0 of 1 nodes"),
     ],
 )
-def test_blind(facts: dict[str, object], says: str) -> None:
-    taken = snapshot([gang("job")], **facts)  # type: ignore[arg-type]
+def test_blind(facts: dict[str, Any], says: str) -> None:
+    taken = snapshot([gang("job")], **facts)
     decision = decide(taken, Memory(evicting=frozenset({"cpu"}), closed=True))
     assert (decision.published.state, decision.published.admit, decision.victims) == (LevelsState.BLIND, False, ())
     assert says in decision.published.message
@@ -100,7 +101,9 @@ def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> Non
     enough = {CLUSTER: {"cpu": Figures(40, 15, 60), "memory": Figures(40, 0, 60)}}
     published = decide(snapshot(history=enough)).published
     assert (published.lower("cpu"), published.lower("memory")) == (65, 80)
-    assert published.admission("memory") == pytest.approx(published.upper("memory") - 5)  # type: ignore[operator]
+    upper = published.upper("memory")
+    assert upper is not None
+    assert published.admission("memory") == pytest.approx(upper - 5)
     before = Memory(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
     published = decide(snapshot(history=enough), before).published
     assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)
@@ -129,12 +132,12 @@ def test_publishing_only_when_it_matters() -> None:
 # --- victims ---
 
 
-def crowd(count: int = 6, **facts: object) -> list[object]:
-    return [gang(f"job-{i}", started=100 * (i + 1), **facts) for i in range(count)]  # type: ignore[arg-type]
+def crowd(count: int = 6, **facts: Any) -> list[Gang]:
+    return [gang(f"job-{i}", started=100 * (i + 1), **facts) for i in range(count)]
 
 
 def test_the_least_at_risk_go() -> None:
-    decision = decide(snapshot(crowd(), cpu=9))  # type: ignore[arg-type]
+    decision = decide(snapshot(crowd(), cpu=9))
     assert victims(decision) == ["job-0", "job-1"]  # 90 % - 2 · 10 = 70 %
 
 
@@ -144,7 +147,7 @@ def test_gangs_go_whole_and_count_whole() -> None:
 
 
 def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
-    taken = snapshot(crowd(), cpu=8)  # type: ignore[arg-type]
+    taken = snapshot(crowd(), cpu=8)
     assert victims(decide(taken)) == []
     assert victims(decide(taken, Memory(evicting=frozenset({"cpu"})))) == ["job-0"]
 
@@ -163,7 +166,7 @@ def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
 def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
     mixed = gang("mixed", started=1)
     mixed = replace(mixed, pods=(*mixed.pods, pod("other", preemptible=False)))
-    assert victims(decide(snapshot([mixed, *crowd()], cpu=9))) == ["job-0", "job-1"]  # type: ignore[list-item]
+    assert victims(decide(snapshot([mixed, *crowd()], cpu=9))) == ["job-0", "job-1"]
 
 
 @pytest.mark.parametrize(
@@ -174,36 +177,36 @@ def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
         (ago(61), ["job-0", "job-1"]),  # stuck: neither credited nor asked again
     ],
 )
-def test_what_is_leaving(leaving_until: object, expected: list[str]) -> None:
+def test_what_is_leaving(leaving_until: datetime, expected: list[str]) -> None:
     gone = gang("leaving", started=1, pod_leaving_until=leaving_until)
-    assert victims(decide(snapshot([gone, *crowd()], cpu=9))) == expected  # type: ignore[list-item]
+    assert victims(decide(snapshot([gone, *crowd()], cpu=9))) == expected
 
 
 def test_of_a_gang_with_one_leaving_all_is_credited() -> None:
     partly = gang("partly", started=1)
     partly = replace(partly, pods=(*partly.pods, pod("partly-1", leaving_until=ago(-20))))
-    assert victims(decide(snapshot([partly, *crowd()], cpu=9))) == []  # type: ignore[list-item]
+    assert victims(decide(snapshot([partly, *crowd()], cpu=9))) == []
 
 
 @pytest.mark.parametrize(("at", "expected"), [(ago(24), ["job-0"]), (ago(26), ["job-0", "job-1"])])
-def test_what_went_after_the_sample_began_is_still_in_it(at: object, expected: list[str]) -> None:
-    gone = Departure("node-1", {"cpu": 1.0, "memory": GIB}, at)  # type: ignore[arg-type]
-    assert victims(decide(snapshot(crowd(), cpu=9, departures=(gone,)))) == expected  # type: ignore[arg-type]
+def test_what_went_after_the_sample_began_is_still_in_it(at: datetime, expected: list[str]) -> None:
+    gone = Departure("node-1", {"cpu": 1.0, "memory": GIB}, at)
+    assert victims(decide(snapshot(crowd(), cpu=9, departures=(gone,)))) == expected
 
 
 def test_a_process_waits_for_measurements_that_began_after_it() -> None:
-    decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))  # type: ignore[arg-type]
+    decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))
     assert (victims(decision), decision.judgements[CLUSTER].wait) == ([], Wait.STARTED)
     assert decision.published.state == "Evicting"
 
 
 def test_pods_elsewhere_are_no_candidates() -> None:
-    assert victims(decide(snapshot([gang("far", on="node-9"), *crowd()], cpu=9))) == ["job-0", "job-1"]  # type: ignore[list-item]
+    assert victims(decide(snapshot([gang("far", on="node-9"), *crowd()], cpu=9))) == ["job-0", "job-1"]
 
 
 def test_a_job_its_user_has_given_up_costs_nothing() -> None:
     gangs = [*crowd(), gang("suspended", started=1700, going=True)]
-    assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"  # type: ignore[arg-type]
+    assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"
 
 
 # --- CPU that gives way by itself ---
@@ -284,8 +287,8 @@ def test_what_nodes_free_is_credited_to_the_cluster() -> None:
         (-500, {}, 60),  # started in the future: another machine's clock
     ],
 )
-def test_cpu_time_at_risk(started: float, facts: dict[str, object], seconds: float) -> None:
-    job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)  # type: ignore[arg-type]
+def test_cpu_time_at_risk(started: float, facts: dict[str, Any], seconds: float) -> None:
+    job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)
     assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
 
 
@@ -355,8 +358,8 @@ THROTTLE = ThrottleRules(enabled=True, share=0.4)
         ("Speculative", 1.0, {"running": False}, []),
     ],
 )
-def test_throttle(state: str, cores: float, facts: dict[str, object], to: list[float]) -> None:
-    job = gang("job", pod_resizable={"main": cores}, **facts)  # type: ignore[arg-type]
+def test_throttle(state: str, cores: float, facts: dict[str, Any], to: list[float]) -> None:
+    job = gang("job", pod_resizable={"main": cores}, **facts)
     found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
     assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
     assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()

@@ -155,6 +155,20 @@ def packed(value: object) -> str:
 
 
 GOOD = [0, 10.0, 3.0, base64.b64encode(bytes([255] * BUCKETS)).decode()]
+BAD: list[object] = [
+    None,
+    [],
+    {},
+    7,
+    [0, 10.0, 3.0, "x"],
+    [0, 10.0, 3.0, ""],
+    [0, math.nan, 3.0, GOOD[3]],
+    [0, 0, 3.0, GOOD[3]],
+    [0, 10.0, math.inf, GOOD[3]],
+    [0, 10.0, -1, GOOD[3]],
+    [4e9, 10.0, 3.0, GOOD[3]],
+    [math.nan, 10.0, 3.0, GOOD[3]],
+]
 
 
 @pytest.mark.parametrize(
@@ -168,23 +182,7 @@ GOOD = [0, 10.0, 3.0, base64.b64encode(bytes([255] * BUCKETS)).decode()]
         packed({"version": 0, "nodes": {"n1": {"cpu": GOOD}}}),
         packed({"version": 1, "nodes": []}),
         packed({"version": 1, "nodes": {"n1": []}}),
-        *(
-            packed({"version": 1, "nodes": {"n1": {"cpu": values}}})
-            for values in (
-                None,
-                [],
-                {},
-                7,
-                [0, 10.0, 3.0, "x"],
-                [0, 10.0, 3.0, ""],
-                [0, math.nan, 3.0, GOOD[3]],
-                [0, 0, 3.0, GOOD[3]],
-                [0, 10.0, math.inf, GOOD[3]],
-                [0, 10.0, -1, GOOD[3]],
-                [4e9, 10.0, 3.0, GOOD[3]],
-                [math.nan, 10.0, 3.0, GOOD[3]],
-            )
-        ),
+        *(packed({"version": 1, "nodes": {"n1": {"cpu": values}}}) for values in BAD),
     ],
 )
 def test_garbage_is_no_history(text: str | None) -> None:

@@ -16,9 +16,9 @@ from scavenger_regulator.writes import PROFILES_CONFIGMAP
 from scavenger_runtime.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS
 from scavenger_testing.builders import condition, job_dict, node_dict, pod_dict, scavengerjob_dict
 
-from tests.unit.regulator.test_shell import NODE_METRICS, POD_METRICS, SYSTEM, Cluster, cluster
+from tests.unit.regulator.test_shell import POD_METRICS, SYSTEM, Cluster, cluster
 
-ON = {"reclaimed": True}
+ON: dict[str, Any] = {"reclaimed": True}
 
 
 def offered(c: Cluster, name: str = "n1", kind: str = "capacity") -> tuple[str | None, str | None]:
@@ -272,19 +272,11 @@ async def test_where_a_budget_covers_all_of_them_the_node_gets_one_event() -> No
 
 def add_more_nodes(c: Cluster) -> None:
     """So that one full node is not a full cluster."""
-    for name in ("n2", "n3", "n4"):
+    c.idle_nodes = ("n2", "n3", "n4")
+    for name in c.idle_nodes:
         made = node_dict(name, cpu="10", memory="100Gi")
         made["status"]["conditions"] = [condition("Ready")]
         c.api.put(NODES, made)
-    measure = c.measure
-
-    def of_all(cpu: float, memory: float = 10, **kwargs: Any) -> None:
-        measure(cpu, memory, **kwargs)
-        for name in ("n2", "n3", "n4"):
-            taken = {"timestamp": c.ago(0), "window": "5s"}
-            c.api.put(NODE_METRICS, {"metadata": {"name": name}, **taken, "usage": {"cpu": "1", "memory": "10Gi"}})
-
-    c.measure = of_all  # type: ignore[method-assign]
 
 
 # --- CPU time -----------------------------------------------------------------------------------------------

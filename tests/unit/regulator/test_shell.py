@@ -42,6 +42,8 @@ class Cluster:
         self.events = EventRecorder(client, "scavenger-regulator", clock=clock)
         self.settings = RegulatorSettings(**{"checkpoint_wait": 0, "yield_at_checkpoint": False, **settings})
         self.regulator = Regulator(client, self.settings, clock, self.events)
+        self.idle_nodes: tuple[str, ...] = ()
+        """Others, of which `measure` says that they use little."""
         node = node_dict("n1", cpu="10", memory="100Gi")
         node["status"]["conditions"] = [condition("Ready")]
         api.put(NODES, node)
@@ -80,6 +82,9 @@ class Cluster:
             meta = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
             container = {"name": "main", "usage": {"cpu": f"{each * 1000:.0f}m", "memory": "1Gi"}}
             self.api.put(POD_METRICS, {"metadata": meta, **taken, "containers": [container]})
+        for name in self.idle_nodes:
+            taken = {"timestamp": self.ago(0), "window": "5s"}
+            self.api.put(NODE_METRICS, {"metadata": {"name": name}, **taken, "usage": {"cpu": "1", "memory": "10Gi"}})
 
     async def period(self, seconds: float = 30) -> Decision:
         await self.caught_up()

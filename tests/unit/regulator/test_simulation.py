@@ -13,6 +13,8 @@ from scavenger_regulator.eviction import EvictionRules
 from scavenger_regulator.plan import Rules
 from scavenger_regulator.snapshot import CLUSTER
 
+from tests.unit.effort import examples
+
 from .simulation import Job, World, random_jobs, rising, steady
 
 RULES = Rules(yield_at_checkpoint=False, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
@@ -107,7 +109,7 @@ def test_one_plan_for_one_gap_however_slow_metrics_and_pods_are(lag: float, grac
     restarts=st.lists(st.tuples(st.integers(0, 25), st.booleans(), st.sampled_from([0.0, 7.0, 200.0])), max_size=4),
     limit=st.sampled_from([1, 3, 100]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_never_more_than_needed_under_any_circumstances(
     seed: int,
     lag: float,
@@ -141,7 +143,7 @@ def test_never_more_than_needed_under_any_circumstances(
 
 
 @given(seed=st.integers(0, 2**32), lag=st.sampled_from([0.0, 30.0, 60.0]), dark=st.floats(0, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_with_changing_load_and_metrics_that_come_and_go(seed: int, lag: float, dark: float) -> None:
     rng = random.Random(seed)
     steps = [rng.uniform(10, 70) for _ in range(30)]

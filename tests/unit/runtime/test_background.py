@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from scavenger_runtime import BackgroundTasks
 from scavenger_testing import settle
 
+from tests.unit.effort import examples
+
 KEYS = st.sampled_from("abcd")
 CONCURRENCY = 2
 
@@ -101,7 +103,7 @@ class BackgroundMachine(RuleBasedStateMachine):
         assert self.done == self.expected
 
 
-BackgroundMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+BackgroundMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30)
 TestAgainstModel = BackgroundMachine.TestCase
 
 

@@ -70,6 +70,7 @@ def test_what_is_no_list(decoder: Decoder[Any], body: bytes) -> None:
 @both
 def test_events(decoder: Decoder[Any]) -> None:
     added = decoder.event(orjson.dumps({"type": "ADDED", "object": obj("a")}))
+    assert added.obj is not None
     assert (added.type, added.resource_version, added.obj.metadata.name) == ("ADDED", "7", "a")
     bookmark = decoder.event(b'{"type":"BOOKMARK","object":{"kind":"X","metadata":{"resourceVersion":"12"}}}')
     assert (bookmark.type, bookmark.resource_version, bookmark.obj) == ("BOOKMARK", "12", None)
@@ -85,7 +86,7 @@ def test_the_decoder_follows_the_type() -> None:
     assert isinstance(decoder_for(ConfigMap), StructDecoder)
     assert isinstance(decoder_for(Model), ModelDecoder)
     with pytest.raises(TypeError, match="no decoder"):
-        decoder_for(dict)  # type: ignore[type-var]
+        decoder_for(dict)  # type: ignore[type-var]  # mypy says so too
 
 
 def test_a_cache_keeps_one_copy_of_what_has_not_changed() -> None:

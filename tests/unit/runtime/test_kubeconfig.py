@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scavenger_runtime import ApiClient, Unauthorized, _kubeconfig
+from scavenger_runtime import ApiClient, Unauthorized
 from scavenger_testing import FakeApi
 
 
@@ -28,7 +28,8 @@ def kubeconfig(folder: Path, server: str, user: dict[str, Any]) -> str:
 async def test_a_token_file_is_read_again_when_the_server_refuses_the_token(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kubeconfig, "MIN_RENEWAL_SECONDS", 0.0)
+    # By its name: to import the module takes longer than all these tests, and every worker would do so.
+    monkeypatch.setattr("scavenger_runtime._kubeconfig.MIN_RENEWAL_SECONDS", 0.0)
     token = tmp_path / "token"
     token.write_text("old\n")
     path = kubeconfig(tmp_path, api.url, {"tokenFile": str(token)})

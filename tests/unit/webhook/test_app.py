@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_webhook import app as app_module
 from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, SUBJECTS, VALIDATE_JOBS, Limits, create_app
 from scavenger_webhook.snapshot import Facts
 
-from .cases import facts, job, pod, raw
+from tests.unit.effort import examples
+
+from .cases import Object, facts, job, pod, raw
 
 LIMITS = Limits(max_body=2**20, body_timeout=0.1)
 JSON = (b"content-type", b"application/json")
@@ -108,7 +110,7 @@ def check_answer(body: Any, uid: str) -> None:
         ("resourcequotas", {"spec": {"hard": {"pods": "1"}}}, True),
     ],
 )
-async def test_answers(resource, obj, allowed):
+async def test_answers(resource: str, obj: Object | None, allowed: bool) -> None:
     status, body = await call(PATHS[resource], [dumped(raw(resource, obj))])
 
     assert status == 200
@@ -116,7 +118,7 @@ async def test_answers(resource, obj, allowed):
     assert body["response"]["allowed"] == allowed
 
 
-async def test_until_the_queues_are_known_jobs_have_to_wait():
+async def test_until_the_queues_are_known_jobs_have_to_wait() -> None:
     async def unknown(_request: Any) -> None:
         return None
 
@@ -129,7 +131,9 @@ async def test_until_the_queues_are_known_jobs_have_to_wait():
 
 
 @pytest.mark.parametrize(("resource", "allowed"), [("pods", True), ("scavengerjobs", False), ("resourcequotas", True)])
-async def test_a_fault_of_ours_closes_the_door_to_jobs_and_to_nothing_else(resource, allowed, caplog):
+async def test_a_fault_of_ours_closes_the_door_to_jobs_and_to_nothing_else(
+    resource: str, allowed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async def broken(_request: Any) -> Facts:
         raise RuntimeError("a fault")
 
@@ -181,7 +185,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 @pytest.mark.parametrize("path", SUBJECTS)
-async def test_malformed_bodies_are_refused(name, path):
+async def test_malformed_bodies_are_refused(name: str, path: str) -> None:
     status, body = await call(path, [MALFORMED[name]])
 
     assert status == 400
@@ -201,13 +205,15 @@ async def test_malformed_bodies_are_refused(name, path):
         ([b"{}"], [], "", 415),
     ],
 )
-async def test_size_time_and_type_of_a_request(parts, headers, ends, code):
+async def test_size_time_and_type_of_a_request(
+    parts: list[bytes], headers: list[tuple[bytes, bytes]], ends: str, code: int
+) -> None:
     status, _body = await call(VALIDATE_JOBS, parts, headers=headers, ends=ends)
 
     assert status == code
 
 
-async def test_other_paths_and_methods():
+async def test_other_paths_and_methods() -> None:
     assert (await call("/", [b""]))[0] == 404
     assert (await call("/docs", [b""], method="GET"))[0] == 404
     assert (await call(MUTATE_PODS, [b""], method="GET"))[0] == 405
@@ -252,16 +258,13 @@ def reviews(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 @given(reviews())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_review(case):
+@settings(max_examples=examples(60))
+def test_any_review(case: tuple[str, Object]) -> None:
     resource, review = case
     faults: list[str] = []
-    logged = app_module.log.exception
-    app_module.log.exception = lambda *a, **k: faults.append(str(k))  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app_module.log, "exception", lambda *a, **k: faults.append(str(k)))
         status, body = asyncio.run(call(PATHS[resource], [dumped(review)]))
-    finally:
-        app_module.log.exception = logged  # type: ignore[method-assign]
     assert not faults, "a well-formed answer, but because something broke"
     assert status in (200, 400)
     if status == 200:
@@ -269,15 +272,17 @@ def test_any_review(case):
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=60, deadline=None)
-def test_any_bytes(content):
+@settings(max_examples=examples(60))
+def test_any_bytes(content: bytes) -> None:
     status, body = asyncio.run(call(MUTATE_PODS, [content]))
 
     assert status == 400
     assert body["error"]
 
 
-async def test_nothing_of_an_object_is_logged(caplog, capfd):
+async def test_nothing_of_an_object_is_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "hunter2"
     bad = job(queue="nowhere", env=[{"name": "PASSWORD", "value": secret}], command=[secret], image=f"App:{secret}")

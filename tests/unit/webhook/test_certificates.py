@@ -23,6 +23,8 @@ from scavenger_webhook.certificates import (
     take_step,
 )
 
+from tests.unit.effort import examples
+
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 RULES = CertificateRules(("svc.ns.svc", "127.0.0.1"))
@@ -70,35 +72,39 @@ def bundle() -> Bundle:
         (DAY, None, NOW - DAY, Step.NOTHING),
     ],
 )
-def test_what_is_due(bundle, after, trusted_for, rotate, step):
+def test_what_is_due(
+    bundle: Bundle, after: timedelta, trusted_for: float | None, rotate: datetime | None, step: Step
+) -> None:
     assert plan_step(bundle, NOW + after, RULES, trusted_for=trusted_for, rotate_before=rotate) is step
 
 
-def test_nothing_of_use_is_made_anew():
+def test_nothing_of_use_is_made_anew() -> None:
     assert plan_step(None, NOW, RULES) is Step.CREATE
 
 
 @pytest.mark.parametrize(("trusted_for", "step"), [(None, Step.NOTHING), (59.0, Step.NOTHING), (60.0, Step.PROMOTE)])
-def test_an_authority_is_used_once_it_has_been_trusted_for_a_while(bundle, trusted_for, step):
+def test_an_authority_is_used_once_it_has_been_trusted_for_a_while(
+    bundle: Bundle, trusted_for: float | None, step: Step
+) -> None:
     prepared = take_step(Step.PREPARE, bundle, NOW, RULES)
 
     assert plan_step(prepared, NOW, RULES, trusted_for=trusted_for) is step
 
 
-def test_an_authority_that_ran_out_before_the_next_was_trusted_is_followed_at_once(bundle):
+def test_an_authority_that_ran_out_before_the_next_was_trusted_is_followed_at_once(bundle: Bundle) -> None:
     prepared = take_step(Step.PREPARE, bundle, NOW + 365 * DAY, RULES)
 
     assert plan_step(prepared, NOW + 366 * DAY, RULES) is Step.PROMOTE
 
 
-def test_another_name_needs_another_certificate(bundle):
+def test_another_name_needs_another_certificate(bundle: Bundle) -> None:
     moved = CertificateRules(("svc.elsewhere.svc",))
 
     assert plan_step(bundle, NOW, moved) is Step.ISSUE
     assert take_step(Step.ISSUE, bundle, NOW, moved).serving.names() == {"svc.elsewhere.svc"}
 
 
-def test_at_no_step_does_anybody_meet_a_certificate_they_do_not_trust():
+def test_at_no_step_does_anybody_meet_a_certificate_they_do_not_trust() -> None:
     now = datetime.now(UTC)
     before = made(now)
     prepared = take_step(Step.PREPARE, before, now, RULES)
@@ -115,13 +121,13 @@ def test_at_no_step_does_anybody_meet_a_certificate_they_do_not_trust():
     assert not trusts(retired.trusted, before.serving)
 
 
-def test_a_serving_certificate_never_outlives_its_authority(bundle):
+def test_a_serving_certificate_never_outlives_its_authority(bundle: Bundle) -> None:
     late = bundle.authority.expires_at - timedelta(days=3)
 
     assert new_serving(bundle.authority, late, RULES).expires_at == bundle.authority.expires_at
 
 
-def test_names_and_uses(bundle):
+def test_names_and_uses(bundle: Bundle) -> None:
     serving = bundle.serving.x509
     assert bundle.serving.names() == {"svc.ns.svc", "127.0.0.1"}
     assert not serving.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -129,7 +135,7 @@ def test_names_and_uses(bundle):
     assert new_authority(NOW, RULES).x509.subject != bundle.authority.x509.subject
 
 
-def test_the_secret_and_back(bundle):
+def test_the_secret_and_back(bundle: Bundle) -> None:
     for known in (bundle, take_step(Step.PREPARE, bundle, NOW, RULES)):
         assert Bundle.from_data(known.to_data()) == known
     promoted = take_step(Step.PROMOTE, take_step(Step.PREPARE, bundle, NOW, RULES), NOW, RULES)
@@ -148,12 +154,12 @@ def test_the_secret_and_back(bundle):
         {"next-ca.crt": base64.b64encode(b"x").decode()},
     ],
 )
-def test_a_secret_that_cannot_be_used(bundle, broken):
+def test_a_secret_that_cannot_be_used(bundle: Bundle, broken: dict[str, str]) -> None:
     with pytest.raises(CertificateError):
         Bundle.from_data(bundle.to_data() | broken)
 
 
-def test_a_key_of_another_certificate_is_noticed(bundle):
+def test_a_key_of_another_certificate_is_noticed(bundle: Bundle) -> None:
     other = new_serving(bundle.authority, NOW, RULES)
     with pytest.raises(CertificateError, match="not that of the certificate"):
         KeyPair(bundle.serving.certificate, other.key)
@@ -161,13 +167,13 @@ def test_a_key_of_another_certificate_is_noticed(bundle):
         tls.load(tls.server_context(), bundle.serving.certificate, other.key)
 
 
-def test_keys_are_not_shown(bundle):
+def test_keys_are_not_shown(bundle: Bundle) -> None:
     assert "PRIVATE" not in repr(bundle)
 
 
 @given(st.lists(st.integers(min_value=1, max_value=120), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
-def test_time_alone_leads_through_all_steps(hours):
+@settings(max_examples=examples(25))
+def test_time_alone_leads_through_all_steps(hours: list[int]) -> None:
     """Looked at in whatever rhythm, there is always a valid certificate by a trusted authority, and no step is repeated
     for ever."""
     short = CertificateRules(("svc",), authority_validity=240 * 3600.0, serving_validity=120 * 3600.0, overlap=60.0)

@@ -8,10 +8,10 @@ from scavenger_webhook.image import image_problem
 from scavenger_webhook.models import MalformedReview, parse_review
 from scavenger_webhook.resources import requested
 from scavenger_webhook.review import MAX_PROBLEMS, NotOurs
-from scavenger_webhook.snapshot import LowPriority, NodeFacts, QueueFacts
+from scavenger_webhook.snapshot import Facts, LowPriority, NodeFacts, QueueFacts
 from scavenger_webhook.verdict import MAX_WARNING, warning
 
-from .cases import GI, answer_to, facts, job, patched, pod, problems, rules
+from .cases import GI, Object, answer_to, facts, job, patched, pod, problems, rules
 
 # --- pods ---
 
@@ -39,7 +39,7 @@ RAISED = {"priorityClassName": "ordinary-workload", "priority": 1000, "preemptio
         ({"priority": 0}, rules(ordinary_class="low"), False, False),
     ],
 )
-def test_pods(spec, known, changed, warned):
+def test_pods(spec: Object, known: Facts, changed: bool, warned: bool) -> None:
     response = answer_to("pods", pod(**spec), known)
 
     assert response.allowed
@@ -48,11 +48,11 @@ def test_pods(spec, known, changed, warned):
     assert after == (pod(**(spec | RAISED)) if changed else pod(**spec))
 
 
-def test_a_pod_that_exists_is_left_alone():
+def test_a_pod_that_exists_is_left_alone() -> None:
     assert answer_to("pods", pod(priority=0), operation="UPDATE").patch is None
 
 
-def test_a_pod_that_is_raised_says_what_to_do():
+def test_a_pod_that_is_raised_says_what_to_do() -> None:
     response = answer_to("pods", pod(priorityClassName="low", priority=-1500))
 
     assert response.warnings == (
@@ -86,14 +86,14 @@ def test_a_pod_that_is_raised_says_what_to_do():
         ),
     ],
 )
-def test_jobs(spec, field):
+def test_jobs(spec: Object, field: str | None) -> None:
     response = answer_to("scavengerjobs", job(**spec))
 
     assert response.allowed == (field is None), problems(response)
     assert list(problems(response)) == ([field] if field else [])
 
 
-def test_all_errors_at_once_and_each_says_what_to_do():
+def test_all_errors_at_once_and_each_says_what_to_do() -> None:
     response = answer_to(
         "scavengerjobs",
         job(
@@ -118,7 +118,7 @@ def test_all_errors_at_once_and_each_says_what_to_do():
     assert found["spec.queue"] == "there is no queue 'nowhere'; choose one that is open: default, open, small"
 
 
-def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed():
+def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed() -> None:
     assert answer_to("scavengerjobs", job(queue="default"), facts(queues={})).allowed
     closed = facts(queues={"default": QueueFacts("default", facts().queues["closed"].state)})
     assert problems(answer_to("scavengerjobs", job(queue="default"), closed)) == {
@@ -138,13 +138,13 @@ def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed():
         ({"terminationGracePeriodSeconds": 999}, {"terminationGracePeriodSeconds": 999, "queue": "open"}, True),
     ],
 )
-def test_changes(old, new, allowed):
+def test_changes(old: Object, new: Object, allowed: bool) -> None:
     response = answer_to("scavengerjobs", job(**new), old=job(**old), operation="UPDATE")
 
     assert response.allowed == allowed
 
 
-def test_a_job_that_is_being_deleted_is_left_alone():
+def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     leaving = job(queue="closed")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
@@ -171,11 +171,11 @@ def test_a_job_that_is_being_deleted_is_left_alone():
         ),
     ],
 )
-def test_room_on_the_largest_node(requests, selector, text):
+def test_room_on_the_largest_node(requests: dict[str, str], selector: dict[str, str], text: str | None) -> None:
     response = answer_to("scavengerjobs", job(resources={"requests": requests}, nodeSelector=selector))
 
     assert response.allowed
-    assert [text in found for found in response.warnings or ()] == ([True] if text else [])
+    assert [text is not None and text in found for found in response.warnings or ()] == ([True] if text else [])
 
 
 CPU, MEMORY = "scavenger.dev/reclaimed-cpu", "scavenger.dev/reclaimed-memory"
@@ -212,7 +212,13 @@ NO_OFFER = "no node offers reclaimed capacity: the regulator publishes it when s
         ),
     ],
 )
-def test_what_is_offered_of_reclaimed_capacity(capacity, limits, selector, nodes, expected):
+def test_what_is_offered_of_reclaimed_capacity(
+    capacity: str,
+    limits: dict[str, str],
+    selector: dict[str, str],
+    nodes: tuple[NodeFacts, ...] | None,
+    expected: list[str],
+) -> None:
     known = facts() if nodes is None else facts(nodes=nodes)
     spec = {"resources": {"limits": limits}, "capacity": capacity, "nodeSelector": selector}
     response = answer_to("scavengerjobs", job(**spec), known)
@@ -233,7 +239,9 @@ def test_what_is_offered_of_reclaimed_capacity(capacity, limits, selector, nodes
         ("Guaranteed", {"memory": "0"}, {"cpu": "1", "memory": "64Mi"}, "spec.resources.requests[memory]"),
     ],
 )
-def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, limits, field):
+def test_on_reclaimed_capacity_nothing_need_be_requested(
+    capacity: str, requests: dict[str, str], limits: dict[str, str], field: str | None
+) -> None:
     spec = {"resources": {"requests": requests, "limits": limits}, "capacity": capacity}
 
     assert set(problems(answer_to("scavengerjobs", job(**spec)))) == ({field} if field else set())
@@ -241,20 +249,20 @@ def test_on_reclaimed_capacity_nothing_need_be_requested(capacity, requests, lim
 
 @pytest.mark.parametrize("limits", [{}, {"cpu": "3", "memory": "1Gi"}, {"nvidia.com/gpu": "2", "cpu": "1500m"}])
 @pytest.mark.parametrize("requests", [{}, {"cpu": "0", "memory": "0"}, {"cpu": "1"}, {"memory": "64Mi", "cpu": "0"}])
-def test_what_a_pod_asks_for_is_as_the_contract_has_it(requests, limits):
+def test_what_a_pod_asks_for_is_as_the_contract_has_it(requests: dict[str, str], limits: dict[str, str]) -> None:
     spec = ScavengerJobSpec.model_validate({"image": "i", "resources": {"requests": requests, "limits": limits}})
 
     assert {r: v for r, v in requested(spec).items() if v} == {r: v for r, v in spec.requests.items() if v}
 
 
-def test_reclaimed_capacity_counts_in_the_quota_of_its_queue():
+def test_reclaimed_capacity_counts_in_the_quota_of_its_queue() -> None:
     spec = {"resources": {"requests": {"cpu": "0"}, "limits": {"cpu": "3", "memory": "1Mi"}}, "capacity": "Reclaimed"}
     response = answer_to("scavengerjobs", job(**spec, queue="small"), facts(nodes=OFFERS))
 
     assert "asks for 3 of cpu, and queue small may use 2" in problems(response)["spec.resources"]
 
 
-def test_no_nodes_yet_is_no_reason_to_warn():
+def test_no_nodes_yet_is_no_reason_to_warn() -> None:
     response = answer_to("scavengerjobs", job(resources={"requests": {"cpu": "99", "memory": "1Gi"}}), facts(nodes=()))
 
     assert response.warnings is None
@@ -275,7 +283,7 @@ def test_no_nodes_yet_is_no_reason_to_warn():
         ("/var/run/secrets/kubernetes.io/serviceaccount", True),
     ],
 )
-def test_mounts_that_hide_system_folders(path, warned):
+def test_mounts_that_hide_system_folders(path: str, warned: bool) -> None:
     response = answer_to("scavengerjobs", job(configMaps=[{"name": "c", "mountPath": path}]))
 
     assert response.allowed
@@ -298,7 +306,7 @@ def test_mounts_that_hide_system_folders(path, warned):
         ("requests", "example.com/a/b", "1", "before the slash stands a domain"),
     ],
 )
-def test_quantities(side, resource, quantity, part):
+def test_quantities(side: str, resource: str, quantity: str, part: str | None) -> None:
     amounts = {"cpu": "1", "memory": "64Mi"} | {resource: quantity}
     found = problems(answer_to("scavengerjobs", job(resources={side: amounts})))
 
@@ -306,7 +314,7 @@ def test_quantities(side, resource, quantity, part):
     assert part is None or part in found[f"spec.resources.{side}[{resource}]"]
 
 
-def test_a_job_that_is_none_is_refused_by_field_and_its_values_are_not_repeated():
+def test_a_job_that_is_none_is_refused_by_field_and_its_values_are_not_repeated() -> None:
     secret = "hunter2"
     bad = job(env=[{"name": "PASSWORD", "value": {"a": secret}}], parallelism="many")
     response = answer_to("scavengerjobs", bad)
@@ -315,7 +323,7 @@ def test_a_job_that_is_none_is_refused_by_field_and_its_values_are_not_repeated(
     assert secret not in response.model_dump_json()
 
 
-def test_so_many_problems_are_cut_short():
+def test_so_many_problems_are_cut_short() -> None:
     claims = [{"name": "d", "mountPath": "/d"} for _ in range(MAX_PROBLEMS + 3)]
     response = answer_to("scavengerjobs", job(persistentVolumeClaims=claims))
 
@@ -342,7 +350,7 @@ def test_so_many_problems_are_cut_short():
         "app@sha512:" + "f" * 128,
     ],
 )
-def test_good_images(reference):
+def test_good_images(reference: str) -> None:
     assert image_problem(reference) is None
 
 
@@ -373,7 +381,7 @@ def test_good_images(reference):
         "app\u00e9",
     ],
 )
-def test_bad_images_say_how_to_write_them(reference):
+def test_bad_images_say_how_to_write_them(reference: str) -> None:
     problem = image_problem(reference)
 
     assert problem
@@ -406,7 +414,7 @@ BEST_EFFORT = {"scopeName": "BestEffort", "operator": "Exists"}
     ],
 )
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-def test_quotas(spec, selector, warned, operation):
+def test_quotas(spec: Object, selector: list[Object] | None, warned: bool, operation: str) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
     response = answer_to("resourcequotas", quota, operation=operation, old=quota)
 
@@ -419,7 +427,7 @@ def test_quotas(spec, selector, warned, operation):
 # --- the envelope ---
 
 
-def test_what_no_rule_sends_here_is_not_answered():
+def test_what_no_rule_sends_here_is_not_answered() -> None:
     with pytest.raises(NotOurs, match="configmaps are not reviewed here"):
         answer_to("configmaps", {})
 
@@ -435,12 +443,12 @@ def test_what_no_rule_sends_here_is_not_answered():
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}', "request.uid: "),
     ],
 )
-def test_what_is_no_review(body, part):
+def test_what_is_no_review(body: bytes, part: str) -> None:
     with pytest.raises(MalformedReview, match=part):
         parse_review(body)
 
 
-def test_warnings_are_one_line_of_what_http_can_carry():
+def test_warnings_are_one_line_of_what_http_can_carry() -> None:
     text = warning("a\nb\x00c" + "d" * 400)
 
     assert text.startswith("a b c")
@@ -448,6 +456,6 @@ def test_warnings_are_one_line_of_what_http_can_carry():
     assert text.isprintable()
 
 
-def test_nodes_are_found_by_what_they_have_together():
+def test_nodes_are_found_by_what_they_have_together() -> None:
     one = NodeFacts("one", {}, {"cpu": 1000, "memory": GI})
     assert answer_to("scavengerjobs", job(), facts(nodes=(one,))).warnings is None

@@ -78,6 +78,18 @@ def stored(api: FakeApi) -> Bundle | None:
     return Bundle.from_data((api.get(SECRETS, NAMESPACE, SECRET_NAME) or {}).get("data") or {})
 
 
+def trusted(api: FakeApi) -> bytes:
+    bundle = stored(api)
+    assert bundle is not None
+    return bundle.trusted
+
+
+def secret(api: FakeApi) -> dict[str, str]:
+    found = api.get(SECRETS, NAMESPACE, SECRET_NAME)
+    assert found is not None
+    return dict(found["data"])
+
+
 def injected(api: FakeApi) -> set[bytes]:
     hooks = [hook for resource in CONFIGURATIONS for hook in api.list(resource)[0]["webhooks"]]
     return {base64.b64decode(hook["clientConfig"].get("caBundle", "")) for hook in hooks}
@@ -86,7 +98,7 @@ def injected(api: FakeApi) -> set[bytes]:
 # --- certificates ---
 
 
-async def test_two_replicas_agree_on_one_authority_through_every_step():
+async def test_two_replicas_agree_on_one_authority_through_every_step() -> None:
     async with FakeApi() as api:
         furnish(api)
         one, other = keeper(api), keeper(api)
@@ -106,11 +118,11 @@ async def test_two_replicas_agree_on_one_authority_through_every_step():
             await until("the next one signs", lambda: (stored(api) or first).authority != first.authority)
             await until("the old one retires", lambda: (stored(api) or first).previous is None)
             await until("both follow", lambda: one.bundle == other.bundle == stored(api))
-            await until("and everybody is told", lambda: injected(api) == {stored(api).trusted})  # type: ignore[union-attr]
-        assert api.get(SECRETS, NAMESPACE, SECRET_NAME)["data"]["mine"] == "eA=="  # type: ignore[index]
+            await until("and everybody is told", lambda: injected(api) == {trusted(api)})
+        assert secret(api)["mine"] == "eA=="
 
 
-async def test_a_certificate_that_is_there_is_taken_up_as_it_is():
+async def test_a_certificate_that_is_there_is_taken_up_as_it_is() -> None:
     async with FakeApi() as api:
         furnish(api)
         now = SystemClock().now()
@@ -125,7 +137,7 @@ async def test_a_certificate_that_is_there_is_taken_up_as_it_is():
 
 
 @pytest.mark.parametrize("damage", [{}, {"tls.crt": "!", "ca.crt": "eA=="}])
-async def test_a_damaged_secret_is_mended_with_what_is_in_use(damage):
+async def test_a_damaged_secret_is_mended_with_what_is_in_use(damage: dict[str, str]) -> None:
     async with FakeApi() as api:
         furnish(api)
         made = keeper(api)
@@ -133,11 +145,11 @@ async def test_a_damaged_secret_is_mended_with_what_is_in_use(damage):
             await until("ready", lambda: made.told)
             before = stored(api)
             api.edit(SECRETS, NAMESPACE, SECRET_NAME, lambda o: o.update(data=dict(damage)))
-            await until("mended", lambda: "tls.key" in api.get(SECRETS, NAMESPACE, SECRET_NAME)["data"])  # type: ignore[index]
+            await until("mended", lambda: "tls.key" in secret(api))
             assert stored(api) == before
 
 
-async def test_a_missing_secret_says_what_to_do():
+async def test_a_missing_secret_says_what_to_do() -> None:
     async with FakeApi() as api:
         made = keeper(api)
         async with at_work(made):
@@ -145,7 +157,7 @@ async def test_a_missing_secret_says_what_to_do():
         assert not made.ready.is_set()
 
 
-async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back():
+async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back() -> None:
     async with FakeApi() as api:
         furnish(api)
         made = keeper(api)
@@ -156,10 +168,10 @@ async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back():
                 obj["webhooks"][1]["clientConfig"].pop("caBundle")
 
             api.edit(CONFIGURATIONS[0], None, CONFIGURATION_NAME, forget)
-            await until("told again", lambda: injected(api) == {stored(api).trusted})  # type: ignore[union-attr]
+            await until("told again", lambda: injected(api) == {trusted(api)})
 
 
-def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path):
+def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path) -> None:
     context = tls.server_context()
     made = FolderKeeper(str(tmp_path), SystemClock(), context)
     made.look()
@@ -186,7 +198,7 @@ def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path):
 # --- the server ---
 
 
-async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it():
+async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() -> None:
     now = SystemClock().now()
     authority = new_authority(now, RULES)
     first, second = (new_serving(authority, now, RULES) for _ in range(2))
@@ -229,7 +241,7 @@ NO_HTTP = [
 ]
 
 
-async def test_what_is_no_http_is_turned_away_soon():
+async def test_what_is_no_http_is_turned_away_soon() -> None:
     now = SystemClock().now()
     authority = new_authority(now, RULES)
     serving = new_serving(authority, now, RULES)
@@ -271,7 +283,7 @@ def _serial(connection: Any) -> int:
 # --- facts ---
 
 
-async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for():
+async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> None:
     async with FakeApi() as api:
         api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
         api.put(SCAVENGERQUEUES, {"metadata": {"name": "small"}, "spec": {"quota": {"cpu": "1500m", "memory": "1Gi"}}})
@@ -291,7 +303,9 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for():
 
             before = api.count("GET", "scavengerqueues/late")
             for _ in range(3):
-                assert (await view.facts_for(asked)).queue("late") is None  # type: ignore[union-attr]
+                known = await view.facts_for(asked)
+                assert known is not None
+                assert known.queue("late") is None
             assert api.count("GET", "scavengerqueues/late") == before + 1, "not asked for again within a second"
 
             api.close_watches()
@@ -305,7 +319,7 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for():
 
 
 @pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])
-async def test_no_path_is_made_of_what_is_no_name(name):
+async def test_no_path_is_made_of_what_is_no_name(name: object) -> None:
     async with FakeApi() as api:
         view = ClusterView(api.client(), Rules(), SystemClock())
         async with running(*(informer.run() for informer in view.informers)):
@@ -318,7 +332,7 @@ async def test_no_path_is_made_of_what_is_no_name(name):
 # --- settings ---
 
 
-def test_settings_say_what_is_wrong(capsys):
+def test_settings_say_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         WebhookSettings.load(["--shutdown-delay=30", "--shutdown-timeout=10"])
     assert "shutdown-timeout > shutdown-delay" in capsys.readouterr().err
@@ -328,7 +342,7 @@ def test_settings_say_what_is_wrong(capsys):
     assert made.rules().low_priority == "warn"
 
 
-def test_configurations_and_policies_name_what_the_code_names():
+def test_configurations_and_policies_name_what_the_code_names() -> None:
     folder = Path(__file__).resolve().parents[3] / "manifests" / "webhook"
     configurations = (folder / "configurations.yaml").read_text()
     assert f"path: {MUTATE_PODS}\n" in configurations

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -133,29 +132,29 @@ class FakeApi:
         """Store an object as it is, status included, and show it to watches."""
         stored = self.store.seed(_collection(resource, obj["metadata"].get("namespace", "")), obj)
         self._notify()
-        return copy.deepcopy(stored)
+        return patches.copied(stored)
 
     def get(self, resource: Resource[Any], namespace: str | None, name: str) -> Object | None:
         """An object as it is stored, or None."""
         try:
-            return copy.deepcopy(self.store.get(_collection(resource, namespace or ""), name))
+            return patches.copied(self.store.get(_collection(resource, namespace or ""), name))
         except Refusal:
             return None
 
     def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Object]:
         """All objects of a kind."""
-        return copy.deepcopy(self.store.list(_collection(resource, namespace or "")))
+        return patches.copied(self.store.list(_collection(resource, namespace or "")))
 
     def edit(self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]) -> Object:
         """Change a stored object in place, anything of it, as some other component would."""
-        obj = copy.deepcopy(self.store.get(_collection(resource, namespace or ""), name))
+        obj = patches.copied(self.store.get(_collection(resource, namespace or ""), name))
         edit(obj)
         return self.put(resource, obj)
 
     def remove(self, resource: Resource[Any], namespace: str | None, name: str) -> None:
         """Delete an object, finalizers or not."""
         where = _collection(resource, namespace or "")
-        obj = copy.deepcopy(self.store.get(where, name))
+        obj = patches.copied(self.store.get(where, name))
         obj["metadata"].pop("finalizers", None)
         self.store.seed(where, obj)
         self.store.delete(where, name, {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})

@@ -4,7 +4,7 @@ asyncio.
 
 from __future__ import annotations
 
-import copy
+import functools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -115,7 +115,7 @@ class Store:
 
     def create(self, where: Collection, obj: Object) -> Object:
         """Add an object. Raises Refusal."""
-        obj = copy.deepcopy(obj)
+        obj = patches.copied(obj)
         meta = obj.setdefault("metadata", {})
         if "name" not in meta and "generateName" in meta:
             meta["name"] = meta["generateName"] + uuid.uuid4().hex[:5]
@@ -135,7 +135,7 @@ class Store:
 
     def seed(self, where: Collection, obj: Object) -> Object:
         """Put an object there as it is, status included, over whatever is there; for the set-up of a test."""
-        obj = copy.deepcopy(obj)
+        obj = patches.copied(obj)
         meta = obj["metadata"]
         meta.setdefault("uid", str(uuid.uuid4()))
         meta.setdefault("creationTimestamp", self._now())
@@ -148,7 +148,7 @@ class Store:
         Refusal.
         """
         old = self._stored(where, name).obj
-        new = make(copy.deepcopy(old))
+        new = make(patches.copied(old))
         asked = new.get("metadata", {}).get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise Refusal(
@@ -169,7 +169,7 @@ class Store:
 
     def apply(self, where: Collection, name: str, subresource: str, obj: Object, manager: str, force: bool) -> Object:
         """Server-side apply; creates what is not there. Raises Refusal."""
-        obj = copy.deepcopy(obj)
+        obj = patches.copied(obj)
         if name not in {obj.get("metadata", {}).get("name"), None}:
             raise Refusal(400, "BadRequest", "the name of the object does not match the name on the URL")
         try:
@@ -208,7 +208,7 @@ class Store:
     def _mark(self, where: Collection, obj: Object, grace: int | None) -> Object:
         if "deletionTimestamp" in obj["metadata"]:
             return obj
-        marked = copy.deepcopy(obj)
+        marked = patches.copied(obj)
         marked["metadata"]["deletionTimestamp"] = self._now()
         marked["metadata"]["deletionGracePeriodSeconds"] = 0 if grace is None else grace
         return self._write(where, obj, marked)
@@ -265,7 +265,7 @@ class Store:
     def _drop(self, where: Collection, obj: Object) -> None:
         self.version += 1
         del self._objects[where.whole()][where.namespace, obj["metadata"]["name"]]
-        last = copy.deepcopy(obj)
+        last = patches.copied(obj)
         last["metadata"]["resourceVersion"] = str(self.version)
         self.history.append(Entry(self.version, where, last, None))
 
@@ -305,7 +305,8 @@ def matches(obj: Object, label_selector: str, field_selector: str) -> bool:
     )
 
 
-def _terms(selector: str) -> list[str]:
+@functools.lru_cache
+def _terms(selector: str) -> tuple[str, ...]:
     """Split at commas outside of parentheses."""
     terms, depth, start = [], 0, 0
     for position, character in enumerate(selector):
@@ -314,7 +315,7 @@ def _terms(selector: str) -> list[str]:
             terms.append(selector[start:position].strip())
             start = position + 1
     terms.append(selector[start:].strip())
-    return [term for term in terms if term]
+    return tuple(term for term in terms if term)
 
 
 def _label_matches(labels: Mapping[str, str], term: str) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 import yaml
+from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
+from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
-from scavenger_cluster.api import namespaced
+from scavenger_cluster.api import MERGE_PATCH, namespaced
+from scavenger_cluster.errors import ApiError
+
+from scavenger_testing.waiting import TIMEOUT, wait
 
 IMAGE = "docker.io/scavenger/counter:demo"
 SETTINGS = {"SCAVENGER_UNSCHEDULABLE_AFTER": "5", "SCAVENGER_START_BACKOFF": "2", "SCAVENGER_EXPLAIN_AFTER": "1"}
@@ -55,21 +60,25 @@ class World:
         found = self.get("scavengerjob", job)
         return dict((found or {}).get("status") or {})
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout: float = 120) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], timeout: float = TIMEOUT) -> Any:
         """Poll until the condition holds, and return what it returned."""
-        deadline = time.monotonic() + timeout
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {timeout} s: {what}\n{self.describe()}")
-            time.sleep(0.25)
+        return wait(what, condition, timeout, self.describe)
 
-    def wait_phase(self, job: str, phase: str, timeout: float = 120) -> dict[str, Any]:
+    def wait_phase(self, job: str, phase: str, timeout: float = TIMEOUT) -> dict[str, Any]:
         """Wait for a phase; returns the status."""
         self.wait(f"{job} {phase}", lambda: self.status(job).get("phase") == phase, timeout)
         return self.status(job)
+
+    def report_checkpoint(self, job: str) -> None:
+        """What an application does that writes checkpoints of its own accord; one that leaves right now writes none."""
+        note = {"metadata": {"annotations": {ANNOTATION_LAST_CHECKPOINT: format_time(datetime.now(UTC))}}}
+        for pod in self.staying(job):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+            try:
+                self.cluster.client.request("PATCH", path, note, MERGE_PATCH)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
 
     def clear(self) -> None:
         """Leave nothing for the next test; raises when something stays."""

@@ -1,0 +1,33 @@
+"""What all tests have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CLUSTER_SECONDS = 900
+"""For a test on a cluster, with the bringing up of the cluster; a unit test has the default of pyproject.toml."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """What follows from where a test stands, and from its markers."""
+    for item in items:
+        on_a_cluster = item.path.relative_to(HERE).parts[0] in ("e2e", "integration")
+        if on_a_cluster and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(CLUSTER_SECONDS))
+    _skip_what_needs_containers(items)
+
+
+def _skip_what_needs_containers(items: Sequence[pytest.Item]) -> None:
+    """Skip what needs a kubelet and containers where there can be none, and say so, before any fixture is made."""
+    real = [item for item in items if item.get_closest_marker("real")]
+    if not real:
+        return
+    from scavenger_cluster.requirements import obstacles
+
+    found = obstacles()
+    for item in real if found else ():
+        item.add_marker(pytest.mark.skip(reason=f"no real nodes here: {'; '.join(found)}"))
