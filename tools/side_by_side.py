@@ -2,7 +2,6 @@
 
     python tools/side_by_side.py NAME=COMMAND...
 
-Each command finds its name in $SCAVENGER_TEST_LANE, so that it can keep what is its own apart from the others'.
 Tests against clusters wait most of the time: beside each other they take as long as the longest. Exit code 1 when any
 command failed; what failed is printed once more at the end, where it can be found. Ending this process ends them all.
 """
@@ -49,7 +48,7 @@ class Lane:
             stdin=subprocess.DEVNULL,
             text=True,
             errors="replace",
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "SCAVENGER_TEST_LANE": self.name},
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         ) as process:
             self.process = process

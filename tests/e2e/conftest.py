@@ -14,7 +14,7 @@ import pytest
 import yaml
 from scavenger_cluster import Cluster, cgroups, stack
 from scavenger_cluster.requirements import obstacles
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.world import SETTINGS, World
 
 

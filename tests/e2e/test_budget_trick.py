@@ -10,7 +10,6 @@ Fake nodes: scheduler, API server, Job and disruption controllers are real, and 
 
 from __future__ import annotations
 
-import os
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install
 from scavenger_cluster.waiting import wait_for
 from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC
+from scavenger_testing.cluster_names import cluster_name
 
 TIMES = 20
 pytestmark = pytest.mark.timeout(600)
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """As many fake nodes of two cores as there are trials, and nothing of ours running."""
-    embedded = Cluster(f"budget-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    embedded = Cluster(cluster_name("budget"))
     try:
         embedded.up(f"fake:{TIMES}", fake_cpu="2", scheduler="stock")
         install(embedded)

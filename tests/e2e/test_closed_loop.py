@@ -18,6 +18,7 @@ from scavenger_api.levels import AVERAGED_SINCE
 from scavenger_api.names import LABEL_PREEMPTION_CLASS, LEVELS_CONFIGMAP, SYSTEM_NAMESPACE
 from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.world import IMAGE, SETTINGS, World
 
 pytestmark = [pytest.mark.real, pytest.mark.cpu, pytest.mark.timeout(600)]
@@ -53,7 +54,7 @@ def levels(lower: float, admission: float, upper: float, *, yields: bool) -> dic
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One real node of one core, with metrics."""
-    found = Cluster("e2e-loop", report=lambda line: print(line, flush=True))  # noqa: T201
+    found = Cluster(cluster_name("e2e-loop"), report=lambda line: print(line, flush=True))  # noqa: T201
     try:
         found.up("real:1", metrics=True, arguments={"kubelet": stack.offer_cpu(ROOM)})
         stack.install(found)

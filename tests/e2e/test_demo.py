@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.cluster_names import cluster_name
 
 DEMO = Path(__file__).resolve().parents[2] / "demo-apps" / "demo.py"
 
@@ -35,7 +36,7 @@ def tell(name: str, *options: str) -> str:
 @pytest.mark.cpu
 @pytest.mark.timeout(600)
 def test_the_story_is_seen_to_happen() -> None:
-    told = tell("demo-test")
+    told = tell(cluster_name("demo-test"))
     assert told.count("every step counted exactly once") == 2
     assert re.search(r"[1-5] of 6 jobs had to leave", told), told[-6000:]
     assert "Evicting | 100 %" in told
@@ -43,4 +44,4 @@ def test_the_story_is_seen_to_happen() -> None:
 
 @pytest.mark.timeout(600)
 def test_without_root_the_same_story_is_told_on_a_fake_node() -> None:
-    assert "a fake node runs no program" in tell("demo-fake", "--nodes", "fake:1")
+    assert "a fake node runs no program" in tell(cluster_name("demo-fake"), "--nodes", "fake:1")

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from scavenger_api.levels import CROWDED_NODES
 from scavenger_cluster import Cluster, stack
+from scavenger_testing.cluster_names import cluster_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -37,10 +38,11 @@ BURN_SECONDS = 15.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """One real node with metrics."""
+    name = cluster_name("e2e-reclaimed")
     try:
-        yield up("e2e-reclaimed")
+        yield up(name)
     finally:
-        Cluster("e2e-reclaimed").down()
+        Cluster(name).down()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.build import ensure_tools
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 
 _log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def _cpu_claim() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The embedded control plane without nodes; one per pytest process, gone afterwards."""
-    embedded = Cluster(cluster_name(f"it-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"))
+    embedded = Cluster(cluster_name("it"))
     try:
         embedded.up("none")
         yield embedded

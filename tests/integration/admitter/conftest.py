@@ -27,7 +27,7 @@ from scavenger_runtime.cache import Change
 from scavenger_runtime.errors import ApiError
 from scavenger_runtime.kinds import Job, ObjectMeta, Pod, Struct
 from scavenger_runtime.resources import JOBS, PODS, Resource
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import TIMEOUT, wait
 
 NODES = 10

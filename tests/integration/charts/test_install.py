@@ -16,7 +16,7 @@ from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 from scavenger_testing.world import scavenger_job
 

@@ -21,7 +21,7 @@ import pytest
 from scavenger_api import names
 from scavenger_cli.main import main
 from scavenger_cluster import Cluster, stack
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import TIMEOUT, wait
 
 NODES = 4

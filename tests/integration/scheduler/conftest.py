@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_cluster.waiting import wait_for
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 

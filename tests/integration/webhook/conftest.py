@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, admission, stack
-from scavenger_testing.lanes import cluster_name
+from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import TIMEOUT, wait
 
 Object = dict[str, Any]

@@ -503,12 +503,7 @@ def test_a_job_that_victims_go_for_starts_once_they_have_gone(seed: int) -> None
     found = plan_admissions(snapshot)
     waiting = {reclaim.waiting for reclaim in found.reclaims}
     gone = {reclaim.key for reclaim in found.reclaims}
-    then = applied(snapshot, found.starts)
-    leaving = [each for each in snapshot.gangs if each.job.key in gone]
-    for each in leaving:
-        add(then.queues[each.job.queue].allocated, each.takes.items(), -1)
-        for name in each.nodes:
-            add(then.nodes[name].used, each.requests, -1)
+    then = without(applied(snapshot, found.starts), [each for each in snapshot.gangs if each.job.key in gone])
     jobs = [c for line in snapshot.candidates.values() for c in line if c.key in waiting]
     then = replace(then, gangs=(), limits=())
     at_once = {start.key for start in plan_admissions(replace(then, candidates=in_line(jobs))).starts}
@@ -525,13 +520,39 @@ def in_line(jobs: Iterable[Candidate]) -> dict[str, tuple[Candidate, ...]]:
 
 def applied(snapshot: Snapshot, starts: Iterable[Start]) -> Snapshot:
     """The snapshot with this started, in figures of its own."""
-    nodes = {name: replace(seen, used=dict(seen.used)) for name, seen in snapshot.nodes.items()}
-    queues = {name: replace(seen, allocated=dict(seen.allocated)) for name, seen in snapshot.queues.items()}
+    nodes, queues = figures(snapshot)
     for start in starts:
-        add(queues[start.candidate.queue].allocated, start.candidate.shape.counted, start.candidate.parallelism)
+        add(queues[start.candidate.queue], start.candidate.shape.counted, start.candidate.parallelism)
         for name in start.nodes:
-            add(nodes[name].used, start.candidate.shape.requests)
-    return replace(snapshot, nodes=nodes, queues=queues)
+            add(nodes[name], start.candidate.shape.requests)
+    return with_figures(snapshot, nodes, queues)
+
+
+def without(snapshot: Snapshot, gangs: Iterable[Gang]) -> Snapshot:
+    """The snapshot once these have gone."""
+    nodes, queues = figures(snapshot)
+    for each in gangs:
+        add(queues[each.job.queue], each.takes.items(), -1)
+        for name in each.nodes:
+            add(nodes[name], each.requests, -1)
+    return with_figures(snapshot, nodes, queues)
+
+
+Figures = dict[str, dict[str, int]]
+
+
+def figures(snapshot: Snapshot) -> tuple[Figures, Figures]:
+    """What is used of each node, and what each queue has."""
+    nodes = {name: dict(seen.used) for name, seen in snapshot.nodes.items()}
+    return nodes, {name: dict(seen.allocated) for name, seen in snapshot.queues.items()}
+
+
+def with_figures(snapshot: Snapshot, nodes: Figures, queues: Figures) -> Snapshot:
+    return replace(
+        snapshot,
+        nodes={name: replace(seen, used=nodes[name]) for name, seen in snapshot.nodes.items()},
+        queues={name: replace(seen, allocated=queues[name]) for name, seen in snapshot.queues.items()},
+    )
 
 
 def all_start(snapshot: Snapshot, jobs: Iterable[Candidate]) -> bool:

@@ -36,12 +36,6 @@ def test_a_command_that_does_not_exist_has_failed() -> None:
     assert run("typo=no-such-program").returncode == 1
 
 
-def test_each_knows_its_name() -> None:
-    done = run("one=echo lane $SCAVENGER_TEST_LANE", "two=echo lane $SCAVENGER_TEST_LANE")
-    assert "one | lane one\n" in done.stdout
-    assert "two | lane two\n" in done.stdout
-
-
 def test_nothing_to_run_is_a_mistake() -> None:
     for words in ((), ("command",), ("=x",), ("x=",)):
         done = run(*words)
