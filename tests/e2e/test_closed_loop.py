@@ -218,13 +218,11 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # Evicting: 8.4 % more. Between 24 and 27.4 points have to go, however much of the burst is measured at first: more
     # than two jobs use, less than three. Four have just written a checkpoint, and one of those is protected by a budget
     # of its owner's: the other three go at once, and nobody else. Only preemptible jobs are evicted, and a load that
-    # jumps is met with the classes of the moment before: this floor keeps four of six preemptible until then.
+    # jumps is met with the classes of the moment before: this floor keeps four of six preemptible until then. After the
+    # cool-down there might be room for one of ten points where a busy machine gives the pods less than they ask for.
     world.cluster.service_stop("regulator")
-    stack.start(
-        world.cluster,
-        ["regulator"],
-        {**QUICK, **levels(lower, full + 6, upper, yields=False), "SCAVENGER_FLOOR": "60"},
-    )
+    patient = {**QUICK, **levels(lower, full + 6, upper, yields=False), "SCAVENGER_COOLDOWN": "600"}
+    stack.start(world.cluster, ["regulator"], {**patient, "SCAVENGER_FLOOR": "60"})
     saved = ("j1", "j3", "j5", "j0")
     for name in saved:
         world.report_checkpoint(name)
@@ -240,7 +238,7 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     world.burn("burst", 8.4)
     world.wait("three have been interrupted", lambda: len(world.causes()) == 3, timeout=180)
     assert world.causes() == dict.fromkeys(("j1", "j3", "j5"), "AboveUpperLevel")
-    world.wait_load(full - 8, lower)
+    world.wait_load(full - 15, lower)
     world.wait("it is over", lambda: world.published().state != "Evicting")
     time.sleep(15)  # another measurement and another plan, if there were one
     assert set(world.causes()) == {"j1", "j3", "j5"}, "not one more"
@@ -252,6 +250,8 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     assert after["status"]["phase"] == "Running"
 
     # The load falls: those that were interrupted come back, before the one that has waited all along.
+    world.cluster.service_stop("regulator")
+    stack.start(world.cluster, ["regulator"], {**patient, "SCAVENGER_COOLDOWN": "5"})
     world.kubectl("delete", "pod", "web", "burst", "--wait=false")
     world.wait("they are back", lambda: world.running() >= set(jobs), timeout=120)
     assert world.phases()["next"] == "Waiting"
