@@ -5,8 +5,9 @@
 
 | source | what is written |
 |---|---|
-| `tools/values/services.*` | values.yaml and values.schema.json of every service's chart |
-| `tools/values/<service>.*` | the values that one service's chart has beside those of all |
+| `tools/values/common.schema.json` | values.schema.json of every component that runs |
+| `tools/values/services.yaml` | values.yaml of every service |
+| `tools/values/<component>.*` | the values that one chart has beside those of all |
 | `services/*/settings.py` | the settings in both: a misspelt one is refused by name |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
@@ -38,6 +39,7 @@ VALUES: Final = ROOT / "tools" / "values"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 SCHEDULER: Final = "scheduler"
 """kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
+NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "extraEnv", "extraVolumes", "extraVolumeMounts"})
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
@@ -128,31 +130,38 @@ def chart_files() -> Files:
     """What is written into charts/."""
     charts = ROOT / "charts"
     files = {charts / "scavenger-crds" / "files" / name: content for name, content in crd.files().items()}
-    schema = json.loads((VALUES / "services.schema.json").read_text())
     for service in SERVICES:
-        chart = charts / f"scavenger-{service}"
         head = "# " + HEADER.format(source=f"tools/values and the settings of the {service}") + "\n\n"
         values = (VALUES / "services.yaml").read_text().replace("SERVICE", service)
-        own_values, own_schema = own(service)
-        files[chart / "values.yaml"] = head + values + "\n" + own_values + settings_block(service)
-        settings = {
-            "type": "object",
-            "additionalProperties": False,
-            "description": f"settings of the {service}",
-            "properties": setting_schemas(settings_of(service)),
-        }
-        whole = schema | {"properties": schema["properties"] | own_schema | {"settings": settings}}
-        files[chart / "values.schema.json"] = json.dumps(whole, indent=2) + "\n"
+        files[charts / f"scavenger-{service}" / "values.yaml"] = head + values + "\n" + own_values(service)
+    for component in (*SERVICES, SCHEDULER):
+        schema = json.dumps(values_schema(component), indent=2)
+        files[charts / f"scavenger-{component}" / "values.schema.json"] = schema + "\n"
     return files
 
 
-def own(service: str) -> tuple[str, Schema]:
-    """The values of one service's chart alone, and the schemas of these; empty for most."""
-    values, schema = VALUES / f"{service}.yaml", VALUES / f"{service}.schema.json"
-    if not values.exists():
-        return "", {}
-    properties: Schema = json.loads(schema.read_text())["properties"]
-    return values.read_text() + "\n", properties
+def own_values(service: str) -> str:
+    """The end of values.yaml: what one service's chart alone has, and its settings."""
+    own = VALUES / f"{service}.yaml"
+    return (own.read_text() + "\n" if own.exists() else "") + settings_block(service)
+
+
+def values_schema(component: str) -> Schema:
+    """The schema of the values of a component: those of all, and its own."""
+    schema: Schema = json.loads((VALUES / "common.schema.json").read_text())
+    own = VALUES / f"{component}.schema.json"
+    if own.exists():
+        schema["properties"] |= json.loads(own.read_text())["properties"]
+    if component == SCHEDULER:
+        schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in NOT_OF_THE_SCHEDULER}
+    else:
+        schema["properties"]["settings"] = {
+            "type": "object",
+            "additionalProperties": False,
+            "description": f"settings of the {component}",
+            "properties": setting_schemas(settings_of(component)),
+        }
+    return schema
 
 
 # --- manifests ---
@@ -221,7 +230,7 @@ def documentation(manifests: Files) -> Files:
 
 def values_table() -> str:
     """The values that the charts of all services have."""
-    schema = json.loads((VALUES / "services.schema.json").read_text())
+    schema = json.loads((VALUES / "common.schema.json").read_text())
     defaults = yaml.safe_load((VALUES / "services.yaml").read_text())
     lines = ["| value | default | |", "|---|---|---|"]
     for path, text in _described(schema, ""):

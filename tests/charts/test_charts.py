@@ -181,6 +181,7 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("scheduler", {"plugin": {"nonPreemptibleWait": "5 minutes"}}, "/plugin/nonPreemptibleWait"),
         ("scheduler", {"plugin": {"minCandidateNodesPercentage": 101}}, "/plugin/minCandidateNodesPercentage"),
         ("scheduler", {"schedulerName": "My Scheduler"}, "/schedulerName"),
+        ("scheduler", {"serviceMonitor": {"interval": "1.5s"}}, "/serviceMonitor/interval"),
         ("scheduler", {"extraArgs": ["v=4"]}, "/extraArgs/0"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
