@@ -5,9 +5,10 @@
 
 | source | what is written |
 |---|---|
-| `charts/shared/` | the templates that are the same in every service's chart |
-| `charts/*/own/` | the values that one service's chart has beside those of all |
-| `services/*/settings.py` | the settings in values.yaml and values.schema.json: a misspelt one is refused by name |
+| `tools/values/common.schema.json` | values.schema.json of every component that runs |
+| `tools/values/services.yaml` | values.yaml of every service |
+| `tools/values/<component>.*` | the values that one chart has beside those of all |
+| `services/*/settings.py` | the settings in both: a misspelt one is refused by name |
 | `packages/api` | the CRDs in `charts/scavenger-crds/files` |
 | `charts/*`, rendered with their defaults | `manifests/base`, `manifests/<service>`, `manifests/uninstall` |
 | the schemas, the rendered roles | the tables in `docs/install.md` |
@@ -34,15 +35,18 @@ from scavenger_cluster.errors import ClusterError
 from scavenger_runtime.settings import ServiceSettings, parse_seconds
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+VALUES: Final = ROOT / "tools" / "values"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 SCHEDULER: Final = "scheduler"
 """kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
-SHARED_WITH_THE_SCHEDULER: Final = ("templates/_helpers.tpl", "templates/pdb.yaml")
+NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "extraEnv", "extraVolumes", "extraVolumeMounts"})
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
 GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
+HANDED_DOWN: Final = frozenset({"global", "scavenger-library"})
+"""In the schemas because helm adds them to the values of every chart that has another in it."""
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
 MANIFESTS_OF_A_SERVICE: Final = (
     "rbac",
@@ -124,37 +128,40 @@ def settings_block(service: str) -> str:
 
 def chart_files() -> Files:
     """What is written into charts/."""
-    charts, shared = ROOT / "charts", ROOT / "charts" / "shared"
+    charts = ROOT / "charts"
     files = {charts / "scavenger-crds" / "files" / name: content for name, content in crd.files().items()}
-    schema = json.loads((shared / "values.schema.json").read_text())
     for service in SERVICES:
-        chart = charts / f"scavenger-{service}"
-        for source in sorted([*shared.glob("templates/*"), *shared.glob("files/*")]):
-            files[chart / source.relative_to(shared)] = source.read_text()
-        head = "# " + HEADER.format(source=f"charts/shared and the settings of the {service}") + "\n\n"
-        values = (shared / "values.yaml").read_text().replace("SERVICE", service)
-        own_values, own_schema = own(chart)
-        files[chart / "values.yaml"] = head + values + "\n" + own_values + settings_block(service)
-        settings = {
-            "type": "object",
-            "additionalProperties": False,
-            "description": f"settings of the {service}",
-            "properties": setting_schemas(settings_of(service)),
-        }
-        whole = schema | {"properties": schema["properties"] | own_schema | {"settings": settings}}
-        files[chart / "values.schema.json"] = json.dumps(whole, indent=2) + "\n"
-    for piece in SHARED_WITH_THE_SCHEDULER:
-        files[charts / f"scavenger-{SCHEDULER}" / piece] = (shared / piece).read_text()
+        head = "# " + HEADER.format(source=f"tools/values and the settings of the {service}") + "\n\n"
+        values = (VALUES / "services.yaml").read_text().replace("SERVICE", service)
+        files[charts / f"scavenger-{service}" / "values.yaml"] = head + values + "\n" + own_values(service)
+    for component in (*SERVICES, SCHEDULER):
+        schema = json.dumps(values_schema(component), indent=2)
+        files[charts / f"scavenger-{component}" / "values.schema.json"] = schema + "\n"
     return files
 
 
-def own(chart: Path) -> tuple[str, Schema]:
-    """The values of one chart alone, and the schemas of these; empty for most."""
-    values, schema = chart / "own" / "values.yaml", chart / "own" / "values.schema.json"
-    if not values.exists():
-        return "", {}
-    properties: Schema = json.loads(schema.read_text())["properties"]
-    return values.read_text() + "\n", properties
+def own_values(service: str) -> str:
+    """The end of values.yaml: what one service's chart alone has, and its settings."""
+    own = VALUES / f"{service}.yaml"
+    return (own.read_text() + "\n" if own.exists() else "") + settings_block(service)
+
+
+def values_schema(component: str) -> Schema:
+    """The schema of the values of a component: those of all, and its own."""
+    schema: Schema = json.loads((VALUES / "common.schema.json").read_text())
+    own = VALUES / f"{component}.schema.json"
+    if own.exists():
+        schema["properties"] |= json.loads(own.read_text())["properties"]
+    if component == SCHEDULER:
+        schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in NOT_OF_THE_SCHEDULER}
+    else:
+        schema["properties"]["settings"] = {
+            "type": "object",
+            "additionalProperties": False,
+            "description": f"settings of the {component}",
+            "properties": setting_schemas(settings_of(component)),
+        }
+    return schema
 
 
 # --- manifests ---
@@ -223,12 +230,11 @@ def documentation(manifests: Files) -> Files:
 
 def values_table() -> str:
     """The values that the charts of all services have."""
-    shared = ROOT / "charts" / "shared"
-    schema = json.loads((shared / "values.schema.json").read_text())
-    defaults = yaml.safe_load((shared / "values.yaml").read_text())
+    schema = json.loads((VALUES / "common.schema.json").read_text())
+    defaults = yaml.safe_load((VALUES / "services.yaml").read_text())
     lines = ["| value | default | |", "|---|---|---|"]
     for path, text in _described(schema, ""):
-        if path == "global":
+        if path in HANDED_DOWN:
             continue
         default: Any = defaults
         for key in path.split("."):

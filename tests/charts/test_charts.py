@@ -30,7 +30,9 @@ SERVICES: dict[str, type[ServiceSettings]] = {
     "prioritizer": PrioritizerSettings,
     "webhook": WebhookSettings,
 }
-CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
+LIBRARY = ROOT / "charts" / "scavenger-library"
+CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY})
+USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
 GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
 
 EVERYTHING: dict[str, Any] = {
@@ -73,6 +75,12 @@ class Chart:
         self.helm = helm
         self.folder = ROOT / "charts" / f"scavenger-{name}"
 
+    def package(self, into: Path) -> Path:
+        """The chart as one file, in this folder."""
+        subprocess.run([self.helm, "package", self.folder, f"--destination={into}"], check=True, capture_output=True)
+        (made,) = into.glob(f"{self.folder.name}-*.tgz")
+        return made
+
     def run(self, command: str, values: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
         release = ["scavenger"] if command == "template" else []
         return subprocess.run(
@@ -112,7 +120,7 @@ def environment(deployment: dict[str, Any]) -> dict[str, str]:
 # --- every chart ---
 
 
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("chart", [*CHARTS, LIBRARY], ids=lambda path: path.name)
 def test_version_is_the_project_s(chart: Path) -> None:
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     project = (ROOT / "pyproject.toml").read_text()
@@ -120,13 +128,14 @@ def test_version_is_the_project_s(chart: Path) -> None:
     assert about["name"] == chart.name
     assert f'\nversion = "{about["version"]}"\n' in project
     assert about["appVersion"] == about["version"]
+    assert {library["version"] for library in about.get("dependencies", ())} <= {about["version"]}
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
 def test_every_value_has_a_default_and_a_schema(chart: Path) -> None:
     def agree(schema: dict[str, Any], values: dict[str, Any]) -> None:
         assert not schema.get("additionalProperties"), chart.name
-        assert set(values) == set(schema["properties"]) - {"global"}
+        assert set(values) == set(schema["properties"]) - {"global", LIBRARY.name}
         for name, child in schema["properties"].items():
             if "properties" in child and values.get(name):
                 agree(child, values[name])
@@ -139,7 +148,7 @@ def test_every_value_has_a_default_and_a_schema(chart: Path) -> None:
     agree(schema, values)
 
 
-@pytest.mark.parametrize("name", [chart.name.removeprefix("scavenger-") for chart in CHARTS])
+@pytest.mark.parametrize("name", [chart.name.removeprefix("scavenger-") for chart in (*CHARTS, LIBRARY)])
 @pytest.mark.parametrize("values", [{}, EVERYTHING, {"rbac": {"create": False}}], ids=["default", "all", "no-rbac"])
 def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
     done = Chart(helm, name).run("lint", values if name in SERVICES else {}, "--strict")
@@ -172,12 +181,44 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("scheduler", {"plugin": {"nonPreemptibleWait": "5 minutes"}}, "/plugin/nonPreemptibleWait"),
         ("scheduler", {"plugin": {"minCandidateNodesPercentage": 101}}, "/plugin/minCandidateNodesPercentage"),
         ("scheduler", {"schedulerName": "My Scheduler"}, "/schedulerName"),
+        ("scheduler", {"serviceMonitor": {"interval": "1.5s"}}, "/serviceMonitor/interval"),
         ("scheduler", {"extraArgs": ["v=4"]}, "/extraArgs/0"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
 def test_typo_is_refused_by_name(helm: Path, name: str, values: dict[str, Any], named: str) -> None:
     assert named in Chart(helm, name).refused(values)
+
+
+# --- the library ---
+
+
+@pytest.mark.parametrize("name", USERS_OF_THE_LIBRARY)
+def test_a_package_has_the_library_in_it(helm: Path, tmp_path: Path, name: str) -> None:
+    chart = Chart(helm, name)
+    from_folder = chart.run("template", {}).stdout
+    chart.folder = chart.package(tmp_path)
+
+    assert from_folder
+    assert chart.run("template", {}).stdout == from_folder
+
+
+def test_charts_of_two_services_in_one_do_not_mix(helm: Path, tmp_path: Path) -> None:
+    both = Chart(helm, "both")
+    both.folder = tmp_path
+    parts = [{"name": f"scavenger-{name}", "version": "0.1.0"} for name in ("admitter", "regulator", "webhook")]
+    about = {"apiVersion": "v2", "name": "both", "version": "0.1.0", "dependencies": parts}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(about))
+    (tmp_path / "charts").mkdir()
+    alone = {}
+    for name in ("admitter", "regulator", "webhook"):
+        chart = Chart(helm, name)
+        alone[name] = list(chart.objects().values())
+        chart.package(tmp_path / "charts")
+
+    together = list(both.objects().values())
+    assert len(together) == sum(map(len, alone.values()))
+    assert all(o in together for objects in alone.values() for o in objects)
 
 
 # --- services ---
@@ -488,7 +529,7 @@ def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm: Path) -> Non
 
 
 class Api:
-    """Answers as the API server would, for as much as leave.py asks."""
+    """Answers as the API server would, for as much as pre_delete.py asks."""
 
     def __init__(self, answers: dict[str, list[Any]]) -> None:
         self.answers = answers
@@ -501,43 +542,43 @@ class Api:
 
 
 @pytest.fixture
-def leave() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "charts" / "shared" / "files" / "leave.py"))
+def program() -> dict[str, Any]:
+    return runpy.run_path(str(LIBRARY / "files" / "pre_delete.py"))
 
 
-def test_leave_waits_for_the_last_pod(leave: dict[str, Any]) -> None:
+def test_pre_delete_waits_for_the_last_pod(program: dict[str, Any]) -> None:
     def pods(*phases: str) -> dict[str, Any]:
         return {"items": [{"metadata": {"name": f"p{n}"}, "status": {"phase": p}} for n, p in enumerate(phases)]}
 
     path = "GET /api/v1/namespaces/ns/pods?labelSelector=app.kubernetes.io/name=scavenger-admitter"
     api = Api({path: [pods("Running", "Running"), pods("Running", "Failed"), pods("Succeeded")]})
     waits: list[float] = []
-    leave["stop"]("ns", "scavenger-admitter", request=api, sleep=waits.append)
+    program["stop"]("ns", "scavenger-admitter", request=api, sleep=waits.append)
 
     assert api.asked[0].startswith("PATCH /apis/apps/v1/namespaces/ns/deployments/scavenger-admitter/scale")
     assert api.asked[0].endswith('{"spec": {"replicas": 0}}')
     assert len(waits) == 2
 
 
-def test_leave_deletes_by_name_in_all_namespaces(leave: dict[str, Any]) -> None:
+def test_pre_delete_deletes_by_name_in_all_namespaces(program: dict[str, Any]) -> None:
     found = {"items": [{"metadata": {"namespace": "a"}}, {"metadata": {"namespace": "b"}}]}
     api = Api({"GET /apis/policy/v1/poddisruptionbudgets?fieldSelector=metadata.name=x": [found]})
-    leave["delete"]("/apis/policy/v1/poddisruptionbudgets", "x", request=api)
+    program["delete"]("/apis/policy/v1/poddisruptionbudgets", "x", request=api)
 
     assert api.asked[1:] == [
         f"DELETE /apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/x" for namespace in "ab"
     ]
 
 
-def test_leave_deletes_what_is_there_in_one_namespace(leave: dict[str, Any]) -> None:
+def test_pre_delete_deletes_what_is_there_in_one_namespace(program: dict[str, Any]) -> None:
     gone = "DELETE /api/v1/namespaces/ns/configmaps/b"
     api = Api({gone: [None]})
-    leave["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
+    program["delete"]("/api/v1/namespaces/ns/configmaps", "a", "b", request=api)
 
     assert api.asked == ["DELETE /api/v1/namespaces/ns/configmaps/a", gone]
 
 
-def test_leave_takes_resources_off_the_nodes_that_show_them(leave: dict[str, Any]) -> None:
+def test_pre_delete_takes_resources_off_the_nodes_that_show_them(program: dict[str, Any]) -> None:
     def node(name: str, **capacity: str) -> dict[str, Any]:
         return {"metadata": {"name": name}, "status": {"capacity": {"cpu": "8", **capacity}}}
 
@@ -548,7 +589,7 @@ def test_leave_takes_resources_off_the_nodes_that_show_them(leave: dict[str, Any
         "GET /api/v1/nodes?limit=200&continue=next": [{"metadata": {}, "items": [node("c", y="0")]}],
     }
     api = Api(pages)
-    leave["withdraw"]("x", "y", request=api)
+    program["withdraw"]("x", "y", request=api)
 
     gone = json.dumps({"status": {"capacity": {"x": None, "y": None}, "allocatable": {"x": None, "y": None}}})
     assert [asked for asked in api.asked if asked.startswith("PATCH")] == [
@@ -557,8 +598,8 @@ def test_leave_takes_resources_off_the_nodes_that_show_them(leave: dict[str, Any
 
 
 @pytest.mark.parametrize(("code", "raises"), [(403, False), (500, True)])
-def test_leave_says_what_it_may_not_take_off_and_goes_on(
-    leave: dict[str, Any], capsys: pytest.CaptureFixture[str], code: int, raises: bool
+def test_pre_delete_says_what_it_may_not_take_off_and_goes_on(
+    program: dict[str, Any], capsys: pytest.CaptureFixture[str], code: int, raises: bool
 ) -> None:
     found = {"metadata": {}, "items": [{"metadata": {"name": n}, "status": {"capacity": {"x": "1"}}} for n in "ab"]}
     asked = []
@@ -570,7 +611,7 @@ def test_leave_says_what_it_may_not_take_off_and_goes_on(
         return found
 
     with pytest.raises(urllib.error.HTTPError) if raises else contextlib.nullcontext():
-        leave["withdraw"]("x", request=refuse)
+        program["withdraw"]("x", request=refuse)
     assert asked == ["GET", "PATCH"]
     assert raises or "left x on nodes" in capsys.readouterr().out
 

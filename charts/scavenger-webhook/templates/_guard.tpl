@@ -40,16 +40,3 @@ system:serviceaccount:{{ (index . 0).Release.Namespace }}:scavenger-{{ index . 1
   expression: "!request.userInfo.groups.exists(g, g in [{{ range $i, $g := . }}{{ if $i }}, {{ end }}{{ $g | squote }}{{ end }}])"
 {{- end -}}
 {{- end }}
-
-{{- define "guard.binding" -}}
-{{- $root := index . 0 -}}
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata:
-  name: {{ index . 1 }}
-  labels:
-    {{- include "scavenger.labels" $root | nindent 4 }}
-spec:
-  policyName: {{ index . 1 }}
-  validationActions: [Deny]
-{{- end }}

@@ -6,36 +6,40 @@ from typing import Final
 from urllib.parse import quote
 
 from scavenger_api import names
+from scavenger_runtime import metrics_api, resources
 
-ROOT: Final = f"/apis/{names.API_VERSION}"
-NODES: Final = "/api/v1/nodes"
-PODS: Final = "/api/v1/pods"
-NODE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1/nodes"
-LEVELS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEVELS_CONFIGMAP}"
-ADMITTER_LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/{names.ADMITTER}"
-QUEUES: Final = f"{ROOT}/scavengerqueues"
+from scavenger_cli.objects import Job, Queue
+
+_JOBS: Final = resources.scavenger_jobs(Job)
+_QUEUES: Final = resources.scavenger_queues(Queue)
+NODES: Final = resources.NODES.path()
+PODS: Final = resources.PODS.path()
+NODE_METRICS: Final = metrics_api.NODE_METRICS
+LEVELS: Final = resources.CONFIGMAPS.path(names.SYSTEM_NAMESPACE, names.LEVELS_CONFIGMAP)
+ADMITTER_LEASE: Final = resources.LEASES.path(names.SYSTEM_NAMESPACE, names.ADMITTER)
+QUEUES: Final = _QUEUES.path()
 
 
 def jobs(namespace: str | None) -> str:
     """The ScavengerJobs of a namespace; of all without one."""
-    return f"{ROOT}/namespaces/{quote(namespace)}/scavengerjobs" if namespace else f"{ROOT}/scavengerjobs"
+    return _JOBS.path(quote(namespace) if namespace else None)
 
 
 def job(namespace: str, name: str) -> str:
     """One ScavengerJob."""
-    return f"{jobs(namespace)}/{quote(name, safe='')}"
+    return _JOBS.path(quote(namespace), quote(name, safe=""))
 
 
 def queue(name: str) -> str:
     """One ScavengerQueue."""
-    return f"{QUEUES}/{quote(name, safe='')}"
+    return _QUEUES.path(name=quote(name, safe=""))
 
 
 def pods(namespace: str) -> str:
     """The pods of a namespace."""
-    return f"/api/v1/namespaces/{quote(namespace)}/pods"
+    return resources.PODS.path(quote(namespace))
 
 
 def log(namespace: str, pod: str) -> str:
     """The log of a pod."""
-    return f"{pods(namespace)}/{quote(pod, safe='')}/log"
+    return resources.PODS.path(quote(namespace), quote(pod, safe=""), "log")

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from scavenger_regulator.eviction import (
     EvictionRules,
-    Metric,
-    MetricRegistry,
     Outcome,
     by_at_risk,
     by_class,
@@ -15,7 +13,6 @@ from scavenger_regulator.eviction import (
     by_running_time,
     by_use,
     compose,
-    default_metrics,
     sorter_for,
 )
 
@@ -135,7 +132,7 @@ def test_does_not_wait_where_little_is_at_risk() -> None:
     assert names(evict(jobs).victims) == ["young"]
 
 
-# --- sorters and metrics ---
+# --- sorters ---
 
 
 def test_sorters_compose() -> None:
@@ -158,34 +155,5 @@ def test_sorters_compose() -> None:
 def test_an_order_of_the_administrators_is_followed() -> None:
     rules = EvictionRules(order=("class", "use"), checkpoint_wait=0)
     jobs = [candidate("small", 1, 5), candidate("large", 900, 15), candidate("middle", 50, 10)]
-    plan = evict(jobs, rules=rules, metrics=default_metrics(rules.order))
+    plan = evict(jobs, rules=rules)
     assert names(plan.victims) == ["large", "middle"]
-
-
-def test_registry() -> None:
-    registry = default_metrics()
-    assert [m.name for m in registry.by_priority(["cpu", "unknown", "memory"])] == ["memory", "cpu"]
-    with pytest.raises(ValueError, match="there is a metric 'cpu' already"):
-        registry.register(registry.by_priority(["cpu"])[0])
-
-
-def custom(**facts: Any) -> MetricRegistry:
-    values: dict[str, Any] = {
-        "name": "latency",
-        "action_priority": 20,
-        "sortable": True,
-        "evictable": True,
-        "quantified": False,
-        "sorter": compose(by_at_risk),
-        "evict": lambda c: None,
-    }
-    return MetricRegistry([Metric(**{**values, **facts})])
-
-
-def test_what_is_not_quantified_goes_one_at_a_time() -> None:
-    jobs = [candidate("b", 2), candidate("a", 1)]
-    load, targets = {"latency": 90.0}, {"latency": 50.0}
-    plan = evict(jobs, load=load, targets=targets, metrics=custom())
-    assert (names(plan.victims), plan.acting) == (["a"], ("latency",))
-    plan = evict(jobs, load=load, targets=targets, metrics=custom(evictable=False))
-    assert plan.outcome is Outcome.NOT_NEEDED

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_runtime.clock import SystemClock
@@ -120,6 +121,39 @@ async def test_two_replicas_agree_on_one_authority_through_every_step() -> None:
             await until("both follow", lambda: one.bundle == other.bundle == stored(api))
             await until("and everybody is told", lambda: injected(api) == {trusted(api)})
         assert secret(api)["mine"] == "eA=="
+
+
+@pytest.mark.parametrize(
+    "mistyped", ["tomorrow", "2026-13-01T00:00:00Z", "2026-01-02T03:04:05"]
+)  # the last: which zone?
+async def test_a_mistyped_rotation_time_is_said_once_and_the_rotation_goes_on(mistyped: str) -> None:
+    def ask(api: FakeApi, moment: str) -> None:
+        changed = {ANNOTATION_ROTATE_BEFORE: moment}
+        api.edit(SECRETS, NAMESPACE, SECRET_NAME, lambda o: o["metadata"].update(annotations=changed))
+
+    async with FakeApi() as api:
+        furnish(api)
+        made = keeper(api)
+        with structlog.testing.capture_logs() as lines:
+
+            def said() -> list[Any]:
+                return [line for line in lines if line.get("annotation") == ANNOTATION_ROTATE_BEFORE]
+
+            async with at_work(made):
+                await until("ready", lambda: made.told)
+                first = stored(api)
+                assert first is not None
+                ask(api, mistyped)
+                await until("said", said)
+                assert await made.look() is False
+                assert stored(api) == first
+                assert [(line["log_level"], line["value"]) for line in said()] == [("warning", mistyped)]
+                assert said()[0]["secret"] == f"{NAMESPACE}/{SECRET_NAME}"
+                assert "2026-01-02T03:04:05Z" in said()[0]["remedy"]
+                ask(api, SystemClock().now().isoformat())
+                await until("rotated", lambda: (stored(api) or first).authority != first.authority)
+                ask(api, mistyped)
+                await until("said again", lambda: len(said()) == 2)
 
 
 async def test_a_certificate_that_is_there_is_taken_up_as_it_is() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from scavenger_api import names
 
 from scavenger_runtime import kinds
 
@@ -79,6 +80,16 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
 PODDISRUPTIONBUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget
 )
+
+
+def scavenger_jobs(into: type[T]) -> Resource[T]:
+    """ScavengerJobs, read into what the caller looks at of them."""
+    return Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, into)
+
+
+def scavenger_queues(into: type[T]) -> Resource[T]:
+    """ScavengerQueues, read into what the caller looks at of them."""
+    return Resource(names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, into)
 
 
 def encode(obj: Any) -> bytes:

@@ -23,15 +23,13 @@ from scavenger_runtime import ApiClient, ApiError, Clock, Conflict, Informer, No
 from scavenger_runtime.cache import Change
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import Resource
+from scavenger_runtime.resources import scavenger_queues
 
 from scavenger_admitter import metrics
 from scavenger_admitter.queue_status import queue_status
 from scavenger_admitter.shares import QueueShare
 
-SCAVENGERQUEUES: Final = Resource(
-    names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, ScavengerQueue
-)
+SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
 
 ROUND_SECONDS: Final = 1.0
 DELETIONS_AT_ONCE: Final = 32

@@ -26,7 +26,7 @@ from scavenger_runtime.cache import Change, by_node
 from scavenger_runtime.errors import Conflict, NotFound
 from scavenger_runtime.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, Resource
+from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, scavenger_jobs
 
 from scavenger_admitter import accounting, metrics
 from scavenger_admitter.actions import (
@@ -60,7 +60,7 @@ from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueState, QueueView
 from scavenger_admitter.starvation import Starved
 
-SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, ScavengerJob)
+SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 UNSEEN_START_SECONDS: Final = 10.0
 """A Job we created and the informer has not shown for this long is looked for again."""

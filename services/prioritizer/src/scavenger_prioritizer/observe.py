@@ -21,7 +21,7 @@ from scavenger_api.job import Capacity
 from scavenger_api.quantity import QuantityError, millis
 from scavenger_api.times import micros, parse_time
 from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct
-from scavenger_runtime.resources import PodDisruptionBudget, Resource
+from scavenger_runtime.resources import PodDisruptionBudget, scavenger_jobs
 
 from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
 
@@ -87,7 +87,7 @@ class JobView(Struct, frozen=True, gc=False, rename="camel"):
     status: JobStatusView = JobStatusView()
 
 
-SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, JobView)
+SCAVENGERJOBS: Final = scavenger_jobs(JobView)
 
 
 # --- facts ---

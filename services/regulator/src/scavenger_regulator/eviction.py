@@ -2,15 +2,9 @@
 
     gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
 
-Each victim is a whole gang and is credited with its measured use of *all* resources. What is leaving already
-is credited before anybody is chosen. A gang without a figure is never a victim: evicting it might free
-nothing, and the next one would follow. What to close, by whom and in which order is put together from two
-kinds of parts:
-
-- a `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides;
-- a `Metric` is something that can be too high: whether eviction lowers it, how much each victim would, and
-how urgent it
-  is against the others.
+Each victim is a whole gang and is credited with its measured use of *all* resources. What is leaving already is
+credited before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
+next one would follow. A `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides.
 """
 
 from __future__ import annotations
@@ -27,6 +21,9 @@ from scavenger_regulator.snapshot import RESOURCES, Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
+
+BY_URGENCY: Final = ("memory", "cpu")
+"""Short of CPU everybody is slow, short of memory somebody is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,70 +107,6 @@ def sorter_for(order: Iterable[str], resource: str) -> Sorter:
     return compose(*(SORTERS[name](resource) for name in order))
 
 
-# --- metrics ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """Something that can be too high.
-
-    action_priority: where figures are missing, the metric with the highest one is acted on alone. sortable:
-    its sorter orders the victims. evictable: evicting somebody lowers it. quantified: by how much is known
-    beforehand; otherwise one victim goes at a time, followed by a look. sorter: order of victims when this
-    metric leads. evict: points that evicting the candidate takes off it, None where that is not known.
-    """
-
-    name: str
-    action_priority: int
-    sortable: bool
-    evictable: bool
-    quantified: bool
-    sorter: Sorter
-    evict: Callable[[Candidate], float | None]
-
-
-class MetricRegistry:
-    """Metrics by name, most urgent first."""
-
-    def __init__(self, metrics: Iterable[Metric] = ()) -> None:
-        self._metrics: dict[str, Metric] = {}
-        for metric in metrics:
-            self.register(metric)
-
-    def register(self, metric: Metric) -> None:
-        """Add a metric. Raises ValueError where the name is taken."""
-        if metric.name in self._metrics:
-            raise ValueError(f"there is a metric {metric.name!r} already")
-        self._metrics[metric.name] = metric
-
-    def get(self, name: str) -> Metric | None:
-        """The metric of that name."""
-        return self._metrics.get(name)
-
-    def by_priority(self, names: Iterable[str]) -> list[Metric]:
-        """The registered ones among `names`, highest action priority first, then by name."""
-        found = [self._metrics[name] for name in names if name in self._metrics]
-        return sorted(found, key=lambda metric: (-metric.action_priority, metric.name))
-
-
-def resource_metric(resource: str, action_priority: int, order: Sequence[str] = DEFAULT_ORDER) -> Metric:
-    """Measured use of a resource."""
-    return Metric(
-        name=resource,
-        action_priority=action_priority,
-        sortable=True,
-        evictable=True,
-        quantified=True,
-        sorter=sorter_for(order, resource),
-        evict=lambda candidate: candidate.frees.get(resource),
-    )
-
-
-def default_metrics(order: Sequence[str] = DEFAULT_ORDER) -> MetricRegistry:
-    """Memory before CPU: short of CPU everybody is slow, short of memory somebody is killed."""
-    return MetricRegistry([resource_metric("memory", 10, order), resource_metric("cpu", 5, order)])
-
-
 # --- the plan -----------------------------------------------------------------------------------------------
 
 
@@ -226,14 +159,13 @@ class EvictionSnapshot:
     credit: Mapping[str, float] = field(default_factory=dict)
     waiting_since: datetime | None = None
     rules: EvictionRules = EvictionRules()
-    metrics: MetricRegistry = field(default_factory=default_metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
     """victims: in the order in which they go. held: waited for. gaps: points to free, after credit. credit:
-    as given. short: points that stay open. acting: metrics acted on. postponed: victims beyond
-    `max_victims`."""
+    as given. short: points that stay open. acting: resources acted on, most urgent first. postponed: victims
+    beyond `max_victims`."""
 
     outcome: Outcome
     victims: tuple[Candidate, ...] = ()
@@ -262,33 +194,23 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     candidates = [candidate for candidate in snapshot.candidates if candidate.preemptible]
     if not candidates:
         return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, credit=snapshot.credit, short=gaps)
-    acting = [m for m in snapshot.metrics.by_priority(gaps) if any(m.evict(c) is not None for c in candidates)]
-    quantified = [m for m in acting if m.quantified]
-    if quantified:
-        return _planned(snapshot, gaps, *_choose(snapshot, quantified, gaps, candidates))
-    unquantified = [m for m in snapshot.metrics.by_priority(gaps) if not m.quantified]
-    if unquantified:
-        first = min(candidates, key=unquantified[0].sorter)
-        return EvictionPlan(
-            Outcome.PLANNED, (first,), gaps=gaps, credit=snapshot.credit, acting=(unquantified[0].name,)
-        )
-    return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, credit=snapshot.credit, short=gaps)
+    acting = [name for name in BY_URGENCY if name in gaps and any(name in c.frees for c in candidates)]
+    if not acting:
+        return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, credit=snapshot.credit, short=gaps)
+    return _planned(snapshot, gaps, *_choose(snapshot, acting, gaps, candidates))
 
 
 def _gaps(snapshot: EvictionSnapshot) -> dict[str, float]:
-    """Points above the target that are not leaving already, of what eviction can lower."""
-    gaps: dict[str, float] = {}
-    for name, target in snapshot.targets.items():
-        metric = snapshot.metrics.get(name)
-        gap = snapshot.load[name] - target - snapshot.credit.get(name, 0.0)
-        if metric is not None and metric.evictable and gap > CLOSED:
-            gaps[name] = gap
-    return gaps
+    """Points above the target that are not leaving already."""
+    above = {
+        name: snapshot.load[name] - target - snapshot.credit.get(name, 0.0) for name, target in snapshot.targets.items()
+    }
+    return {name: gap for name, gap in above.items() if gap > CLOSED}
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    metrics: Sequence[Metric]
+    resources: Sequence[str]
     victims: tuple[Candidate, ...]
     closed: bool
     held: tuple[Candidate, ...] = ()
@@ -296,43 +218,43 @@ class _Choice:
 
 def _choose(
     snapshot: EvictionSnapshot,
-    metrics: Sequence[Metric],
+    resources: Sequence[str],
     gaps: Mapping[str, float],
     candidates: list[Candidate],
 ) -> tuple[_Choice, bool]:
-    """Over all metrics at once, by the candidates that have every figure. Where those are not enough and
-    others lack some: by the most urgent metric alone, and all who have its figure. The second value: whether
-    that is all there is.
+    """Over all resources at once, by the candidates that have every figure. Where those are not enough and others lack
+    some: by the most urgent resource alone, and all who have its figure. The second value: whether that is all there
+    is.
     """
-    whole = [c for c in candidates if all(m.evict(c) is not None for m in metrics)]
-    choice = _with_waiting(snapshot, metrics, gaps, whole)
-    if choice.closed or len(whole) == len(candidates) or len(metrics) == 1:
+    whole = [c for c in candidates if all(name in c.frees for name in resources)]
+    choice = _with_waiting(snapshot, resources, gaps, whole)
+    if choice.closed or len(whole) == len(candidates) or len(resources) == 1:
         return choice, len(whole) == len(candidates)
-    known = [c for c in candidates if metrics[0].evict(c) is not None]
+    known = [c for c in candidates if resources[0] in c.frees]
     if len(known) == len(whole):
         return choice, False
-    return _with_waiting(snapshot, metrics[:1], gaps, known), False
+    return _with_waiting(snapshot, resources[:1], gaps, known), False
 
 
 def _with_waiting(
     snapshot: EvictionSnapshot,
-    metrics: Sequence[Metric],
+    resources: Sequence[str],
     gaps: Mapping[str, float],
     candidates: list[Candidate],
 ) -> _Choice:
     """The cheapest choice; where it takes jobs with much at risk, and waiting for checkpoints that are due
     would do as well, only the part of it that loses little."""
-    choice = _cover(snapshot, metrics, gaps, candidates, lambda c: c.loss)
+    choice = _cover(snapshot, resources, gaps, candidates, lambda c: c.loss)
     deadline = _deadline(snapshot)
     if deadline is None or not any(_much(c, snapshot) for c in choice.victims):
         return choice
     due = {c.gang.uid for c in candidates if _much(c, snapshot) and c.risk.next_checkpoint <= deadline}
     cheap = [c for c in candidates if c.gang.uid in due or not _much(c, snapshot)]
-    patient = _cover(snapshot, metrics, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
+    patient = _cover(snapshot, resources, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
     if not patient.closed:
         return choice
     return _Choice(
-        metrics,
+        resources,
         tuple(c for c in patient.victims if c.gang.uid not in due),
         closed=True,
         held=tuple(c for c in patient.victims if c.gang.uid in due),
@@ -355,25 +277,23 @@ def _deadline(snapshot: EvictionSnapshot) -> datetime | None:
 
 def _cover(
     snapshot: EvictionSnapshot,
-    metrics: Sequence[Metric],
+    resources: Sequence[str],
     gaps: Mapping[str, float],
     candidates: list[Candidate],
     loss: Callable[[Candidate], float],
 ) -> _Choice:
-    needed = [gaps[metric.name] for metric in metrics]
-    evicts = [metric.evict for metric in metrics]
-    frees = [[evict(c) or 0.0 for evict in evicts] for c in candidates]
+    needed = [gaps[name] for name in resources]
+    frees = [[c.frees[name] for name in resources] for c in candidates]
+    order = sorter_for(snapshot.rules.order, resources[0])
     cover: Cover
     if _by_loss(snapshot.rules.order):
         cover = cheapest_cover([loss(c) for c in candidates], frees, needed)
         chosen = [candidates[i] for i in cover.chosen]
     else:
-        rank = sorted(range(len(candidates)), key=lambda i: metrics[0].sorter(candidates[i]))
+        rank = sorted(range(len(candidates)), key=lambda i: order(candidates[i]))
         cover = ordered_cover([frees[i] for i in rank], needed)
         chosen = [candidates[rank[i]] for i in cover.chosen]
-    leader = next((metric for metric in metrics if metric.sortable), None)
-    chosen.sort(key=leader.sorter if leader else by_at_risk)
-    return _Choice(metrics, tuple(chosen), cover.closed)
+    return _Choice(resources, tuple(sorted(chosen, key=order)), cover.closed)
 
 
 def _by_loss(order: Sequence[str]) -> bool:
@@ -401,7 +321,7 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
         gaps=gaps,
         credit=snapshot.credit,
         short=short,
-        acting=tuple(metric.name for metric in choice.metrics),
+        acting=tuple(choice.resources),
         postponed=max(0, len(choice.victims) - snapshot.rules.max_victims),
     )
 

@@ -13,7 +13,7 @@ from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
-from scavenger_runtime.resources import Resource
+from scavenger_runtime.resources import scavenger_jobs
 
 from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 
@@ -62,7 +62,7 @@ class JobView(Struct, frozen=True, gc=False, rename="camel"):
     status: JobStatusView = JobStatusView()
 
 
-SCAVENGERJOBS: Final = Resource(names.GROUP, names.VERSION, "scavengerjobs", "ScavengerJob", True, JobView)
+SCAVENGERJOBS: Final = scavenger_jobs(JobView)
 
 
 # --- amounts ------------------------------------------------------------------------------------------------

@@ -27,9 +27,7 @@ from scavenger_regulator.eviction import (
     EvictionPlan,
     EvictionRules,
     EvictionSnapshot,
-    MetricRegistry,
     Outcome,
-    default_metrics,
     least_lossy,
     plan_evictions,
 )
@@ -143,16 +141,13 @@ class Decision:
         return cluster.levels if own.reading is None else own.levels
 
 
-def regulate(
-    snapshot: Snapshot, memories: Mapping[str, Memory], rules: Rules, metrics: MetricRegistry | None = None
-) -> Decision:
+def regulate(snapshot: Snapshot, memories: Mapping[str, Memory], rules: Rules) -> Decision:
     """Decide one period. memories: of the last one, by scope; a scope not in there starts afresh."""
-    metrics = metrics or default_metrics(rules.eviction.order)
     taken: set[str] = set()
     judgements: dict[str, Judgement] = {}
     victims: list[Victim] = []
     for scope in _scopes(snapshot, rules):
-        judgement = _judge(scope, snapshot, memories.get(scope, Memory()), rules, metrics, taken)
+        judgement = _judge(scope, snapshot, memories.get(scope, Memory()), rules, taken)
         judgements[scope] = judgement
         for victim in _victims(judgement):
             taken.add(victim.candidate.gang.uid)
@@ -179,14 +174,7 @@ def _victims(judgement: Judgement) -> Iterable[Victim]:
 # --- one scope ----------------------------------------------------------------------------------------------
 
 
-def _judge(
-    scope: str,
-    snapshot: Snapshot,
-    memory: Memory,
-    rules: Rules,
-    metrics: MetricRegistry,
-    taken: Collection[str],
-) -> Judgement:
+def _judge(scope: str, snapshot: Snapshot, memory: Memory, rules: Rules, taken: Collection[str]) -> Judgement:
     memory = replace(memory, pending=_look_for(memory.pending, snapshot))
     nodes = snapshot.nodes.values() if scope == CLUSTER else [snapshot.nodes[scope]]
     reading = read_load(
@@ -206,7 +194,7 @@ def _judge(
         memory=memory,
         wait=_wait(memory.pending, reading, snapshot),
     )
-    return _with_victims(judgement, snapshot, rules, metrics, taken)
+    return _with_victims(judgement, snapshot, rules, taken)
 
 
 def _levels(scope: str, snapshot: Snapshot, memory: Memory, rules: Rules) -> dict[str, WaterLevels]:
@@ -312,9 +300,7 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
     return None
 
 
-def _with_victims(
-    judgement: Judgement, snapshot: Snapshot, rules: Rules, metrics: MetricRegistry, taken: Collection[str]
-) -> Judgement:
+def _with_victims(judgement: Judgement, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> Judgement:
     memory, reading = judgement.memory, judgement.reading
     assert reading is not None
     if memory.pending is not None and judgement.wait is None:
@@ -335,19 +321,14 @@ def _with_victims(
     )
     leaving = credit(snapshot.gangs, snapshot.departures, reading, measurement, now, trust, also=taken)
     if memory.evicting:
-        return _evict(judgement, known, leaving, now, rules, metrics)
+        return _evict(judgement, known, leaving, now, rules)
     if judgement.scope == CLUSTER:
         return _yield(judgement, known, leaving, now, rules)
     return judgement
 
 
 def _evict(
-    judgement: Judgement,
-    known: list[Candidate],
-    leaving: Mapping[str, float],
-    now: datetime,
-    rules: Rules,
-    metrics: MetricRegistry,
+    judgement: Judgement, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
 ) -> Judgement:
     memory, reading = judgement.memory, judgement.reading
     assert reading is not None
@@ -360,7 +341,6 @@ def _evict(
             credit=leaving,
             waiting_since=memory.waiting_since,
             rules=rules.eviction,
-            metrics=metrics,
         )
     )
     if plan.held and memory.waiting_since is None:

@@ -89,6 +89,7 @@ class SecretKeeper:
         self._bundle: Bundle | None = None
         self._secret: Secret | None = None
         self._trusted_since: float | None = None
+        self._misread: str | None = None
         self._loaded: bytes | None = None
         self.ready = asyncio.Event()
         """Set once the server has a certificate."""
@@ -165,8 +166,25 @@ class SecretKeeper:
             self._clock.now(),
             self._rules,
             trusted_for=trusted_for,
-            rotate_before=_rotate_before(secret),
+            rotate_before=self._rotate_before(secret),
         )
+
+    def _rotate_before(self, secret: Secret) -> datetime | None:
+        """The moment that the administrator has asked for. What is no time is said once, and asks for nothing."""
+        text = secret.metadata.annotations.get(ANNOTATION_ROTATE_BEFORE)
+        moment = parse_time(text)
+        misread = text if moment is None else None
+        if misread and misread != self._misread:
+            log.warning(
+                "rotation not begun: the annotation is not a time",
+                secret=f"{self._namespace}/{SECRET_NAME}",
+                annotation=ANNOTATION_ROTATE_BEFORE,
+                value=misread,
+                remedy="give RFC 3339 with a time zone, such as 2026-01-02T03:04:05Z; until then certificates are "
+                "replaced when their time comes, as always",
+            )
+        self._misread = misread
+        return moment
 
     def _read(self, secret: Secret) -> Bundle | None:
         try:
@@ -304,15 +322,3 @@ class FolderKeeper:
 
 
 Keeper = SecretKeeper | FolderKeeper
-
-
-def _rotate_before(secret: Secret) -> datetime | None:
-    """What the administrator has asked for; what cannot be read is said, and left."""
-    text = secret.metadata.annotations.get(ANNOTATION_ROTATE_BEFORE)
-    if not text:
-        return None
-    try:
-        return parse_time(text)
-    except ValueError:
-        log.warning("not a time", annotation=ANNOTATION_ROTATE_BEFORE, value=text, expected="RFC 3339")
-        return None

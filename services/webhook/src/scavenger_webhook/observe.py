@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from scavenger_api import names
 from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.queue import QueueState, ScavengerQueue
 from scavenger_runtime.kinds import Node, ObjectMeta, Struct
-from scavenger_runtime.resources import Resource
+from scavenger_runtime.resources import Resource, scavenger_queues
 
 from scavenger_webhook.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
 
@@ -52,9 +51,7 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, rename="camel"):
     webhooks: tuple[Webhook, ...] = ()
 
 
-SCAVENGERQUEUES: Final = Resource(
-    names.GROUP, names.VERSION, "scavengerqueues", "ScavengerQueue", False, ScavengerQueue
-)
+SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
 PRIORITYCLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
 CONFIGURATIONS: Final = tuple(

@@ -1,6 +1,6 @@
 """Before a service is removed for good: stop it, then remove what it has published.
 
-    leave.py NAMESPACE DEPLOYMENT [COLLECTION NAME...] [-- RESOURCE...]
+    pre_delete.py NAMESPACE DEPLOYMENT [COLLECTION NAME...] [-- RESOURCE...]
 
 Scales the Deployment to 0 and waits until its last pod has ended; then deletes the objects of these names, from the
 collection's namespace or from all, and takes these extended resources off the nodes. Runs in the service's own image,

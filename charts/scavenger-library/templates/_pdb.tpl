@@ -1,16 +1,15 @@
-{{- if .Values.podDisruptionBudget.enabled }}
+{{- define "scavenger.pdb" -}}
+{{- if .Values.podDisruptionBudget.enabled -}}
 # `maxUnavailable`, so that a single replica never holds up a drain.
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .Chart.Name }}
-  namespace: {{ .Release.Namespace }}
-  labels:
-    {{- include "scavenger.labels" . | nindent 4 }}
+  {{- include "scavenger.metadata" . | nindent 2 }}
 spec:
   maxUnavailable: {{ .Values.podDisruptionBudget.maxUnavailable }}
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       app.kubernetes.io/name: {{ .Chart.Name }}
+{{- end }}
 {{- end }}

@@ -1,0 +1,120 @@
+{{- /*
+The Deployment of a component. root: context of the chart. container, volumeMounts, volumes, podAnnotations: YAML; all but
+the first may be left out. everyReplicaServes: none of them leads.
+*/ -}}
+{{- define "scavenger.deployment" -}}
+{{- with .root -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "scavenger.metadata" . | nindent 2 }}
+spec:
+  replicas: {{ .Values.replicas }}{{ if not $.everyReplicaServes }} # one leads, the others take over{{ end }}
+  revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: {{ .Chart.Name }}
+  template:
+    metadata:
+      labels:
+        {{- include "scavenger.labels" . | nindent 8 }}
+        {{- with .Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if or $.podAnnotations .Values.podAnnotations }}
+      annotations:
+        {{- with $.podAnnotations }}
+        {{- . | nindent 8 }}
+        {{- end }}
+        {{- with .Values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- end }}
+    spec:
+      {{- include "scavenger.placement" . | nindent 6 }}
+      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      topologySpreadConstraints:
+        {{- if .Values.topologySpreadConstraints }}
+        {{- toYaml .Values.topologySpreadConstraints | nindent 8 }}
+        {{- else }}
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/name: {{ .Chart.Name }}
+        {{- end }}
+      containers:
+        - name: {{ trimPrefix "scavenger-" .Chart.Name }}
+          image: {{ include "scavenger.image" . }}
+          imagePullPolicy: {{ .Values.image.pullPolicy }}
+          {{- $.container | nindent 10 }}
+          resources:
+            {{- toYaml .Values.resources | nindent 12 }}
+          securityContext:
+            {{- include "scavenger.securityContext" . | nindent 12 }}
+          {{- with $.volumeMounts }}
+          volumeMounts:
+            {{- . | nindent 12 }}
+          {{- end }}
+      {{- with $.volumes }}
+      volumes:
+        {{- . | nindent 8 }}
+      {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The Deployment of a Python service, its settings in the environment. root, everyReplicaServes: as above. settings: in the
+place of those in the values. volumes, volumeMounts: lists, beside the extra ones in the values.
+*/ -}}
+{{- define "scavenger.service.deployment" -}}
+{{- $values := .root.Values }}
+{{- $volumes := concat $values.extraVolumes (.volumes | default list) }}
+{{- $mounts := concat $values.extraVolumeMounts (.volumeMounts | default list) }}
+{{- $parts := dict "root" .root "everyReplicaServes" .everyReplicaServes }}
+{{- $_ := set $parts "container" (include "scavenger.service.container" .) }}
+{{- with $volumes }}{{ $_ := set $parts "volumes" (toYaml .) }}{{ end }}
+{{- with $mounts }}{{ $_ := set $parts "volumeMounts" (toYaml .) }}{{ end }}
+{{- include "scavenger.deployment" $parts }}
+{{- end }}
+
+{{- define "scavenger.service.container" -}}
+env:
+  - name: SCAVENGER_NAMESPACE
+    valueFrom:
+      fieldRef:
+        apiVersion: v1
+        fieldPath: metadata.namespace
+  {{- range $name, $value := .settings | default .root.Values.settings }}
+  - name: SCAVENGER_{{ $name | snakecase | upper }}
+    value: {{ include "scavenger.setting" $value | quote }}
+  {{- end }}
+  {{- with .root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+ports:
+  - name: http
+    containerPort: 8080
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: http
+  initialDelaySeconds: 10
+  periodSeconds: 10
+  failureThreshold: 3
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: http
+  periodSeconds: 5
+{{- end }}
+
+{{- /* One setting as an environment variable has it: lists by commas, numbers never as 1e+06. */ -}}
+{{- define "scavenger.setting" -}}
+{{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
+{{- end }}

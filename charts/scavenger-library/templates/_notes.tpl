@@ -1,0 +1,27 @@
+{{- /* What the charts of all components say after `helm install`. root, everyReplicaServes: as of "scavenger.deployment". */ -}}
+{{- define "scavenger.notes" -}}
+{{- with .root -}}
+{{ .Chart.Name }} {{ .Chart.AppVersion }} is on its way up in namespace {{ .Release.Namespace }}, with {{ .Values.replicas }} replica(s){{ if not $.everyReplicaServes }}, one of which leads{{ end }}.
+
+  kubectl -n {{ .Release.Namespace }} rollout status deployment/{{ .Chart.Name }}
+{{- if not $.everyReplicaServes }}
+  kubectl -n {{ .Release.Namespace }} get lease {{ .Chart.Name }}              # who leads
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The same and more, for a service. */ -}}
+{{- define "scavenger.service.notes" -}}
+{{- include "scavenger.notes" . }}
+{{- with .root }}
+  kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/name={{ .Chart.Name }} --tail 20
+{{- if ne .Release.Namespace "scavenger-system" }}
+
+The other services must be installed into this namespace too: they meet in its ConfigMaps.
+{{- end }}
+{{- if not .Values.uninstall.enabled }}
+
+uninstall.enabled is off: before `helm uninstall`, clean up by hand as docs/install.md says.
+{{- end }}
+{{- end }}
+{{- end }}
