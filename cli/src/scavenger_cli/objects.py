@@ -17,7 +17,7 @@ from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.times import parse_time
-from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
+from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
 WAITING: Final = "Waiting"
 STARTING: Final = "Starting"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 Quantities = Mapping[str, str]
 

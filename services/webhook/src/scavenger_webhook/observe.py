@@ -8,8 +8,8 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.queue import QueueState, ScavengerQueue
-from scavenger_runtime.kinds import Node, ObjectMeta, Struct
-from scavenger_runtime.resources import Resource
+from scavenger_kube.kinds import Node, ObjectMeta, Struct
+from scavenger_kube.resources import Resource
 
 from scavenger_webhook.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
 

@@ -2,21 +2,17 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import stat
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from scavenger_cli import kubeconfig
-from scavenger_cli.exits import CliError
-from scavenger_cli.kubeconfig import credentials, endpoint, load, merge
+from scavenger_kube import kubeconfig
+from scavenger_kube.endpoint import KubeconfigError, Tls
+from scavenger_kube.kubeconfig import choose, load, merge, plain
+
+from .conftest import certificate
 
 SERVER = "https://10.0.0.1:6443"
 
@@ -35,6 +31,11 @@ def write(path: Path, content: Any) -> str:
     return str(path)
 
 
+def credentials(user: dict[str, Any], base: Path) -> tuple[str | None, Tls | None]:
+    found = plain(choose(merge([(base / "k", config(user))])))
+    return found.authorization, found.tls
+
+
 @pytest.fixture(autouse=True)
 def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -48,7 +49,7 @@ def test_what_a_context_says(tmp_path: Path) -> None:
     assert (found.server, found.namespace, found.authorization) == (SERVER, "lab", "Bearer t")
     assert (found.server_name, found.proxy) == ("api.example", "http://proxy:3128")
     assert found.tls is not None
-    assert found.tls.check_hostname
+    assert found.tls.context().check_hostname
 
 
 def test_several_files_are_one_and_the_first_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_home_is_the_default(tmp_path: Path) -> None:
 )
 def test_credentials(tmp_path: Path, user: dict[str, Any], header: str | None) -> None:
     (tmp_path / "token").write_text("from-file\n")
-    assert credentials(user, tmp_path, SERVER) == (header, None)
+    assert credentials(user, tmp_path) == (header, Tls())
 
 
 def plugin(path: Path, answer: str) -> str:
@@ -97,29 +98,22 @@ def test_a_plugin_is_asked(tmp_path: Path) -> None:
         "env": [{"name": "EXTRA", "value": "1"}],
         "apiVersion": "client.authentication.k8s.io/v1",
     }
-    assert credentials({"exec": spec}, tmp_path, SERVER) == ("Bearer fresh", None)
+    assert credentials({"exec": spec}, tmp_path) == ("Bearer fresh", Tls())
     asked = json.loads((tmp_path / "login.asked").read_text())
     assert (asked["kind"], asked["apiVersion"]) == ("ExecCredential", "client.authentication.k8s.io/v1")
-    with pytest.raises(CliError, match="gave no credentials"):
-        credentials({"exec": {"command": command}}, tmp_path, SERVER)  # without EXTRA it exits 9
+    with pytest.raises(KubeconfigError, match="gave no credentials"):
+        credentials({"exec": {"command": command}}, tmp_path)  # without EXTRA it exits 9
 
 
 def test_a_client_certificate(tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ada")])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (tmp_path / "cert").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
-    (tmp_path / "key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    certificate(tmp_path, "ada")
     data = base64.b64encode((tmp_path / "cert").read_bytes()).decode()
     user = {"client-certificate-data": data, "client-key": "key"}
     found = load(write(tmp_path / "k", config(user, {"certificate-authority": "cert"})))
     assert found.tls is not None
-    assert found.tls.cert_store_stats()["x509"] == 1
+    assert found.tls.context().cert_store_stats()["x509"] == 1
     (tmp_path / "key").write_text("no key")
-    with pytest.raises(CliError, match="cannot be used"):
+    with pytest.raises(KubeconfigError, match="cannot be used"):
         load(str(tmp_path / "k"))
 
 
@@ -138,12 +132,12 @@ def test_a_client_certificate(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: Any, words: str) -> None:
-    with pytest.raises(CliError, match=words):
+    with pytest.raises(KubeconfigError, match=words):
         load(write(tmp_path / "k", content))
 
 
 def test_nothing_found() -> None:
-    with pytest.raises(CliError, match="no kubeconfig found") as caught:
+    with pytest.raises(KubeconfigError, match="no kubeconfig found") as caught:
         load()
     assert "--kubeconfig" in caught.value.remedy
 
@@ -153,15 +147,14 @@ def test_inside_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     (folder / "token").write_text("pod-token")
     (folder / "namespace").write_text("lab")
-    (folder / "ca.crt").write_text("")
+    (folder / "ca.crt").write_bytes(Path(certificate(tmp_path, "api")[0]).read_bytes())
     monkeypatch.setattr(kubeconfig, "IN_CLUSTER", folder)
-    monkeypatch.setattr(ssl, "create_default_context", lambda cadata: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     found = load()
     assert (found.server, found.authorization, found.namespace) == ("https://[fd00::1]:443", "Bearer pod-token", "lab")
 
 
 def test_skipping_verification() -> None:
-    found = endpoint(merge([(Path("k"), config(cluster={"insecure-skip-tls-verify": True}))]))
+    found = plain(choose(merge([(Path("k"), config(cluster={"insecure-skip-tls-verify": True}))])))
     assert found.tls is not None
-    assert not found.tls.check_hostname
+    assert not found.tls.context().check_hostname

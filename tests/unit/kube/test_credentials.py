@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from scavenger_runtime import ApiClient, Unauthorized
+from scavenger_kube import client as client_module
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import Unauthorized
 from scavenger_testing import FakeApi
 
 
@@ -28,8 +30,7 @@ def kubeconfig(folder: Path, server: str, user: dict[str, Any]) -> str:
 async def test_a_token_file_is_read_again_when_the_server_refuses_the_token(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By its name: to import the module takes longer than all these tests, and every worker would do so.
-    monkeypatch.setattr("scavenger_runtime._kubeconfig.MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr(client_module, "MIN_RENEWAL_SECONDS", 0.0)
     token = tmp_path / "token"
     token.write_text("old\n")
     path = kubeconfig(tmp_path, api.url, {"tokenFile": str(token)})
