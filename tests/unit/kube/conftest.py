@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,15 @@ async def client(api: FakeApi) -> ApiClient:
     return api.client()
 
 
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    """A self-signed certificate for a name, and its key, as files."""
+def certificate(folder: Path, name: str, *addresses: str) -> tuple[str, str]:
+    """A self-signed certificate for a name and addresses, and its key, as files."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
     made = made.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    names = [x509.DNSName(name), *(x509.IPAddress(ip_address(address)) for address in addresses)]
+    made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     (folder / "cert").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
     (folder / "key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))

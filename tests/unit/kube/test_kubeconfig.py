@@ -3,13 +3,14 @@ from __future__ import annotations
 import base64
 import json
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from scavenger_kube import kubeconfig
-from scavenger_kube.endpoint import KubeconfigError, Tls
+from scavenger_kube.endpoint import KubeconfigError, Tls, environment_proxy
 from scavenger_kube.kubeconfig import choose, load, merge, plain
 
 from .conftest import certificate
@@ -158,3 +159,79 @@ def test_skipping_verification() -> None:
     found = plain(choose(merge([(Path("k"), config(cluster={"insecure-skip-tls-verify": True}))])))
     assert found.tls is not None
     assert not found.tls.context().check_hostname
+
+
+def test_what_a_plugin_is_told_and_answers(tmp_path: Path) -> None:
+    answer = {"status": {"token": "fresh", "expirationTimestamp": "2030-01-01T00:00:00Z"}}
+    certificate(tmp_path, "api")
+    spec = {
+        "command": plugin(tmp_path / "login", json.dumps(answer)),
+        "env": [{"name": "EXTRA", "value": "1"}],
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+    }
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {"certificate-authority": "cert", "tls-server-name": "api", "extensions": [extension]}
+    content = config({"exec": spec}, cluster)
+    found = load(write(tmp_path / "k", content))
+    assert found.expires == datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    told = json.loads((tmp_path / "login.asked").read_text())
+    assert told["apiVersion"] == spec["apiVersion"]
+    assert told["spec"] == {
+        "interactive": False,
+        "cluster": {
+            "server": SERVER,
+            "tls-server-name": "api",
+            "certificate-authority-data": base64.b64encode((tmp_path / "cert").read_bytes()).decode(),
+            "config": {"audience": "a"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"status": {}}, "neither a token nor a certificate"),
+        ({"status": {"clientCertificateData": "x"}}, "neither a token nor a certificate with its key"),
+        ({"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": "t"}}, "answers in .*v1beta1"),
+        ([], "gave no credentials"),
+    ],
+)
+def test_plugins_that_answer_nonsense(tmp_path: Path, answer: Any, words: str) -> None:
+    spec = {"command": plugin(tmp_path / "login", json.dumps(answer)), "env": [{"name": "EXTRA", "value": "1"}]}
+    with pytest.raises(KubeconfigError, match=words):
+        credentials({"exec": spec}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("server", "environment", "proxy"),
+    [
+        ("https://api.example", {}, None),
+        ("https://api.example", {"HTTP_PROXY": "http://p:1"}, None),
+        ("http://api.example", {"HTTP_PROXY": "http://p:1"}, "http://p:1"),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "https_proxy": "q:1"}, "http://p:1"),
+        ("https://api.example", {"https_proxy": "socks5://p:1"}, "socks5://p:1"),
+        ("https://127.0.0.1:6443", {"HTTPS_PROXY": "p:1"}, None),
+        ("https://[::1]:6443", {"HTTPS_PROXY": "p:1"}, None),
+        ("https://localhost", {"HTTPS_PROXY": "p:1"}, None),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "NO_PROXY": "*"}, None),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "NO_PROXY": "other, EXAMPLE"}, None),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "no_proxy": ".example"}, None),
+        ("https://example", {"HTTPS_PROXY": "p:1", "no_proxy": ".example"}, "http://p:1"),
+        ("https://myexample", {"HTTPS_PROXY": "p:1", "no_proxy": "example"}, "http://p:1"),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "no_proxy": "*.example"}, None),
+        ("https://api.example:6443", {"HTTPS_PROXY": "p:1", "no_proxy": "example:6443"}, None),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "no_proxy": "example:6443"}, "http://p:1"),
+        ("https://api.example", {"HTTPS_PROXY": "p:1", "no_proxy": "example:443"}, None),
+        ("https://10.1.2.3", {"HTTPS_PROXY": "p:1", "no_proxy": "10.0.0.0/8"}, None),
+        ("https://11.1.2.3", {"HTTPS_PROXY": "p:1", "no_proxy": "10.0.0.0/8,nonsense/9"}, "http://p:1"),
+        ("https://[fd00::1]:6443", {"HTTPS_PROXY": "p:1", "no_proxy": "fd00::/8"}, None),
+        ("https://[fd00::1]:6443", {"HTTPS_PROXY": "p:1", "no_proxy": "fd00::1"}, None),
+        ("https://[fd00::1]:6443", {"HTTPS_PROXY": "p:1", "no_proxy": "[fd00::1]:443"}, "http://p:1"),
+        ("https://10.1.2.3", {"HTTPS_PROXY": "p:1", "no_proxy": "10.1.2.3:443"}, None),
+    ],
+)
+def test_the_proxy_of_the_environment(server: str, environment: dict[str, str], proxy: str | None) -> None:
+    """As golang.org/x/net/http/httpproxy has it."""
+    assert environment_proxy(server, environment) == proxy
