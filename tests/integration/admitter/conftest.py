@@ -20,12 +20,11 @@ import pytest
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError, stack
-from scavenger_cluster.api import MERGE_PATCH
 from scavenger_cluster.kwok import RUN_SECONDS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Job, ObjectMeta, Pod, Struct
-from scavenger_kube.resources import JOBS, PODS, Resource
+from scavenger_kube.resources import JOBS, MERGE_PATCH, PODS, Resource
 from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
 from scavenger_testing.lanes import cluster_name
