@@ -1,4 +1,4 @@
-"""What the commands read of the API's objects: projections, as scavenger_runtime.kinds has them of the core kinds.
+"""What the commands read of the API's objects: projections, as scavenger_kube.kinds has them of the core kinds.
 
 The pydantic models of scavenger_api say the same and validate it; loading them costs a quarter of a second, at every
 start of a command that only shows what the API server has validated already. tests/unit/cli/test_objects.py holds these

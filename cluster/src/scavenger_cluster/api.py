@@ -40,7 +40,7 @@ class ApiClient:
         """Load the certificates; connections are made when needed, one per thread."""
         authority, certificate, key = ((pki / name).read_bytes() for name in ("ca.crt", "admin.crt", "admin.key"))
         tls = Tls(authority, certificate, key)
-        self._endpoint = Endpoint(server, tls=tls)
+        self._endpoint = Endpoint(server, tls=tls, proxy="")  # it is on this machine
         self._timeout = timeout
 
     def get(self, path: str) -> Any:

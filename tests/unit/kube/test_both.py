@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -237,6 +238,9 @@ async def test_a_proxy_of_the_environment(
         monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,.example")
         with pytest.raises(Unavailable):
             await ask(Endpoint("https://api.example", tls=tls), GET)
+        monkeypatch.delenv("NO_PROXY")
+        with pytest.raises(Unavailable):
+            await ask(Endpoint("https://api.example", tls=tls, proxy=""), GET)
     assert len(proxy.asked) == 1
 
 
@@ -279,6 +283,36 @@ async def test_expired_credentials_are_loaded_before_they_are_used(
             return [client.get("/a") for _ in range(2)]
 
     assert await asyncio.to_thread(ask) == [b'"Bearer new"'] * 2
+
+
+async def test_a_new_certificate_is_shown_on_a_new_connection(
+    tls_server: tuple[Server, Tls], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a plugin answers with a certificate, which expires."""
+    monkeypatch.setattr("scavenger_kube.client.MIN_RENEWAL_SECONDS", 0.0)
+    server, tls = tls_server
+    server.on("/a", Answer(body={}))
+    old = Endpoint(server.url, tls=tls, server_name="api.example", expires=0.0)
+    new = Endpoint(server.url, tls=Tls(tls.authority, b"", b"another"), server_name="api.example")
+
+    async def load() -> Endpoint:
+        return new
+
+    async with ApiClient(old, load=load) as client:
+        client.endpoint = replace(old, expires=None)
+        await client.request("GET", "/a")
+        client.endpoint = old
+        await client.request("GET", "/a")
+
+    def ask() -> None:
+        with Client(lambda: left.pop()) as client:
+            client.get("/a")
+            client._endpoint = old
+            client.get("/a")
+
+    left = [new, replace(old, expires=None)]
+    await asyncio.to_thread(ask)
+    assert len({request.peer for request in server.asked("/a")}) == len(server.asked("/a")) == 4
 
 
 # --- two readings of a kubeconfig -----------------------------------------------------------------

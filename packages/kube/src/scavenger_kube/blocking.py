@@ -56,9 +56,13 @@ class Client:
     def endpoint(self) -> Endpoint:
         """Where requests go. Raises what `load` raises."""
         with self._lock:
-            if self._endpoint is None or self._endpoint.expired():
+            found = self._endpoint
+            if found is None or found.expired():
                 self._endpoint = self._load()
-            return self._endpoint
+                if found is not None and found.tls != self._endpoint.tls:
+                    self._drop()  # a plugin's new certificate is shown on a new connection
+                return self._endpoint
+            return found
 
     def __enter__(self) -> Self:
         return self
@@ -144,9 +148,9 @@ class Client:
 
             sent = self._headers(found, *headers, *_compressed(found))
             for last in (method != "GET", True):
-                self._pools = self._pools or _pools(found, self._timeout)
+                pools = self._pools = self._pools or _pools(found, self._timeout)
                 try:
-                    response = self._pools.request(method, found.url(target), body=data, headers=sent, redirect=False)
+                    response = pools.request(method, found.url(target), body=data, headers=sent, redirect=False)
                     break
                 except ProtocolError:
                     if last:

@@ -70,9 +70,9 @@ class Endpoint:
 
     server: base URL, with the path under which the API lies, if any. authorization: value of the header, None for none.
     namespace: of the context, `default` where it names none. tls: None for plain HTTP. server_name: the name that its
-    certificate must bear, None for the one of the URL. proxy: URL of the proxy on the way, with its credentials, None
-    to look at the environment. impersonation: headers for acting as somebody else. expires: time (seconds since the
-    epoch) from which on the credentials are to be loaded anew, None for never.
+    certificate must bear, None for the one of the URL. proxy: URL of the proxy on the way, with its credentials, empty
+    for none, None to look at the environment. impersonation: headers for acting as somebody else. expires: time
+    (seconds since the epoch) from which on the credentials are to be loaded anew, None for never.
     """
 
     server: str
@@ -109,7 +109,7 @@ class Endpoint:
 
     def route(self) -> str | None:
         """URL of the proxy on the way, None for none. Raises KubeconfigError for one that cannot be spoken to."""
-        proxy = checked_proxy(self.proxy or environment_proxy(self.server, os.environ))
+        proxy = checked_proxy(environment_proxy(self.server, os.environ) if self.proxy is None else self.proxy)
         if proxy and proxy.startswith("socks") and self.server_name:
             # aiohttp-socks cannot ask for another name than that of the URL.
             raise KubeconfigError("tls-server-name cannot be used through a SOCKS proxy", "use an HTTP proxy")
