@@ -18,10 +18,11 @@ import msgspec
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
-from scavenger_runtime import ApiClient, Informer
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import JOBS, PODS, Resource
+from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
-from scavenger_runtime.kinds import Pod
-from scavenger_runtime.resources import JOBS, PODS, Resource
 from scavenger_testing.processes import cpu_seconds, peak_kb
 
 JOB_COUNT = int(os.environ.get("BENCH_JOBS", "2000"))

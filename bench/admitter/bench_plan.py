@@ -22,7 +22,7 @@ from scavenger_admitter.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.running import RunningJob
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView
-from scavenger_runtime.kinds import (
+from scavenger_kube.kinds import (
     Condition,
     Container,
     Node,

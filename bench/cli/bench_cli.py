@@ -15,7 +15,7 @@ from typing import Any
 
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster, stack
-from scavenger_cluster.api import MERGE_PATCH
+from scavenger_kube.resources import MERGE_PATCH
 
 Figure = dict[str, Any]
 

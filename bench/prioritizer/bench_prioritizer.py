@@ -24,14 +24,14 @@ from typing import Any
 import aiohttp
 import msgspec
 from scavenger_api.times import format_time
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import PODDISRUPTIONBUDGETS, PODS
 from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
 from scavenger_prioritizer.plan import plan_classes
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_prioritizer.shell import Prioritizer
 from scavenger_prioritizer.snapshot import Share, Snapshot, Source
 from scavenger_runtime.events import EventRecorder
-from scavenger_runtime.kinds import Pod
-from scavenger_runtime.resources import PODDISRUPTIONBUDGETS, PODS
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock
 from scavenger_testing.fake_api import FakeApi

@@ -191,9 +191,9 @@ def measure(what: str, folder: Path) -> dict[str, float]:
 
 
 def _informer() -> Any:
+    from scavenger_kube.decode import StructDecoder
+    from scavenger_kube.kinds import Pod
     from scavenger_runtime.cache import Cache, by_node, by_owner_uid
-    from scavenger_runtime.decode import StructDecoder
-    from scavenger_runtime.kinds import Pod
 
     decoder = StructDecoder(Pod)
     cache: Cache[Pod] = Cache({"node": by_node, "owner": by_owner_uid})

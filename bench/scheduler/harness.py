@@ -211,7 +211,7 @@ def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
     paths = [f"{PODS}/{name}?gracePeriodSeconds=0" for name in listed(cluster, pool)]
     try:
         cluster.client.delete_all(paths)
-    except http.client.RemoteDisconnected:  # the server closed an idle connection
+    except ConnectionError:  # the server closed an idle connection
         cluster.client.delete_all(paths)
     for name, pod in listed(cluster, pool).items():
         if pod["metadata"].get("finalizers"):

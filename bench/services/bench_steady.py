@@ -15,7 +15,7 @@ import msgspec
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
-from scavenger_runtime import ApiClient
+from scavenger_kube.client import ApiClient
 from scavenger_testing.processes import cpu_seconds, resident_kb
 
 JOBS = int(os.environ.get("BENCH_STEADY_JOBS", "1000"))

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import aiohttp
 from scavenger_cluster import Cluster, ports, stack
-from scavenger_runtime import ApiClient
-from scavenger_runtime.errors import ApiError
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
 from scavenger_testing.fake_api import FakeApi
 from scavenger_testing.processes import cpu_seconds, resident_kb
 from scavenger_webhook.app import MUTATE_PODS

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from scavenger_runtime import ApiClient
-from scavenger_runtime.resources import NAMESPACES
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import NAMESPACES
 from scavenger_testing import FakeApi
 
 KUBECONFIG = os.environ.get("SCAVENGER_TEST_KUBECONFIG")

@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from scavenger_runtime import (
+from scavenger_kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
-    Elector,
-    EventRecorder,
     Gone,
-    Informer,
     Invalid,
-    LeadershipLost,
     NotFound,
     TooManyRequests,
+    error_for_status,
 )
-from scavenger_runtime.errors import error_for_status
-from scavenger_runtime.kinds import ConfigMap
-from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, LEASES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_kube.kinds import ConfigMap
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, LEASES, PODDISRUPTIONBUDGETS, PODS, Resource
+from scavenger_runtime import Elector, EventRecorder, Informer, LeadershipLost
 from scavenger_testing import eventually, job_dict, pod_dict
 
 if TYPE_CHECKING:
@@ -346,7 +343,7 @@ async def test_events_are_counted(server: Server) -> None:
 
 
 def meta(obj: Object) -> Any:
-    from scavenger_runtime.kinds import ObjectMeta
+    from scavenger_kube.kinds import ObjectMeta
 
     found = obj["metadata"]
     return ObjectMeta(name=found["name"], namespace=found["namespace"], uid=found["uid"])

@@ -21,10 +21,11 @@ import pytest
 from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
-from scavenger_cluster.api import MERGE_PATCH, ApiClient
+from scavenger_cluster.api import ApiClient
 from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install
 from scavenger_cluster.waiting import wait_for
+from scavenger_kube.resources import MERGE_PATCH
 from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC
 from scavenger_testing.cluster_names import cluster_name
 

@@ -11,12 +11,14 @@ from types import FrameType, TracebackType
 from typing import Annotated, Any, Self
 
 import typer
-from scavenger_runtime.errors import Forbidden, NotFound
+from scavenger_kube import kubeconfig
+from scavenger_kube.blocking import Client
+from scavenger_kube.endpoint import Endpoint, KubeconfigError
+from scavenger_kube.errors import Forbidden, NotFound
 
-from scavenger_cli import kubeconfig, paths, remedies
+from scavenger_cli import paths, remedies
 from scavenger_cli.exits import CliError, Interrupted
 from scavenger_cli.objects import Job, Queue, decode, decode_items
-from scavenger_cli.transport import Client
 
 
 class Access:
@@ -123,6 +125,13 @@ def _listing(
 ) -> None: ...
 
 
+def _endpoint(path: str | None, context: str | None) -> Endpoint:
+    try:
+        return kubeconfig.load(path, context)
+    except KubeconfigError as error:
+        raise CliError(error.message, error.remedy) from error
+
+
 def _accessing(options: Callable[..., None]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the command's first parameter is an Access, made of these options, which are added to its own."""
     shared = inspect.signature(options, eval_str=True).parameters
@@ -134,7 +143,7 @@ def _accessing(options: Callable[..., None]) -> Callable[[Callable[..., None]], 
         @functools.wraps(function)
         def command(**values: Any) -> None:
             given = {name: values.pop(name) for name in shared}
-            load = functools.partial(kubeconfig.load, given["kubeconfig"], given["context"])
+            load = functools.partial(_endpoint, given["kubeconfig"], given["context"])
             with Access(Client(load), given.get("namespace"), given.get("all_namespaces", False)) as access:
                 function(access, **values)
 

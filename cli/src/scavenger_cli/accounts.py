@@ -12,7 +12,7 @@ from typing import Any
 from scavenger_api.names import LABEL_JOB, LEVELS_RESOURCES
 from scavenger_api.quantity import amount, format_amount
 from scavenger_api.reclaimed import RECLAIMED
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli.room import used_by_node
 

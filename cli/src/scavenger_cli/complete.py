@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import typer
-from scavenger_runtime.errors import ApiError
+from scavenger_kube import kubeconfig
+from scavenger_kube.blocking import Client
+from scavenger_kube.errors import ApiError
 
-from scavenger_cli import kubeconfig, objects
+from scavenger_cli import objects
 from scavenger_cli.access import Access
 from scavenger_cli.commands.showing import SECTIONS
 from scavenger_cli.exits import CliError
 from scavenger_cli.output import Format
-from scavenger_cli.transport import Client
 from scavenger_cli.waiting import Goal
 
 NO_FILES: Final = 4

@@ -7,7 +7,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.times import parse_time
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.kinds import Pod
 
 from scavenger_cli import objects
 from scavenger_cli.details import cpu_time_label

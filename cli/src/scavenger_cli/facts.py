@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from scavenger_api.levels import LevelsView
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.kinds import Pod
 
 from scavenger_cli.objects import Job, Queue
 from scavenger_cli.room import Room

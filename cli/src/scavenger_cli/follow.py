@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from scavenger_runtime.errors import Gone, TooManyRequests, Unavailable, error_for_status
+from scavenger_kube.blocking import Client
+from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
+from scavenger_kube.resources import Params
 
 from scavenger_cli.objects import decode_items
-from scavenger_cli.transport import Client, Params
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0

@@ -10,8 +10,8 @@ import msgspec
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.times import parse_time
-from scavenger_runtime.errors import Forbidden, NotFound, Unavailable
-from scavenger_runtime.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.errors import Forbidden, NotFound, Unavailable
+from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.names import LABEL_JOB
-from scavenger_runtime.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
+from scavenger_kube.kinds import Pod
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from scavenger_runtime.errors import ApiError
+from scavenger_kube.errors import ApiError
 
 from scavenger_cli.access import interruptible
 from scavenger_cli.commands import changing, queues, showing, submitting

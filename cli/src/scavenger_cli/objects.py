@@ -1,4 +1,4 @@
-"""What the commands read of the API's objects: projections, as scavenger_runtime.kinds has them of the core kinds.
+"""What the commands read of the API's objects: projections, as scavenger_kube.kinds has them of the core kinds.
 
 The pydantic models of scavenger_api say the same and validate it; loading them costs a quarter of a second, at every
 start of a command that only shows what the API server has validated already. tests/unit/cli/test_objects.py holds these
@@ -17,7 +17,7 @@ from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.times import parse_time
-from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
+from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
 WAITING: Final = "Waiting"
 STARTING: Final = "Starting"

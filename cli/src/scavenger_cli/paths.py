@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from scavenger_api import names
-from scavenger_runtime import metrics_api, resources
+from scavenger_kube import metrics_api, resources
 
 from scavenger_cli.objects import Job, Queue
 

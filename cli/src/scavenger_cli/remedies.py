@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from scavenger_runtime.errors import (
+from scavenger_kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,

@@ -17,7 +17,7 @@ from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
 from scavenger_api.times import parse_time
-from scavenger_runtime.kinds import Container, Node, Pod, Taint, Toleration
+from scavenger_kube.kinds import Container, Node, Pod, Taint, Toleration
 
 from scavenger_cli.objects import JobSpec
 

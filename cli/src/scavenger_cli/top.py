@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli import objects
 from scavenger_cli.accounts import Account, node_accounts

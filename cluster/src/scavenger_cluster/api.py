@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
-import http.client
 import json
-import ssl
 import threading
-import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from scavenger_kube import errors
+from scavenger_kube.blocking import Client
+from scavenger_kube.endpoint import Endpoint, Tls
+from scavenger_kube.resources import APPLY_PATCH, JSON
+
 from scavenger_cluster.errors import ApiError
 
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 PARALLEL = 8
 
 
@@ -38,23 +38,22 @@ class ApiClient:
 
     def __init__(self, server: str, pki: Path, *, timeout: float = 30.0) -> None:
         """Load the certificates; connections are made when needed, one per thread."""
-        url = urllib.parse.urlsplit(server)
-        self._host = url.hostname or "127.0.0.1"
-        self._port = url.port or 443
+        authority, certificate, key = ((pki / name).read_bytes() for name in ("ca.crt", "admin.crt", "admin.key"))
+        tls = Tls(authority, certificate, key)
+        self._endpoint = Endpoint(server, tls=tls, proxy="")  # it is on this machine
         self._timeout = timeout
-        self._context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-        self._context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
 
     def get(self, path: str) -> Any:
         """Read an object or list."""
         return self.request("GET", path)
 
-    def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
+    def request(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Any:
         """Send one request; returns the decoded JSON (or text), ApiError for an error status.
 
         OSError when the server cannot be reached.
         """
-        return self._send(self._connect(), method, path, body, content_type)
+        with self._connect() as client:
+            return _send(client, method, path, body, content_type)
 
     def find(self, path: str) -> Any | None:
         """Read an object; None if it does not exist."""
@@ -87,53 +86,42 @@ class ApiClient:
 
     def _all(self, method: str, requests: Iterable[tuple[str, object]], *, ignore: int) -> None:
         local = threading.local()
-        connections: list[http.client.HTTPSConnection] = []
+        clients: list[Client] = []
 
         def send(request: tuple[str, object]) -> None:
-            if not hasattr(local, "connection"):
-                local.connection = self._connect()
-                connections.append(local.connection)
+            if not hasattr(local, "client"):
+                local.client = self._connect()
+                clients.append(local.client)
             try:
-                self._send(local.connection, method, *request, "application/json", keep=True)
+                _send(local.client, method, *request, JSON)
             except ApiError as error:
                 if error.status != ignore:
                     raise
 
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
             list(pool.map(send, requests))
-        for connection in connections:
-            connection.close()
+        for client in clients:
+            client.close()
 
     def ready(self) -> bool:
         """Tell whether the API server says that it is ready."""
         try:
             return bool(self.get("/readyz") == "ok")
-        except (ApiError, OSError, http.client.HTTPException):
+        except (ApiError, OSError):
             return False
 
-    def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+    def _connect(self) -> Client:
+        return Client(lambda: self._endpoint, timeout=self._timeout, user_agent="scavenger-cluster")
 
-    def _send(
-        self,
-        connection: http.client.HTTPSConnection,
-        method: str,
-        path: str,
-        body: object,
-        content_type: str,
-        *,
-        keep: bool = False,
-    ) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        try:
-            connection.request(method, path, body=data, headers={"Content-Type": content_type})
-            response = connection.getresponse()
-            text = response.read().decode(errors="replace")
-        finally:
-            if not keep:
-                connection.close()
-        is_json = "json" in (response.getheader("Content-Type") or "")
-        value: Any = json.loads(text) if is_json else text
-        if response.status >= 400:
-            raise ApiError(response.status, value.get("message", text) if is_json else text)
-        return value
+
+def _send(client: Client, method: str, path: str, body: object, content_type: str) -> Any:
+    try:
+        answer = client.request(method, path, body=body, content_type=content_type)
+    except errors.ApiError as error:
+        if not error.status:
+            raise ConnectionError(str(error)) from error
+        raise ApiError(error.status, error.message) from error
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return answer.decode(errors="replace")

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scavenger_kube.resources import MERGE_PATCH
+
 from scavenger_cluster import (
     cgroups,
     dns,
@@ -29,7 +31,7 @@ from scavenger_cluster import (
     services,
     teardown,
 )
-from scavenger_cluster.api import MERGE_PATCH, ApiClient
+from scavenger_cluster.api import ApiClient
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
 from scavenger_cluster.control_plane import (

@@ -20,13 +20,13 @@ import pytest
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError, stack
-from scavenger_cluster.api import MERGE_PATCH
 from scavenger_cluster.kwok import RUN_SECONDS
-from scavenger_runtime import ApiClient, Informer
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import Job, ObjectMeta, Pod, Struct
+from scavenger_kube.resources import JOBS, MERGE_PATCH, PODS, Resource
+from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
-from scavenger_runtime.errors import ApiError
-from scavenger_runtime.kinds import Job, ObjectMeta, Pod, Struct
-from scavenger_runtime.resources import JOBS, PODS, Resource
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import TIMEOUT, wait
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError
-from scavenger_cluster.api import MERGE_PATCH
+from scavenger_kube.resources import MERGE_PATCH
 
 from .conftest import SETTINGS, Place, Recorder, namespace, start_admitter
 from .order import left_out, overtaken

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
-from scavenger_cluster.api import MERGE_PATCH
+from scavenger_kube.resources import MERGE_PATCH
 
 from .conftest import CPUS, Place, bring_up, start_admitter
 

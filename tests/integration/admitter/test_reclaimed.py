@@ -9,7 +9,7 @@ import pytest
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as RECLAIMED_CPU
 from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as RECLAIMED_MEMORY
 from scavenger_cluster import Cluster
-from scavenger_cluster.api import MERGE_PATCH
+from scavenger_kube.resources import MERGE_PATCH
 
 from .conftest import CPUS, Place
 

@@ -12,7 +12,7 @@ from scavenger_admitter.observe import Observation, Outcome, observe
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 BASE = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "sj-uid"

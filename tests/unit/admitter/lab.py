@@ -14,9 +14,10 @@ from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import SCAVENGERJOBS, Admitter
 from scavenger_api import names
 from scavenger_api.times import format_time
-from scavenger_runtime import ApiClient, ServiceContext
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
+from scavenger_runtime import ServiceContext
 from scavenger_runtime.probes import ProbeServer
-from scavenger_runtime.resources import EVENTS, JOBS, NODES, PODS
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, terminated
 from scavenger_testing.fake_api import WRITES, Fault
 

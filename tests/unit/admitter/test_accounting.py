@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scavenger_admitter import accounting
 from scavenger_admitter.observe import Cause, Taken
 from scavenger_api.job import ConditionType, Phase, ScavengerJobSpec, ScavengerJobStatus
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.kinds import Pod
 from scavenger_runtime.usage import Sample, UsageMeter
 
 from . import builders as b

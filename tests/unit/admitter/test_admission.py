@@ -19,7 +19,7 @@ from scavenger_admitter.starvation import Starved
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import format_micro_time, format_time, micros
-from scavenger_runtime.resources import JOBS, SERVICES
+from scavenger_kube.resources import JOBS, SERVICES
 from scavenger_testing import FakeApi, VirtualClock, eventually, node, scavengerjob_dict
 from scavenger_testing.clock import START
 

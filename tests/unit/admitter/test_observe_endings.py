@@ -10,7 +10,7 @@ import pytest
 from scavenger_admitter.observe import Cause, DeleteJob, ReleasePod
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from . import builders as b
 

@@ -28,7 +28,7 @@ from scavenger_admitter.observe import (
 )
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.times import format_micro_time
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from tests.unit.effort import examples
 

@@ -8,7 +8,7 @@ import pytest
 from scavenger_admitter.observe import DeletePod, ReleasePod, observe_orphans
 from scavenger_admitter.remains import OUT_OF_SERVICE
 from scavenger_api.job import Phase
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from . import builders as b
 

@@ -10,7 +10,7 @@ import pytest
 from scavenger_admitter.observe import DeleteJob, Diagnosis, EventNote, diagnose
 from scavenger_api.job import Phase
 from scavenger_api.model import Condition
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from . import builders as b
 

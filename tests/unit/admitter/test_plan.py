@@ -18,7 +18,7 @@ from scavenger_admitter.snapshot import (
     Reservation,
     Snapshot,
 )
-from scavenger_runtime.kinds import Taint, Toleration
+from scavenger_kube.kinds import Taint, Toleration
 
 GI = 1 << 30
 SECOND = 1_000_000

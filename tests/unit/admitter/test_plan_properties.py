@@ -23,7 +23,7 @@ from scavenger_admitter.snapshot import (
     Reservation,
     Snapshot,
 )
-from scavenger_runtime.kinds import Taint, Toleration
+from scavenger_kube.kinds import Taint, Toleration
 
 from tests.unit.effort import examples
 

@@ -7,7 +7,7 @@ from typing import Any
 from scavenger_admitter.queues import SCAVENGERQUEUES
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_runtime.resources import CONFIGMAPS, PODS
+from scavenger_kube.resources import CONFIGMAPS, PODS
 from scavenger_testing import configmap_dict
 
 from .lab import NS, Lab, empty_lab

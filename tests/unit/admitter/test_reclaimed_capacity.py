@@ -23,7 +23,7 @@ from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reclaimed import MIB, placed_by
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 
 from tests.unit.effort import examples
 

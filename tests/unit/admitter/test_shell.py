@@ -6,7 +6,7 @@ import orjson
 import pytest
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_runtime.resources import JOBS, PODS, SERVICES
+from scavenger_kube.resources import JOBS, PODS, SERVICES
 from scavenger_testing import job_dict, waiting
 
 from .lab import JOB_WATCHES, NS, Lab, Object, empty_lab, lab

@@ -17,8 +17,8 @@ from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.times import format_micro_time
-from scavenger_runtime import ApiClient
-from scavenger_runtime.resources import JOBS, LEASES
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import JOBS, LEASES
 from scavenger_runtime.service import serve
 from scavenger_testing import eventually, scavengerjob_dict
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_runtime.resources import JOBS
+from scavenger_kube.resources import JOBS
 
 from .lab import NS, empty_lab, lab
 from .test_shell import runs

@@ -7,8 +7,8 @@ from typing import Any
 import structlog
 from scavenger_admitter.running import PER_CPU_SECOND
 from scavenger_api import names
-from scavenger_runtime.metrics_api import POD_METRICS
-from scavenger_runtime.resources import JOBS, NODES, PODS, Resource
+from scavenger_kube.metrics_api import POD_METRICS
+from scavenger_kube.resources import JOBS, NODES, PODS, Resource
 
 from .lab import NS, Lab, Object, empty_lab
 

@@ -18,7 +18,7 @@ from scavenger_admitter.snapshot import (
     Snapshot,
 )
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 
 SECOND = 1_000_000
 NOW = 1_800_000_000 * SECOND

@@ -12,7 +12,7 @@ from scavenger_admitter.running import OVERDUE, RunningJob
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView, Snapshot
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
-from scavenger_runtime.kinds import (
+from scavenger_kube.kinds import (
     Condition,
     Container,
     Node,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.shape import Shape, pod_requests, tolerates
-from scavenger_runtime.kinds import Pod, Taint, Toleration
+from scavenger_kube.kinds import Pod, Taint, Toleration
 
 GI = 1 << 30
 

@@ -11,8 +11,8 @@ from scavenger_admitter.queues import SCAVENGERQUEUES
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_runtime import Forbidden, NotFound
-from scavenger_runtime.resources import JOBS, PODS
+from scavenger_kube.errors import Forbidden, NotFound
+from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import VirtualClock, job_dict, pod_dict
 
 from .lab import NS, Lab, empty_lab

@@ -11,7 +11,7 @@ from scavenger_api.times import format_micro_time, format_time
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, Queue
 from scavenger_cli.room import room_for
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 from scavenger_testing import builders
 
 NOW = datetime(2026, 1, 5, 12, 0, 0, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from scavenger_cli.explain import EXIT_CODES, explain
 from scavenger_cli.facts import Cause, Explanation, Facts
 from scavenger_cli.render import explanation, explanation_data
-from scavenger_runtime.kinds import PodSpec
+from scavenger_kube.kinds import PodSpec
 from scavenger_testing import builders
 
 from . import cases

@@ -5,8 +5,8 @@ from itertools import islice
 import pytest
 from scavenger_cli.follow import Deadline, Follower
 from scavenger_cli.objects import Job
-from scavenger_cli.transport import Client
-from scavenger_runtime.errors import NotFound
+from scavenger_kube.blocking import Client
+from scavenger_kube.errors import NotFound
 from scavenger_testing.builders import scavengerjob_dict
 
 from .conftest import Answer, Server, event, listed, status

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from scavenger_cli.exits import ExitCode
 from scavenger_cli.remedies import as_cli_error, invalid_fields, missing
-from scavenger_runtime.errors import ApiError, Unavailable, error_for_status
+from scavenger_kube.errors import ApiError, Unavailable, error_for_status
 
 from .conftest import status
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_cli.objects import JobSpec
 from scavenger_cli.room import counts, pod_requests, room_for
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
 from tests.unit.effort import examples

@@ -17,7 +17,7 @@ from scavenger_cli.output import columns
 from scavenger_cli.render import pairs
 from scavenger_cli.render import timeline as render_timeline
 from scavenger_cli.top import View, jobs_screen, levels_screen, render
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
 from .cases import NO_REGULATOR, NOW, ago, job, levels, nodes, queue, queued

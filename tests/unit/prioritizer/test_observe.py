@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_kube.kinds import Node, Pod
+from scavenger_kube.resources import PodDisruptionBudget
 from scavenger_prioritizer.observe import (
     BUDGET_SPEC,
     MIN_AVAILABLE,
@@ -26,8 +28,6 @@ from scavenger_prioritizer.observe import (
     pod_signature,
 )
 from scavenger_prioritizer.snapshot import MICROSECONDS, Share, Source
-from scavenger_runtime.kinds import Node, Pod
-from scavenger_runtime.resources import PodDisruptionBudget
 
 from tests.unit.effort import examples
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import structlog
-from scavenger_runtime import ApiClient
+from scavenger_kube.client import ApiClient
 from scavenger_testing import FakeApi
 
 

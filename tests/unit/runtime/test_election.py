@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-from scavenger_runtime import AlreadyExists, Conflict, Elector, LeadershipLost, NotFound, Unavailable
+from scavenger_kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from scavenger_runtime import Elector, LeadershipLost
 from scavenger_testing import VirtualClock, settle
 
 

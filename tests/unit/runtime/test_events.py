@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from scavenger_runtime import ApiClient, EventRecorder
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import EVENTS, NODES, PODS
+from scavenger_runtime import EventRecorder
 from scavenger_runtime.events import BURST, MESSAGE_BYTES, RECORDED
-from scavenger_runtime.resources import EVENTS, NODES, PODS
 from scavenger_testing import FakeApi, VirtualClock, node, pod
 
 

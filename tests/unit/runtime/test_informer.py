@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from typing import Any
 
 import pytest
-from scavenger_runtime import ApiClient, Change, Informer
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import PODS
+from scavenger_runtime import Change, Informer
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
 from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED
-from scavenger_runtime.kinds import Pod
-from scavenger_runtime.resources import PODS
 from scavenger_testing import FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
 Logs = list[MutableMapping[str, Any]]

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
 import pytest
-from scavenger_runtime import LOW_PRIORITY, Conflict, Invalid, NotFound, ReconcileLoop, Result, Unavailable
+from scavenger_kube.errors import Conflict, Invalid, NotFound, Unavailable
+from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result
 from scavenger_runtime.reconcile import OUTCOMES
 from scavenger_testing import VirtualClock, settle
 

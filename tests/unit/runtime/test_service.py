@@ -17,9 +17,10 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
-from scavenger_runtime import ApiClient, Informer, ReconcileLoop, ServiceContext, ServiceSettings
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import LEASES, PODS
+from scavenger_runtime import Informer, ReconcileLoop, ServiceContext, ServiceSettings
 from scavenger_runtime.logging import configure_logging, get_logger
-from scavenger_runtime.resources import LEASES, PODS
 from scavenger_runtime.service import serve
 from scavenger_testing import FakeApi, eventually, pod_dict
 

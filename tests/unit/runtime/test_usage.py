@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.names import LABEL_JOB
-from scavenger_runtime.resources import Resource
+from scavenger_kube.resources import Resource
 from scavenger_runtime.usage import MARKS, Sample, UsageMeter, scavenger_pod_usage
 from scavenger_testing.fake_api import FakeApi
 

@@ -15,8 +15,8 @@ import pytest
 import structlog
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
+from scavenger_kube.resources import NODES
 from scavenger_runtime.clock import SystemClock
-from scavenger_runtime.resources import NODES
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook import tls
 from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS, Limits, create_app

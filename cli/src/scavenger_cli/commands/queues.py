@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from scavenger_api import names
-from scavenger_runtime.errors import Invalid, NotFound
+from scavenger_kube.errors import Invalid, NotFound
 
 from scavenger_cli import objects, paths, remedies
 from scavenger_cli.access import Access, cluster_command

@@ -361,8 +361,8 @@ def levels(access: Access, output: OutputOption = Format.TABLE) -> None:
       kubectl sj levels -o yaml
     """
     from scavenger_api.levels import LevelsView
-    from scavenger_runtime.errors import NotFound
-    from scavenger_runtime.kinds import ConfigMap
+    from scavenger_kube.errors import NotFound
+    from scavenger_kube.kinds import ConfigMap
 
     from scavenger_cli.top import levels_screen
 

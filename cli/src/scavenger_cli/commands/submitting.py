@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from scavenger_api import names
-from scavenger_runtime.errors import AlreadyExists, Invalid
+from scavenger_kube.errors import AlreadyExists, Invalid
 
 from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from scavenger_runtime.decode import Cacheable
+from scavenger_kube.decode import Cacheable
 
 T = TypeVar("T", bound=Cacheable)
 

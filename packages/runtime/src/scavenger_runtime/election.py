@@ -24,13 +24,13 @@ from typing import Any
 
 import msgspec
 import orjson
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from scavenger_kube.resources import LEASES
 
 from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock, SystemClock, within
-from scavenger_runtime.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import LEASES
-from scavenger_runtime.transport import ApiClient
 
 RELEASE_SECONDS = 3.0
 """How long the release of the Lease may take at a graceful stop."""

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.resources import EVENTS, Resource
+
 from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock, SystemClock
-from scavenger_runtime.errors import ApiError, NotFound
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import EVENTS, Resource
-from scavenger_runtime.transport import ApiClient
 
 WINDOW_SECONDS = 600.0
 """Repetitions within that time after the last one are counted on the same event, as in client-go."""

@@ -16,6 +16,20 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import (
+    Cacheable,
+    DecodeError,
+    Decoder,
+    Event,
+    Malformed,
+    ModelDecoder,
+    StructDecoder,
+    decoder_for,
+)
+from scavenger_kube.errors import ApiError, Gone, Unavailable, error_for_status
+from scavenger_kube.resources import Params, Resource
+
 from scavenger_runtime import metrics
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import (
@@ -28,20 +42,7 @@ from scavenger_runtime.cache import (
     by_owner_uid,
 )
 from scavenger_runtime.clock import Clock, SystemClock
-from scavenger_runtime.decode import (
-    Cacheable,
-    DecodeError,
-    Decoder,
-    Event,
-    Malformed,
-    ModelDecoder,
-    StructDecoder,
-    decoder_for,
-)
-from scavenger_runtime.errors import ApiError, Gone, Unavailable, error_for_status
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import Resource
-from scavenger_runtime.transport import ApiClient, Params
 
 __all__ = [
     "Change",

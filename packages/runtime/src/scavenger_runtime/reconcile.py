@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from scavenger_kube.errors import ApiError, Conflict, NotFound
+
 from scavenger_runtime import metrics
 from scavenger_runtime.clock import Clock, SystemClock
-from scavenger_runtime.errors import ApiError, Conflict, NotFound
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue, ShutDown
 

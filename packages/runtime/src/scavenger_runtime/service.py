@@ -23,18 +23,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, TypeVar
 
+from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import Cacheable
+from scavenger_kube.errors import ApiError, Unauthorized, Unavailable
+
 from scavenger_runtime import metrics
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.clock import Clock, SystemClock
-from scavenger_runtime.decode import Cacheable
 from scavenger_runtime.election import Elector, LeadershipLost
-from scavenger_runtime.errors import ApiError, Unauthorized, Unavailable
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.observer import RequestMetrics
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.settings import ServiceSettings
-from scavenger_runtime.transport import ApiClient
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -261,7 +263,10 @@ async def _connect(
         client = await connect()
     else:
         client = await ApiClient.connect(
-            kubeconfig=settings.kubeconfig, context=settings.context, user_agent=f"{name}/{_version(name)}"
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            observer=RequestMetrics(),
+            user_agent=f"{name}/{_version(name)}",
         )
     backoff = Backoff(0.5, 10.0)
     while True:

@@ -19,11 +19,11 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.times import parse_time
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
 
-from scavenger_runtime.errors import ApiError
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics, decode_pod_metrics, window_seconds
-from scavenger_runtime.transport import ApiClient
 
 MARKS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""

@@ -1,7 +1,7 @@
 """Objects for tests, with only what the test is about spelled out.
 
 `*_dict` return manifests as the API server would store them (for the fake server, or a real one); the others
-the projections of `scavenger_runtime.kinds`.
+the projections of `scavenger_kube.kinds`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 Quantities = Mapping[str, str]
 

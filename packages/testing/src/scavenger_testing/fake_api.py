@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 
 import orjson
 from aiohttp import web
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import Resource
 from scavenger_runtime.clock import Clock, SystemClock
-from scavenger_runtime.resources import Resource
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_testing import patches
 from scavenger_testing.store import Collection, Entry, Object, Refusal, Store, matches

@@ -11,8 +11,9 @@ import yaml
 from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
-from scavenger_cluster.api import MERGE_PATCH, namespaced
+from scavenger_cluster.api import namespaced
 from scavenger_cluster.errors import ApiError
+from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_testing.waiting import TIMEOUT, wait
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from scavenger_admitter.pods import ended_at, index, moment
 

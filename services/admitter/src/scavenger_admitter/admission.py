@@ -18,9 +18,11 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.times import format_micro_time, micros
-from scavenger_runtime import AlreadyExists, ApiClient, ApiError, Clock, Forbidden, Invalid, NotFound
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from scavenger_kube.resources import JOBS, SERVICES
+from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import JOBS, SERVICES
 
 from scavenger_admitter import metrics
 from scavenger_admitter.holds import Hold

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from scavenger_admitter.pods import (
     Cause,

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
-from scavenger_runtime import ApiClient, ApiError, Clock, Informer, NotFound
-from scavenger_runtime.kinds import Job, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
+from scavenger_runtime import Clock, Informer
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import JOBS, NODES, PODS, Resource
-from scavenger_runtime.transport import Params
 
 from scavenger_admitter import accounting
 from scavenger_admitter.admission import run_of

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from scavenger_api.job import ScavengerJob
-from scavenger_runtime import ApiClient, Clock
-from scavenger_runtime.kinds import Pod
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Pod
+from scavenger_runtime import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_admitter.shape import Shape

@@ -18,7 +18,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from scavenger_admitter import accounting, conditions, endings, remains, starts
 from scavenger_admitter.accounting import Spent, second

@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import Final
 
 from scavenger_api.reclaimed import counted_as
-from scavenger_runtime.kinds import Taint, Toleration
+from scavenger_kube.kinds import Taint, Toleration
 
 from scavenger_admitter.holds import Hold, Reason, spell
 from scavenger_admitter.shape import EXTENDED, PODS, Shape, tolerates

@@ -16,7 +16,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.evictions import EvictionReason, eviction_reason
 from scavenger_api.times import EPOCH, parse_time
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 MAIN_CONTAINER: Final = "main"
 

@@ -19,11 +19,13 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
-from scavenger_runtime import ApiClient, ApiError, Clock, Conflict, Informer, NotFound
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, NotFound
+from scavenger_kube.resources import scavenger_queues
+from scavenger_runtime import Clock, Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import scavenger_queues
 
 from scavenger_admitter import metrics
 from scavenger_admitter.queue_status import queue_status

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
-from scavenger_runtime.kinds import Container, Pod, Taint, Toleration
+from scavenger_kube.kinds import Container, Pod, Taint, Toleration
 
 PODS = "pods"
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")

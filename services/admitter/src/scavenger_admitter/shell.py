@@ -21,12 +21,12 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
+from scavenger_kube.errors import Conflict, NotFound
+from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, scavenger_jobs
 from scavenger_runtime import LOW_PRIORITY, Informer, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change, by_node
-from scavenger_runtime.errors import Conflict, NotFound
-from scavenger_runtime.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS, scavenger_jobs
 
 from scavenger_admitter import accounting, metrics
 from scavenger_admitter.actions import (

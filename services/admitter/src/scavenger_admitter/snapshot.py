@@ -23,7 +23,7 @@ from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import micros, parse_time
-from scavenger_runtime.kinds import Node, Pod, Taint, condition
+from scavenger_kube.kinds import Node, Pod, Taint, condition
 
 from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from scavenger_api.job import ScavengerJobSpec
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 from scavenger_admitter.endings import Run
 from scavenger_admitter.pods import deleting, moment, start_error, started_at

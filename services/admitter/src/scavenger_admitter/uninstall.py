@@ -12,9 +12,11 @@ import asyncio
 import contextlib
 
 from scavenger_api import names
-from scavenger_runtime import ApiClient, Clock, Conflict, NotFound, SystemClock
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import Conflict, NotFound
+from scavenger_kube.resources import JOBS, PODS
+from scavenger_runtime import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
-from scavenger_runtime.resources import JOBS, PODS
 
 from scavenger_admitter.freshness import metadata_of
 from scavenger_admitter.queues import SCAVENGERQUEUES, set_finalizers

@@ -20,8 +20,8 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import Capacity
 from scavenger_api.quantity import QuantityError, millis
 from scavenger_api.times import micros, parse_time
-from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct
-from scavenger_runtime.resources import PodDisruptionBudget, scavenger_jobs
+from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 
 from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
 

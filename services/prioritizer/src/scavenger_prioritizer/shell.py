@@ -17,17 +17,17 @@ from typing import Any, Final, TypeVar
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
+from scavenger_kube.kinds import Node, Pod
+from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Change, Informer
-from scavenger_runtime.kinds import Node, Pod
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
-from scavenger_runtime.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
 from scavenger_runtime.service import ServiceContext
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.observe import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.transport import ApiClient
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_prioritizer import metrics

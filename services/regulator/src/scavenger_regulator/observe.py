@@ -12,8 +12,8 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
 from scavenger_api.times import parse_time
-from scavenger_runtime.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
-from scavenger_runtime.resources import scavenger_jobs
+from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
+from scavenger_kube.resources import scavenger_jobs
 
 from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 

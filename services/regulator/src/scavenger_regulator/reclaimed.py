@@ -12,14 +12,14 @@ from functools import partial
 from typing import Final
 
 from scavenger_api.evictions import EvictionReason
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import Node
+from scavenger_kube.resources import NODES
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
-from scavenger_runtime.kinds import Node
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import NODES
-from scavenger_runtime.transport import ApiClient
 from scavenger_runtime.usage import Sample, UsageMeter
 
 from scavenger_regulator import metrics

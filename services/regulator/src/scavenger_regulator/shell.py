@@ -16,15 +16,15 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.evictions import EvictionNote, EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import ConfigMap, Pod
+from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Change, Informer
-from scavenger_runtime.kinds import ConfigMap, Pod
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import CONFIGMAPS, NODES, PODS
 from scavenger_runtime.service import ServiceContext
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator import metrics
 from scavenger_regulator.eviction import Outcome

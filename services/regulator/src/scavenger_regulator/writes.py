@@ -12,11 +12,11 @@ from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote
 from scavenger_api.levels import PublishedLevels
 from scavenger_api.reclaimed import RECLAIMED
-from scavenger_runtime.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
-from scavenger_runtime.kinds import ConfigMap
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
+from scavenger_kube.kinds import ConfigMap
+from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import CONFIGMAPS, NODES, PODS
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator.snapshot import PodFacts
 from scavenger_regulator.throttle import Resize

@@ -18,11 +18,11 @@ import orjson
 from cryptography import x509
 from scavenger_api import names
 from scavenger_api.times import parse_time
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError, Conflict
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_webhook import metrics, tls
 from scavenger_webhook.certificates import (

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.queue import QueueState, ScavengerQueue
-from scavenger_runtime.kinds import Node, ObjectMeta, Struct
-from scavenger_runtime.resources import Resource, scavenger_queues
+from scavenger_kube.kinds import Node, ObjectMeta, Struct
+from scavenger_kube.resources import Resource, scavenger_queues
 
 from scavenger_webhook.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.kinds import Node
+from scavenger_kube.resources import NODES
 from scavenger_runtime.clock import Clock
-from scavenger_runtime.errors import ApiError, NotFound
 from scavenger_runtime.informer import Change, Informer
-from scavenger_runtime.kinds import Node
 from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import NODES
 from scavenger_runtime.service import ServiceContext
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_webhook import tls
 from scavenger_webhook.app import Limits, create_app

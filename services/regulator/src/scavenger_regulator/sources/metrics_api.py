@@ -10,8 +10,9 @@ import asyncio
 
 from scavenger_api import names
 from scavenger_api.times import parse_time
-from scavenger_runtime.errors import ApiError, NotFound
-from scavenger_runtime.metrics_api import (
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, NotFound
+from scavenger_kube.metrics_api import (
     NODE_METRICS,
     POD_METRICS,
     Usage,
@@ -19,7 +20,6 @@ from scavenger_runtime.metrics_api import (
     decode_pod_metrics,
     window_seconds,
 )
-from scavenger_runtime.transport import ApiClient
 
 from scavenger_regulator.history import Figures
 from scavenger_regulator.observe import quantity

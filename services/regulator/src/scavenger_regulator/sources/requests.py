@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from scavenger_api import names
-from scavenger_runtime.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod
 
 from scavenger_regulator.history import Figures
 from scavenger_regulator.observe import occupies, pod_requests

@@ -6,38 +6,46 @@ import gzip
 import socket
 import ssl
 import threading
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from scavenger_cli.kubeconfig import Endpoint, endpoint, merge
-from scavenger_cli.transport import Client
-from scavenger_runtime.errors import Conflict, Forbidden, Unauthorized, Unavailable
+from scavenger_kube.blocking import Client
+from scavenger_kube.endpoint import Endpoint
+from scavenger_kube.errors import Conflict, Forbidden, Unauthorized, Unavailable
+from scavenger_kube.kubeconfig import choose, merge, plain
+from scavenger_testing.scripted import Answer, Request, Server, status
 
-from .conftest import Answer, Request, Server, status
+from .conftest import certificate
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(lambda: Endpoint(server.url, "Bearer secret", "lab"), timeout=10) as made:
+        yield made
 
 
 def test_one_connection_serves_many_requests(server: Server, client: Client) -> None:
     server.on("/a", Answer(body={"n": 1}))
     assert client.get("/a", {"x": True, "y": None, "z": "", "n": 3}) == b'{"n": 1}'
-    kept = client._kept
     assert client.get("/a") == b'{"n": 1}'
-    assert client._kept is kept
-    first = server.asked("/a")[0]
+    first, second = server.asked("/a")
+    assert first.peer == second.peer
     assert first.query == {"x": "true", "n": "3"}
     assert first.headers["authorization"] == "Bearer secret"
 
 
 def test_a_connection_that_the_server_closed_is_made_anew(server: Server, client: Client) -> None:
-    server.on("/a", Answer(body={"n": 1}))
-    client.get("/a")
-    assert client._kept is not None
-    client._kept.sock.shutdown(socket.SHUT_RDWR)
-    assert client.get("/a") == b'{"n": 1}'
+    server.on("/a", Answer(body={"n": 1}, hang_up=True))
+    assert [client.get("/a") for _ in range(3)] == [b'{"n": 1}'] * 3
+    assert len({request.peer for request in server.asked("/a")}) == 3
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_silence(server: Server) -> None:
 def test_a_proxy_is_asked_for_a_tunnel() -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         url = f"http://127.0.0.1:{proxy.getsockname()[1]}"
-        with Client(lambda: Endpoint("http://api.example:8080", proxy=url), timeout=5) as client:
+        with Client(lambda: Endpoint("https://api.example:8080", proxy=url), timeout=5) as client:
             seen: list[bytes] = []
 
             def refuse() -> None:
@@ -126,20 +134,6 @@ def test_a_proxy_is_asked_for_a_tunnel() -> None:
                 client.get("/a")
             thread.join(5)
             assert seen[0].startswith(b"CONNECT api.example:8080 HTTP/1.")
-
-
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    """A self-signed certificate for a name, and its key, as files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (folder / "cert").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
-    (folder / "key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-    return str(folder / "cert"), str(folder / "key")
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -161,7 +155,7 @@ def test_tls_server_name(tmp_path: Path, named: bool) -> None:
             "contexts": [{"name": "c", "context": {"cluster": "c"}}],
             "clusters": [{"name": "c", "cluster": cluster}],
         }
-        with Client(lambda: endpoint(merge([(tmp_path / "k", config)])), timeout=10) as client:
+        with Client(lambda: plain(choose(merge([(tmp_path / "k", config)]))), timeout=10) as client:
             if named:
                 assert client.get("/a") == b'{"n": 1}'
             else:

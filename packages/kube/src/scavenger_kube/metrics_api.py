@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from scavenger_api.duration import DurationError, parse_duration
 
-from scavenger_runtime.kinds import Struct
+from scavenger_kube.kinds import Struct
 
 NODE_METRICS: Final = "/apis/metrics.k8s.io/v1beta1/nodes"
 POD_METRICS: Final = "/apis/metrics.k8s.io/v1beta1/pods"

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from scavenger_api import names
 
-from scavenger_runtime import kinds
+from scavenger_kube import kinds
 
 T = TypeVar("T")
+
+JSON = "application/json"
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+Params = Mapping[str, str | int | bool | None]
 
 
 class Lease(kinds.Struct, frozen=True, gc=False, rename="camel"):
@@ -102,3 +111,9 @@ def encode(obj: Any) -> bytes:
     if dump is not None:
         return bytes(dump(by_alias=True, exclude_none=True), "utf-8")
     return msgspec.json.encode(obj)
+
+
+def query(params: Params | None) -> dict[str, str]:
+    """As the API wants it: true and false in lower case, nothing for None and for what is empty."""
+    given = (params or {}).items()
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given if v is not None and v != ""}

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 import pytest
-from scavenger_runtime import (
+from scavenger_kube import client as client_module
+from scavenger_kube.client import ApiClient
+from scavenger_kube.endpoint import Endpoint
+from scavenger_kube.errors import (
     AlreadyExists,
-    ApiClient,
     ApiError,
     Conflict,
     Forbidden,
@@ -20,8 +22,7 @@ from scavenger_runtime import (
     Unauthorized,
     Unavailable,
 )
-from scavenger_runtime.resources import CONFIGMAPS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS
-from scavenger_runtime.transport import Credentials
+from scavenger_kube.resources import CONFIGMAPS, JOBS, NODES, PODDISRUPTIONBUDGETS, PODS
 from scavenger_testing import FakeApi, configmap_dict, eventually, job_dict, pod_dict
 
 
@@ -160,22 +161,22 @@ async def test_concurrency_is_bounded_but_not_for_what_is_urgent(api: FakeApi) -
     await asyncio.gather(*stuck, return_exceptions=True)
 
 
-async def test_refused_credentials_are_renewed_once(api: FakeApi) -> None:
-    class Renewing(Credentials):
-        renewed = 0
+async def test_refused_credentials_are_renewed_once(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MIN_RENEWAL_SECONDS", 0.0)
+    renewed = 0
 
-        async def renew(self) -> bool:
-            self.renewed += 1
-            return True
+    async def load() -> Endpoint:
+        nonlocal renewed
+        renewed += 1
+        return Endpoint(api.url, "Bearer new")
 
-    credentials = Renewing("Bearer old")
-    client = api.client(credentials=credentials)
-    api.fail(401, methods={"GET"}, reason="Unauthorized")
-    assert await client.request("GET", "/version")
-    assert credentials.renewed == 1
-    api.fail(401, times=2, methods={"GET"}, reason="Unauthorized")
-    with pytest.raises(Unauthorized):
-        await client.request("GET", "/version")
+    async with ApiClient(Endpoint(api.url, "Bearer old"), load=load) as client:
+        api.fail(401, methods={"GET"}, reason="Unauthorized")
+        assert await client.request("GET", "/version")
+        assert renewed == 1
+        api.fail(401, times=2, methods={"GET"}, reason="Unauthorized")
+        with pytest.raises(Unauthorized):
+            await client.request("GET", "/version")
 
 
 async def test_stream_joins_lines_across_chunks(api: FakeApi, client: ApiClient) -> None:

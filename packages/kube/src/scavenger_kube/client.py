@@ -1,5 +1,4 @@
-"""The way to the API server: kubernetes_asyncio's configuration and credentials, aiohttp's connections, our
-own rules.
+"""The asyncio client: aiohttp's connections, our own rules.
 
 The generated client of kubernetes_asyncio has no timeouts by default, so a half-open connection hangs for
 ever, hands out raw responses without looking at their status, and builds models that cost a hundred times
@@ -14,28 +13,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import socket
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import aiohttp_socks
 
-from scavenger_runtime import metrics
-from scavenger_runtime.errors import ApiError, NotFound, TooManyRequests, Unauthorized, Unavailable, error_for
-from scavenger_runtime.logging import get_logger
-from scavenger_runtime.resources import PODS, Resource, encode
-
-Params = Mapping[str, str | int | bool | None]
-
-JSON = "application/json"
-APPLY_PATCH = "application/apply-patch+yaml"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
+from scavenger_kube import credentials
+from scavenger_kube.endpoint import Endpoint, KubeconfigError
+from scavenger_kube.errors import ApiError, NotFound, TooManyRequests, Unauthorized, Unavailable, error_for
+from scavenger_kube.resources import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    PODS,
+    STRATEGIC_PATCH,
+    Params,
+    Resource,
+    encode,
+    query,
+)
 
 CONNECT_TIMEOUT = 5.0
 """Seconds for name resolution, TCP and TLS together."""
@@ -59,65 +62,68 @@ READ_BUFFER = 256 * 1024
 turn.
 """
 
-REQUESTS = metrics.counter("api_requests", "Requests sent to the API server, by outcome.", ["method", "code"])
-SECONDS = metrics.histogram("api_request_seconds", "Duration of requests to the API server.", ["method"])
+MIN_RENEWAL_SECONDS = 10.0
+"""Credentials are loaded anew at most this often: a server that refuses everybody must not start a thousand
+plugins.
+"""
 
-log = get_logger(__name__)
 
+class Observer:
+    """Is told what a client does; this one makes nothing of it."""
 
-class Credentials:
-    """An authorization header that never changes; None for none (client certificates are in the TLS
-    context).
-    """
+    def answered(self, method: str, status: int) -> None:
+        """An answer has begun."""
 
-    def __init__(self, authorization: str | None = None) -> None:
-        self._authorization = authorization
+    def failed(self, reason: str) -> None:
+        """The connection broke or timed out."""
 
-    async def authorization(self) -> str | None:
-        """The value of the Authorization header for the next request."""
-        return self._authorization
+    def took(self, method: str, seconds: float) -> None:
+        """A request has ended, one way or the other."""
 
-    async def renew(self) -> bool:
-        """Load them anew after the server has refused them; False where there is nothing to load."""
-        return False
+    def renewed(self, error: Exception | None) -> None:
+        """The credentials have changed, or could not be loaded anew."""
 
 
 class ApiClient:
-    """Requests to one API server. `connect` reads the configuration; the constructor takes a plain URL
-    (tests).
+    """Requests to one API server. `connect` reads the configuration; the constructor takes what it found, or a plain
+    URL (tests).
 
-    server: base URL. ssl_context: None for plain HTTP. max_concurrency: requests under way at once.
-    connect_timeout, request_timeout: seconds. Use it as an async context manager, or `close()` it.
+    load: gets the endpoint again when its credentials have expired or are refused; server and proxy stay. observer: is
+    told of requests. max_concurrency: requests under way at once. connect_timeout, request_timeout: seconds. Use it as
+    an async context manager, or `close()` it. Raises KubeconfigError for a proxy that cannot be spoken to.
     """
 
     def __init__(
         self,
-        server: str,
+        endpoint: Endpoint | str,
         *,
-        credentials: Credentials | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        server_hostname: str | None = None,
-        proxy: str | None = None,
+        load: Callable[[], Awaitable[Endpoint]] | None = None,
+        observer: Observer | None = None,
         user_agent: str = "scavenger",
         max_concurrency: int = MAX_CONCURRENCY,
         connect_timeout: float = CONNECT_TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
     ) -> None:
-        self.server = server.rstrip("/")
+        self.endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self.request_timeout = request_timeout
-        self._credentials = credentials or Credentials()
+        self._load = load
+        self._observer = observer or Observer()
+        self._loaded = time.monotonic()
+        self._loading = asyncio.Lock()
         self._connect_timeout = connect_timeout
         self._places = asyncio.Semaphore(max_concurrency)
-        self._options: dict[str, Any] = {
-            "server_hostname": server_hostname,
-            "proxy": proxy or _proxy_from_environment(self.server),
-        }
+        proxy = self.endpoint.route()
+        through_socks = proxy is not None and proxy.startswith("socks")
+        self._proxy = None if through_socks else proxy
+        options: dict[str, Any] = {"limit": 0}  # bounded by `_places`; watches are not to take requests' connections
+        if proxy is not None and through_socks:
+            # As client-go: the proxy looks the name up.
+            address = proxy.replace("socks5h:", "socks5:", 1)
+            connector: aiohttp.TCPConnector = aiohttp_socks.ProxyConnector.from_url(address, rdns=True, **options)
+        else:
+            connector = aiohttp.TCPConnector(socket_factory=_socket_with_keepalive, **options)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # bounded by `_places`; watches are not to take the connections of requests
-                ssl=ssl_context if ssl_context is not None else True,
-                socket_factory=_socket_with_keepalive,
-            ),
+            connector=connector,
             headers={"User-Agent": user_agent, "Accept": JSON},
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
@@ -127,32 +133,18 @@ class ApiClient:
         )
 
     @classmethod
-    async def connect(
-        cls,
-        *,
-        kubeconfig: str | None = None,
-        context: str | None = None,
-        user_agent: str = "scavenger",
-        **options: Any,
-    ) -> Self:
+    async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None, **options: Any) -> Self:
         """A client from a kubeconfig or, without one, $KUBECONFIG, the service account of the pod, or
         ~/.kube/config.
 
         Sends nothing yet. options: as for the constructor. Raises ValueError where no usable configuration is
         found.
         """
-        from scavenger_runtime import _kubeconfig  # loads kubernetes_asyncio: 2 s and 95 MB
-
-        found = await _kubeconfig.load(kubeconfig, context)
-        return cls(
-            found.server,
-            credentials=found,
-            ssl_context=found.ssl_context(),
-            server_hostname=found.server_hostname,
-            proxy=found.proxy,
-            user_agent=user_agent,
-            **options,
-        )
+        load = functools.partial(credentials.load, kubeconfig, context)
+        try:
+            return cls(await load(), load=load, **options)
+        except KubeconfigError as error:
+            raise ValueError(f"no usable Kubernetes configuration: {error}") from error
 
     async def close(self) -> None:
         """Close all connections; running requests end with Unavailable."""
@@ -333,7 +325,7 @@ class ApiClient:
         for a refusal.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=self._connect_timeout, sock_read=read_timeout)
-        with _as_unavailable(path):
+        with self._as_unavailable(path):
             async with self._send("GET", path, params, None, None, timeout) as response:
                 rest = b""
                 async for chunk in response.content.iter_any():
@@ -371,8 +363,9 @@ class ApiClient:
         limits = aiohttp.ClientTimeout(total=total, sock_connect=min(self._connect_timeout, total), sock_read=total)
         data = None if body is None else encode(body)
         for attempt in range(MAX_RETRIES + 1):
+            started = time.perf_counter()
             try:
-                with _as_unavailable(path), SECONDS.labels(method).time():
+                with self._as_unavailable(path):
                     async with self._send(method, path, params, data, content_type, limits) as response:
                         return await response.read()
             except TooManyRequests as refusal:
@@ -380,6 +373,8 @@ class ApiClient:
                 if wait is None or attempt == MAX_RETRIES:
                     raise
                 await asyncio.sleep(wait)
+            finally:
+                self._observer.took(method, time.perf_counter() - started)
         raise AssertionError("unreachable")
 
     @contextlib.asynccontextmanager
@@ -393,48 +388,72 @@ class ApiClient:
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer whose status is good. Credentials that the server refuses are renewed once."""
-        query = _query(params)
         for last in (False, True):
-            headers = await self._headers(content_type if data is not None else None)
+            if self.endpoint.expired():
+                await self._renew(self.endpoint)
+            used = self.endpoint
             async with self._session.request(
                 method,
-                self.server + path,
-                params=query,
+                used.url(path),
+                params=query(params),
                 data=data,
-                headers=headers,
+                headers=used.headers(("Content-Type", (data is not None and content_type) or JSON)),
                 timeout=timeout,
                 allow_redirects=False,
-                **self._options,
+                ssl=used.ssl_context() or True,
+                server_hostname=used.server_name,
+                proxy=self._proxy,
             ) as response:
-                REQUESTS.labels(method, str(response.status)).inc()
+                self._observer.answered(method, response.status)
                 if response.status < 300:
                     yield response
                     return
                 error = await _error_of(response)
-            if last or not isinstance(error, Unauthorized) or not await self._credentials.renew():
+            if last or not isinstance(error, Unauthorized) or not await self._renew(used):
                 raise error
 
-    async def _headers(self, content_type: str | None) -> dict[str, str]:
-        headers = {"Content-Type": content_type or JSON}
-        authorization = await self._credentials.authorization()
-        if authorization is not None:
-            headers["Authorization"] = authorization
-        return headers
+    async def _renew(self, used: Endpoint) -> bool:
+        """Load the credentials anew; False where that was done a moment ago already, or fails.
+
+        That serves all of them: a token file, a plugin, and whatever has been changed in the kubeconfig.
+        """
+        if self._load is None:
+            return False
+        async with self._loading:
+            if self.endpoint is not used:
+                return True
+            if time.monotonic() - self._loaded < MIN_RENEWAL_SECONDS:
+                return False
+            self._loaded = time.monotonic()
+            try:
+                found = await self._load()
+            except ValueError as error:
+                self._observer.renewed(error)
+                return False
+            self.endpoint = dataclasses.replace(
+                used,
+                authorization=found.authorization,
+                tls=found.tls,
+                impersonation=found.impersonation,
+                expires=found.expires,
+            )
+        if self.endpoint != used:
+            self._observer.renewed(None)
+        return True
+
+    @contextlib.contextmanager
+    def _as_unavailable(self, path: str) -> Iterator[None]:
+        """Whatever aiohttp or the operating system says about the connection is Unavailable to everybody else."""
+        try:
+            yield
+        except LOST as error:
+            reason = "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
+            self._observer.failed(reason)
+            raise Unavailable(0, reason, f"{path}: {error or reason}") from error
 
 
-def _proxy_from_environment(server: str) -> str | None:
-    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say about a server."""
-    url = urlsplit(server)
-    if url.hostname is None or proxy_bypass(url.hostname):
-        return None
-    found: str | None = getproxies().get(url.scheme)
-    return found
-
-
-def _query(params: Params | None) -> dict[str, str]:
-    """As the API wants it: true and false in lower case, nothing for None."""
-    given = {} if params is None else params
-    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items() if v is not None}
+SOCKS_ERRORS = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
+LOST = (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, *SOCKS_ERRORS)
 
 
 async def _error_of(response: aiohttp.ClientResponse) -> ApiError:
@@ -454,17 +473,6 @@ def _retry_after(refusal: TooManyRequests) -> float | None:
     if refusal.retry_after is None or refusal.retry_after > MAX_RETRY_AFTER:
         return None
     return None if "DisruptionBudget" in refusal.causes() else refusal.retry_after
-
-
-@contextlib.contextmanager
-def _as_unavailable(path: str) -> Iterator[None]:
-    """Whatever aiohttp or the operating system says about the connection is Unavailable to everybody else."""
-    try:
-        yield
-    except (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-        reason = "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
-        REQUESTS.labels("any", reason).inc()
-        raise Unavailable(0, reason, f"{path}: {error or reason}") from error
 
 
 def _socket_with_keepalive(address: Any) -> socket.socket:

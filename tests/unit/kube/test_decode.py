@@ -8,9 +8,9 @@ import orjson
 import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from scavenger_kube.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, decoder_for
+from scavenger_kube.kinds import ConfigMap
 from scavenger_runtime.cache import Cache
-from scavenger_runtime.decode import DecodeError, Decoder, ModelDecoder, StructDecoder, decoder_for
-from scavenger_runtime.kinds import ConfigMap
 
 
 class Meta(BaseModel):

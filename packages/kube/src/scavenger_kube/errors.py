@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
+import msgspec
 
 
 class ApiError(Exception):
@@ -99,8 +99,8 @@ def error_for(status: int, body: bytes, *, retry_after: float | None = None) -> 
     wrote.
     """
     try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        parsed = msgspec.json.decode(body)
+    except msgspec.DecodeError:
         parsed = None
     if isinstance(parsed, dict):
         return error_for_status(parsed, default_code=status, retry_after=retry_after)

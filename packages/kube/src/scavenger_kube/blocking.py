@@ -1,0 +1,266 @@
+"""The blocking client: requests to the API server one at a time, over urllib3.
+
+The asyncio client is for thousands of requests under way at once, and takes half a second to import; a command sends
+five requests and ends. The errors are the same ones.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import unquote, urlencode, urlsplit
+
+from scavenger_kube.endpoint import Endpoint
+from scavenger_kube.errors import Unauthorized, Unavailable, error_for
+from scavenger_kube.resources import JSON, MERGE_PATCH, Params, encode, query
+
+if TYPE_CHECKING:  # loaded when the first request is sent: completions and --help send none
+    import urllib3
+
+CONNECT_TIMEOUT: Final = 10.0
+REQUEST_TIMEOUT: Final = 60.0
+"""Seconds of silence after which a request counts as lost."""
+READ_BYTES: Final = 64 * 1024
+
+_WARNING: Final = re.compile(r'299 \S+ "(?P<text>(?:[^"\\]|\\.)*)"(?: "[^"]*")?')
+"""A warning as Kubernetes writes it (apimachinery util/net NewWarningHeader)."""
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+class Client:
+    """Speaks to one API server over one kept connection, a thread at a time; streams have connections of their own.
+
+    load: reads the kubeconfig; called when the first request is sent, and again when the credentials have expired or
+    are refused, as those of a plugin do while a log is being followed.
+    """
+
+    def __init__(
+        self, load: Callable[[], Endpoint], *, timeout: float = REQUEST_TIMEOUT, user_agent: str = "kubectl-sj"
+    ) -> None:
+        self._load = load
+        self._timeout = timeout
+        self._user_agent = user_agent
+        self._endpoint: Endpoint | None = None
+        self._pools: urllib3.PoolManager | None = None
+        self._closed = False
+        self._warnings: dict[str, bool] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where requests go. Raises what `load` raises."""
+        with self._lock:
+            found = self._endpoint
+            if found is None or found.expired():
+                self._endpoint = self._load()
+                if found is not None and found.tls != self._endpoint.tls:
+                    self._drop()  # a plugin's new certificate is shown on a new connection
+                return self._endpoint
+            return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the kept connection and keep none from now on: a thread may be at a request when a command ends."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        pools, self._pools = self._pools, None
+        if pools is not None:
+            pools.clear()
+
+    def get(self, path: str, params: Params | None = None) -> bytes:
+        """Read an object or a list. Raises ApiError."""
+        return self.request("GET", path, params=params)
+
+    def request(
+        self, method: str, path: str, *, body: Any = None, params: Params | None = None, content_type: str = JSON
+    ) -> bytes:
+        """Send one request and return the body of its answer. Raises ApiError; for no answer Unavailable.
+
+        Only a GET is sent again when its answer is lost: anything else may have been done.
+        """
+        data = None if body is None else encode(body)
+        headers = [("Content-Type", content_type)] if data is not None else []
+        try:
+            return self._send(method, _target(path, params), data, headers)
+        except Unauthorized:
+            self._renew()
+            return self._send(method, _target(path, params), data, headers)
+
+    def patch(self, path: str, body: Any, params: Params | None = None) -> bytes:
+        """RFC 7386 merge patch. Raises ApiError."""
+        return self.request("PATCH", path, body=body, params=params, content_type=MERGE_PATCH)
+
+    def new_warnings(self) -> list[str]:
+        """What the API server and its webhooks have warned of since this was last asked; each sentence once."""
+        found = [text for text, told in self._warnings.items() if not told]
+        self._warnings = dict.fromkeys(self._warnings, True)
+        return found
+
+    def stream(self, path: str, params: Params | None = None, *, silence: float | None = None) -> Iterator[bytes]:
+        """The lines of a long answer (a watch, a log), without their newline, as they arrive.
+
+        silence: seconds without a byte after which the connection counts as dead, None for ever. Ends when the server
+        ends the answer. Raises ApiError; Unavailable where the connection breaks.
+        """
+        target = _target(path, params)
+        try:
+            response = self._open(target, silence)
+        except Unauthorized:
+            self._renew()
+            response = self._open(target, silence)
+        try:
+            with _as_unavailable(self.endpoint.server):
+                yield from _lines(response)
+        finally:
+            response.close()
+
+    def _open(self, target: str, silence: float | None) -> urllib3.BaseHTTPResponse:
+        found = self.endpoint
+        with _as_unavailable(found.server):
+            response = _pools(found, silence).request(
+                "GET", found.url(target), headers=self._headers(found), preload_content=False, redirect=False
+            )
+            if response.status < 300:
+                return response
+            body = response.data
+            response.close()
+        raise error_for(response.status, body)
+
+    def _send(self, method: str, target: str, data: bytes | None, headers: list[tuple[str, str]]) -> bytes:
+        found = self.endpoint
+        with self._turn, _as_unavailable(found.server):
+            from urllib3.exceptions import ProtocolError
+
+            sent = self._headers(found, *headers, *_compressed(found))
+            for last in (method != "GET", True):
+                pools = self._pools = self._pools or _pools(found, self._timeout)
+                try:
+                    response = pools.request(method, found.url(target), body=data, headers=sent, redirect=False)
+                    break
+                except ProtocolError:
+                    if last:
+                        raise
+                finally:
+                    if self._closed:
+                        self._drop()
+        for value in response.headers.getlist("Warning"):
+            if (warning := _WARNING.fullmatch(value)) is not None:
+                self._warnings.setdefault(_ESCAPED.sub(r"\1", warning["text"]), False)
+        if response.status >= 300:
+            raise error_for(response.status, response.data)
+        return response.data
+
+    def _headers(self, found: Endpoint, *more: tuple[str, str]) -> urllib3.HTTPHeaderDict:
+        from urllib3 import HTTPHeaderDict
+
+        return HTTPHeaderDict(found.headers(("Accept", JSON), ("User-Agent", self._user_agent), *more))
+
+    def _renew(self) -> None:
+        self._drop()
+        with self._lock:
+            self._endpoint = self._load()
+
+
+def _compressed(found: Endpoint) -> list[tuple[str, str]]:
+    """The API server compresses what is larger than 128 KiB; on this machine that only costs time."""
+    local = urlsplit(found.server).hostname in ("127.0.0.1", "localhost", "::1")
+    return [] if local else [("Accept-Encoding", "gzip")]
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The lines of a body."""
+    rest = b""
+    while chunk := response.read1(READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line)
+    if rest:
+        yield rest
+
+
+def _target(path: str, params: Params | None) -> str:
+    plain = query(params)
+    return f"{path}?{urlencode(plain)}" if plain else path
+
+
+def _pools(found: Endpoint, silence: float | None) -> urllib3.PoolManager:
+    """Connections to a server, by way of its proxy. Raises KubeconfigError."""
+    import urllib3
+
+    context = found.ssl_context()
+    if context is not None and context.verify_mode == ssl.CERT_NONE:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # asked for, in the kubeconfig
+    keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options: dict[str, Any] = {
+        "retries": False,
+        "timeout": urllib3.Timeout(connect=CONNECT_TIMEOUT, read=silence),
+        "socket_options": [*urllib3.connection.HTTPConnection.default_socket_options, keepalive],
+    }
+    if context is not None:
+        options |= {"ssl_context": context, "server_hostname": found.server_name}
+    proxy = found.route()
+    if proxy is None:
+        return urllib3.PoolManager(**options)
+    url = urlsplit(proxy)
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+    bare = f"{url.scheme}://{host}" + (f":{url.port}" if url.port else "")
+    login = (unquote(url.username), unquote(url.password or "")) if url.username else None
+    if url.scheme.startswith("socks"):
+        from urllib3.contrib.socks import SOCKSProxyManager
+
+        bare = bare.replace("socks5:", "socks5h:", 1)  # as client-go: the proxy looks the name up
+        return SOCKSProxyManager(bare, *(login or (None, None)), **options)
+    headers = urllib3.make_headers(proxy_basic_auth=":".join(login)) if login else None
+    return urllib3.ProxyManager(bare, proxy_headers=headers, proxy_ssl_context=context, **options)
+
+
+class _as_unavailable:  # noqa: N801 - reads as the statement it is
+    """Whatever breaks on the way to the server is Unavailable, with words a person can use."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError, TimeoutError
+
+        if not isinstance(error, HTTPError | OSError):
+            return
+        chain = list(_chain(error))
+        for one in chain:
+            if isinstance(one, ssl.SSLCertVerificationError):
+                words = f"its certificate is not trusted ({one.verify_message})"
+                raise Unavailable(message=f"{self._server}: {words}") from error
+        if isinstance(error, TimeoutError | ReadTimeoutError) and not isinstance(error, NewConnectionError):
+            raise Unavailable(message=f"{self._server} does not answer") from error
+        said = next((one for one in chain if isinstance(one, OSError)), chain[-1])
+        words = getattr(said, "strerror", None) or str(said) or type(said).__name__
+        raise Unavailable(message=f"{self._server}: {words}") from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it wraps; urllib3 keeps that among its arguments or as the cause."""
+    while error is not None:
+        yield error
+        inner = [one for one in error.args if isinstance(one, BaseException)]
+        error = inner[-1] if inner else error.__cause__ or error.__context__
