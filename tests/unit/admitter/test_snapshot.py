@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from scavenger_admitter.holds import Reason
 from scavenger_admitter.load import Level, LoadRule
+from scavenger_admitter.plan import plan_admissions
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import (
     Candidate,
@@ -172,6 +173,21 @@ def test_which_nodes_are_places_and_which_count(change: dict[str, Any], place: b
     assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
     assert requested(seen) == (1000 if counts else 0)
     assert seen.nodes["n1"].scavenger == {"cpu": 1000, "memory": GI, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"cordoned": True}, "unschedulable"), ({"ready": "False"}, "not-ready"), ({}, "not-ready")]
+)
+def test_the_taint_of_a_cordon_is_not_to_be_tolerated_but_waited_for(change: dict[str, Any], key: str) -> None:
+    """Kubernetes taints what is cordoned or not ready, and takes the taint off a moment after."""
+    state = ClusterState()
+    taint = {"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"}
+    state.apply_node(node(**change, taints=[taint], labels={"zone": "a"}))
+    state.apply_node(node("elsewhere"))
+    state.apply_candidate(Candidate("ns/job", "uid", "default", Shape.of({"cpu": 1000}, {"zone": "a"})))
+    (held,) = plan_admissions(snap(state)).held.values()
+    assert held.reason is Reason.NO_PLACE
+    assert held.message == "needs 1 cpu; every node it may run on is not ready, cordoned or at its own level"
 
 
 # --- ordinary pods about to take room ---

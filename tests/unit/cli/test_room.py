@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_cli.objects import JobSpec
-from scavenger_cli.room import counts, pod_requests, room_for
+from scavenger_cli.room import room_for
 from scavenger_runtime.kinds import Pod
 from scavenger_testing import builders
 
@@ -98,6 +98,12 @@ def test_a_cordon_is_no_taint_to_tolerate() -> None:
     assert (room.tolerated, room.open, room.taints) == (2, 0, ())
 
 
+def test_a_node_being_deleted_has_no_room_and_no_load() -> None:
+    room = room_for(spec(), nodes(1, deleted=ago(5)), [])
+    assert (room.tolerated, room.open, room.places) == (1, 0, 0)
+    assert room.load["cpu"].allocatable == 0
+
+
 def test_what_the_measured_load_does_not_know_yet() -> None:
     mine = {"labels": {"scavenger.dev/job": "sim"}, "node": "node-1", "phase": "Running", "cpu": "2"}
     pods = [
@@ -109,29 +115,6 @@ def test_what_the_measured_load_does_not_know_yet() -> None:
     measured = NOW - timedelta(seconds=10)
     assert room_for(spec(), nodes(1), pods, unseen_since=measured).unseen["cpu"] == 4000
     assert room_for(spec(), nodes(1), pods).unseen == {}
-
-
-def test_nodes_that_count() -> None:
-    soft = builders.node(taints=[{"key": "a", "effect": "PreferNoSchedule"}])
-    hard = builders.node(taints=[{"key": "a", "effect": "NoExecute"}])
-    assert counts(soft)
-    assert not any(counts(n) for n in (hard, builders.node(ready=False), builders.node(unschedulable=True)))
-
-
-def test_a_pod_takes_its_containers_or_its_init_phase_and_the_overhead() -> None:
-    def container(cpu: str, restart: str | None = None) -> dict[str, Any]:
-        return {"resources": {"requests": {"cpu": cpu}}, **({"restartPolicy": restart} if restart else {})}
-
-    spec = {
-        "containers": [container("1"), container("500m")],
-        "initContainers": [container("200m", "Always"), container("3")],
-        "overhead": {"cpu": "100m"},
-    }
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 3300}
-    spec["initContainers"] = [container("200m", "Always"), container("1")]
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 1800}
-    spec["resources"] = {"requests": {"cpu": "4"}}
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 4100}
 
 
 @settings(max_examples=examples(30))

@@ -28,10 +28,12 @@ from functools import cached_property
 from typing import Final
 
 from scavenger_api.reclaimed import counted_as
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.taints import spell_taint, tolerates
 from scavenger_runtime.kinds import Taint, Toleration
 
 from scavenger_admitter.holds import Hold, Reason, spell
-from scavenger_admitter.shape import EXTENDED, PODS, Shape, tolerates
+from scavenger_admitter.shape import PODS, Shape
 from scavenger_admitter.snapshot import Amounts, NodeView
 
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
@@ -296,7 +298,7 @@ class Room:
     @cached_property
     def _publishes(self) -> bool:
         """Whether anybody publishes reclaimed capacity, be it none at the moment."""
-        return any(not EXTENDED.isdisjoint(node.allocatable) for node in self._nodes)
+        return any(not RECLAIMED_RESOURCES.isdisjoint(node.allocatable) for node in self._nodes)
 
     def _empty_room(self, i: int, shape: Shape) -> int:
         # What is offered of reclaimed capacity changes by the minute; the node's own size does not.
@@ -312,7 +314,7 @@ class Room:
             return Hold(Reason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
         taints = sorted(
             {
-                f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+                spell_taint(taint)
                 for node in selected
                 for taint in node.taints
                 if not tolerates(shape.tolerations, taint)
@@ -387,9 +389,9 @@ def _field(shape: Shape) -> str:
 def words(requests: Iterable[tuple[str, int]]) -> str:
     """What is asked of a node as a person reads it: `2 cpu, 1Gi memory of reclaimed capacity, 1 nvidia.com/gpu`."""
     asked = list(requests)
-    reclaimed = [(name, value) for name, value in asked if name in EXTENDED]
+    reclaimed = [(name, value) for name, value in asked if name in RECLAIMED_RESOURCES]
     if not reclaimed:
         return spell(asked)
-    others = [(name, value) for name, value in asked if name not in EXTENDED and name != PODS]
+    others = [(name, value) for name, value in asked if name not in RECLAIMED_RESOURCES and name != PODS]
     text = f"{spell(counted_as(reclaimed).items())} of reclaimed capacity"
     return f"{text}, {spell(others)}" if others else text

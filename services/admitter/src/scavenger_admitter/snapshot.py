@@ -23,12 +23,15 @@ from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.taints import lasting
 from scavenger_runtime.kinds import Node, Pod, Taint, condition
 
 from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.running import Gang, Leaving, RunningJobs
-from scavenger_admitter.shape import BLOCKING_EFFECTS, EXTENDED, Requests, Shape, counted, pod_requests
+from scavenger_admitter.shape import Requests, Shape, counted, requests_of
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
@@ -50,8 +53,8 @@ class NodeView:
         used: requests of all pods bound to it that have not ended, as they are placed.
         scavenger: the part of `used` that scavenger pods request.
         labels: its labels.
-        taints: those that keep pods away (NoSchedule, NoExecute).
-        place: Ready, not cordoned, not being deleted: new pods may come.
+        taints: those that keep pods away, whatever becomes of the node; not those of a cordon or a silent kubelet.
+        place: pods that tolerate the taints may come now (`scavenger_domain.nodes.is_place`).
         counts: a place without any taint outside the configured list: the load is measured over these.
     """
 
@@ -329,7 +332,7 @@ class _Assumed:
 def _pod_facts(pod: Pod) -> _PodFacts:
     meta, spec = pod.metadata, pod.spec
     label = meta.labels.get(LABEL_JOB, "")
-    requests = pod_requests(pod)
+    requests = requests_of(pod)
     unbound = not (spec.node_name or pod.ended or meta.deletion_timestamp)
     shape = Shape.of(dict(requests), spec.node_selector, spec.tolerations) if unbound else None
     if not label:
@@ -397,14 +400,12 @@ def _started(pod: Pod) -> int:
 
 
 def _node_facts(node: Node, tolerated_taints: frozenset[str]) -> _NodeFacts:
-    taints = tuple(t for t in node.spec.taints if t.effect in BLOCKING_EFFECTS)
-    place = node.ready and not node.spec.unschedulable and node.metadata.deletion_timestamp is None
     return _NodeFacts(
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
-        taints=taints,
-        place=place,
-        counts=place and all(t.key in tolerated_taints for t in taints),
+        taints=lasting(node.spec.taints),
+        place=is_place(node),
+        counts=counts(node, tolerated_taints),
     )
 
 
@@ -473,7 +474,7 @@ class ClusterState:
         if not sums.counts or sums.node is None:
             return
         # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
-        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in EXTENDED)
+        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
         add(self._capacity, offered, times)
         add(self._used, counted_as(sums.used.items()).items(), times)
         for pod in sums.scavengers.values():
@@ -539,7 +540,7 @@ class ClusterState:
         if pod.job:
             add(sums.scavenger, pod.requests, times)
             self._allocate(pod.queue, each, times)
-            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in EXTENDED), times)
+            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
             if times > 0:
                 sums.scavengers[pod.key] = pod
             else:
