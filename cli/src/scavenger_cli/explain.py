@@ -236,10 +236,8 @@ def _running(facts: Facts) -> Explanation:
         findings.append(Finding("class", "non-preemptible: others go first"))
     if (safe := job.safe_until(now)) is not None:
         due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()
-        when = f"within {span(due)}" if due > 0 else "now"
-        findings.append(
-            Finding("checkpoint", f"{span((now - safe).total_seconds())} of work since the last; next {when}")
-        )
+        unsafe = span((now - safe).total_seconds())
+        findings.append(Finding("checkpoint", f"{unsafe} of work since the last; next within {span(due)}"))
     if job.status.interrupted_count:
         last = age(job.status.interrupted_timestamps[-1], now) if job.status.interrupted_timestamps else "some time"
         findings.append(Finding("interrupted", f"{plural(job.status.interrupted_count, 'time')}, last {last} ago"))

@@ -17,6 +17,7 @@ from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.times import parse_time
+from scavenger_domain.risk import safe_until, time_at_risk
 from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
 WAITING: Final = "Waiting"
@@ -130,19 +131,31 @@ class Job(Struct, frozen=True, gc=False, rename="camel"):
         return found.reason if found else ""
 
     def at_risk(self, now: datetime) -> float:
-        """Core-seconds lost if the job went now: as the prioritizer says, else the work since the last checkpoint."""
+        """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost that
+        the services have unless told otherwise."""
         if self.phase != RUNNING:
             return 0.0
         if self.status.preemption.running_priority is not None:
             return self.status.preemption.running_priority
-        seconds = (now - since).total_seconds() if (since := self.safe_until(now)) is not None else 0.0
-        return max(0.0, seconds) * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
+        start, since = self.started_at, self.safe_until(now)
+        if start is None or since is None:
+            return 0.0
+        startup_cost = timedelta(seconds=names.DEFAULT_STARTUP_COST_SECONDS)
+        seconds = time_at_risk(start, since, now, startup_cost).total_seconds()
+        return seconds * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
 
     def safe_until(self, now: datetime) -> datetime | None:
-        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest."""
-        stamps = (self.status.last_checkpoint_timestamp, self.status.priority_start_over_timestamp)
-        known = [at for at in (*map(parse_time, stamps), self.started_at) if at is not None and at <= now]
-        return max(known, default=None)
+        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None
+        while it does not run."""
+        start = self.started_at
+        if start is None:
+            return None
+        stamps = (
+            self.status.last_checkpoint_timestamp,
+            self.status.priority_start_over_timestamp,
+            self.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
+        )
+        return safe_until(start, self.spec.checkpoint_interval, map(parse_time, stamps), now)
 
 
 class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):

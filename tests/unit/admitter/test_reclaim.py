@@ -15,6 +15,7 @@ from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import Candidate, NodeView, PendingPod, QueueState, QueueView, Snapshot, add
 
 NOW = 1_800_000_000 * SECOND
+DAY = 86_400 * SECOND
 RULES = ReclaimRules()
 
 
@@ -26,10 +27,13 @@ def job(name: str, queue: str = "b", cpu: int = 1, pods: int = 1, **more: Any) -
     return Candidate(name, name, queue, more.pop("shape", shape(cpu)), pods, **more)
 
 
-def gang(name: str, *nodes: str, queue: str = "a", cpu: int = 1, age: int = 100, **more: Any) -> Gang:
-    """A job that runs on these nodes; its last checkpoint was `age` seconds ago."""
+def gang(
+    name: str, *nodes: str, queue: str = "a", cpu: int = 1, age: int = 100, fresh: bool = False, **more: Any
+) -> Gang:
+    """A job that runs on these nodes; its last checkpoint, or, if it is `fresh`, its start, was `age` seconds ago."""
     since = NOW - age * SECOND
-    running = RunningJob(name, name, queue, len(nodes), since=since, started=since, **more)
+    started = since if fresh else since - SECOND
+    running = RunningJob(name, name, queue, len(nodes), since=since, started=started, interval=DAY, **more)
     return Gang(running, shape(cpu).requests, nodes)
 
 

@@ -713,8 +713,8 @@ def _running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
         preemptible=preemption is None or preemption.class_ != names.NON_PREEMPTIBLE,
         priority=preemption.running_priority if preemption is not None else None,
         since=micros(since) if since is not None else 0,
-        fresh=since == start,
         started=micros(start) if start is not None else 0,
+        interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
         interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
         millicores=round(cores * 1000) if cores is not None else None,
     )
