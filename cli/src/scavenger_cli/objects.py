@@ -16,7 +16,9 @@ from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.states import QueueState
 from scavenger_api.times import parse_time
+from scavenger_domain.queues import queue_state
 from scavenger_domain.risk import safe_until, time_at_risk
 from scavenger_runtime.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
@@ -196,11 +198,9 @@ class Queue(Struct, frozen=True, gc=False, rename="camel"):
     status: QueueStatus = QueueStatus()
 
     @property
-    def state(self) -> str:
+    def state(self) -> QueueState:
         """Open, Closed or Releasing. By the spec, which the status follows a second later: `open` is seen at once."""
-        if self.metadata.deletion_timestamp is not None or self.status.state == "Releasing":
-            return "Releasing"
-        return "Closed" if self.spec.closed else "Open"
+        return queue_state(deleting=self.metadata.deletion_timestamp is not None, closed=self.spec.closed)
 
 
 T = TypeVar("T")

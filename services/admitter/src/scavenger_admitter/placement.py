@@ -27,14 +27,15 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import spell_taint, tolerates
 from scavenger_runtime.kinds import Taint, Toleration
 
-from scavenger_admitter.holds import Hold, Reason, spell
 from scavenger_admitter.shape import PODS, Shape
 from scavenger_admitter.snapshot import Amounts, NodeView
+from scavenger_admitter.waits import Wait, spell
 
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
 
@@ -273,7 +274,7 @@ class Room:
 
     # --- what no waiting will change ---
 
-    def impossible(self, shape: Shape, count: int) -> Hold | None:
+    def impossible(self, shape: Shape, count: int) -> Wait | None:
         """Why a gang would not fit an empty cluster either, if so: job or nodes have to change, not the load.
 
         Nodes that are not ready or cordoned count here: they may be back any time.
@@ -287,9 +288,9 @@ class Room:
             if total >= count:
                 return None
         if total == 0:
-            return Hold(Reason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
-        return Hold(
-            Reason.LARGER_THAN_CLUSTER,
+            return Wait(WaitReason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
+        return Wait(
+            WaitReason.LARGER_THAN_CLUSTER,
             f"needs {count} pods of {spell(shape.counted)} each; all nodes together would hold {total} of"
             f" them, were they empty: lower parallelism or {_field(shape)}, or add nodes",
             count,
@@ -304,14 +305,14 @@ class Room:
         # What is offered of reclaimed capacity changes by the minute; the node's own size does not.
         return max(0, min(self._offered(name)[i] // amount for name, amount in shape.counted))
 
-    def _mismatch(self, shape: Shape) -> Hold:
+    def _mismatch(self, shape: Shape) -> Wait:
         if not self._nodes:
-            return Hold(Reason.NO_NODE, "the cluster has no node")
+            return Wait(WaitReason.NO_NODE, "the cluster has no node")
         selector = ", ".join(f"{name}={value}" for name, value in shape.node_selector)
         labels = dict(shape.node_selector)
         selected = [n for n in self._nodes if all(n.labels.get(k) == v for k, v in labels.items())]
         if not selected:
-            return Hold(Reason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
+            return Wait(WaitReason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
         taints = sorted(
             {
                 spell_taint(taint)
@@ -321,8 +322,8 @@ class Room:
             }
         )
         which = f"nodes with the labels {selector}" if selector else "nodes"
-        return Hold(
-            Reason.TAINT_NOT_TOLERATED,
+        return Wait(
+            WaitReason.TAINT_NOT_TOLERATED,
             f"all {which} carry a taint that spec.tolerations does not cover: {', '.join(taints)}",
         )
 
@@ -342,11 +343,11 @@ class Room:
 
     # --- the sentence for those that wait for room ---
 
-    def no_place(self, shape: Shape, count: int) -> Hold:
+    def no_place(self, shape: Shape, count: int) -> Wait:
         """The hold of a gang that does not fit now."""
         if shape.reclaimed and not self._publishes:
-            return Hold(Reason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
-        return Hold(Reason.NO_PLACE, lambda: self._no_place(shape, count), count)
+            return Wait(WaitReason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
+        return Wait(WaitReason.NO_PLACE, lambda: self._no_place(shape, count), count)
 
     def _no_place(self, shape: Shape, count: int) -> str:
         needs = _needs(shape, count)

@@ -16,22 +16,23 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import amounts
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
+from scavenger_api.states import QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import counts, is_place
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import lasting
 from scavenger_runtime.kinds import Node, Pod, Taint, condition
 
-from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.running import Gang, Leaving, RunningJobs
 from scavenger_admitter.shape import Requests, Shape, counted, requests_of
+from scavenger_admitter.waits import Wait
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
@@ -144,14 +145,6 @@ class Candidate:
         return (-self.interrupted_count, self.queued_at, self.uid, self.key)
 
 
-class QueueState(StrEnum):
-    """States of a ScavengerQueue; only Open lets jobs start."""
-
-    OPEN = "Open"
-    CLOSED = "Closed"
-    RELEASING = "Releasing"
-
-
 @dataclass(frozen=True, slots=True)
 class QueueView:
     """A queue.
@@ -211,8 +204,8 @@ class Snapshot:
     limits: tuple[LoadLimit, ...] = ()
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
-    shut: Hold | None = None
-    blocked: Mapping[str, Hold] = field(default_factory=dict)
+    shut: Wait | None = None
+    blocked: Mapping[str, Wait] = field(default_factory=dict)
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
@@ -762,7 +755,7 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self) -> dict[str, Hold]:
+    def _blocked(self) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started."""
         blocked = dict.fromkeys(self._assumed.keys() & self._waiting.keys(), _PODS_STARTING)
         for key in self._by_job.keys() & self._waiting.keys() - blocked.keys():
@@ -780,14 +773,16 @@ def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str,
     return nodes
 
 
-_PODS_STARTING: Final = Hold(Reason.STARTING, "its start is under way")
+_PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
-def _pods_remain(node: str, pod: str) -> Hold:
+def _pods_remain(node: str, pod: str) -> Wait:
     if not node:
-        return Hold(Reason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", "")
-    return Hold(
-        Reason.PODS_REMAIN,
+        return Wait(
+            WaitReason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", ""
+        )
+    return Wait(
+        WaitReason.PODS_REMAIN,
         f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has"
         f" ended, or when the pod or node {node} is deleted",
         node,
