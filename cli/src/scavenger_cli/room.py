@@ -1,7 +1,7 @@
 """Where a job would fit: free places by requests, taints and selectors. Pure.
 
-The admitter decides by the same rules (design section 4.2) with more in hand: what it has just started, and what
-pending ordinary pods are about to take. What is computed here explains; it decides nothing.
+These are figures to show. The admitter decides, by the same rules (`scavenger_domain`) with more in hand: what it has
+just started, and what pending ordinary pods are about to take.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts, is_place
-from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests, pod_requests
-from scavenger_domain.taints import lasting, spell_taint, tolerates
-from scavenger_runtime.kinds import Node, Pod, Taint, Toleration
+from scavenger_domain.requests import counted_requests, pod_requests
+from scavenger_domain.taints import blocking, tolerates
+from scavenger_runtime.kinds import Node, Pod
 
 from scavenger_cli.objects import JobSpec
 
@@ -53,26 +53,17 @@ class Place:
 class Room:
     """What the cluster has for one job.
 
-    nodes: all. selected: with the labels of spec.nodeSelector. tolerated: of these, without a taint in the way.
-    open: of these, ready, not cordoned, not at a level of their own. offering: of these, with reclaimed capacity.
-    places: pods like these that fit now. empty_places: that would fit were every node empty. largest_free,
-    largest_node: what comes closest to one pod, now and when empty; reclaimed capacity as the cpu and memory it stands
-    for. taints: those that keep the job off selected nodes. load: requests over the nodes that count for the levels.
+    open: nodes it may use now, by labels and taints; ready, not cordoned, not at a level of their own. places: pods
+    like these that fit there now. largest_free: what comes closest to one pod; reclaimed capacity as the cpu and memory
+    it stands for. load: requests over the nodes that count for the levels. unseen: requests of scavenger pods that no
+    measured load knows yet, as they started after it was measured.
     """
 
-    nodes: int
-    selected: int
-    tolerated: int
     open: int
-    offering: int
     places: int
-    empty_places: int
     largest_free: Place | None = None
-    largest_node: Place | None = None
-    taints: tuple[str, ...] = ()
     load: Mapping[str, Use] = field(default_factory=dict)
     unseen: Amounts = field(default_factory=dict)
-    """Requests of scavenger pods that no measured load knows yet, as they started after it was measured."""
 
 
 def room_for(
@@ -88,30 +79,26 @@ def room_for(
     measured; None where nobody does. Raises QuantityError for what is not a quantity, which the API server lets nobody
     write.
     """
-    asked, whole = {**spec.placed_by, PODS: 1}, {**spec.requests, PODS: 1}
+    asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
-    labels = spec.node_selector.items()
-    selected = [n for n in nodes if all(n.metadata.labels.get(k) == v for k, v in labels)]
-    tolerated = [n for n in selected if not untolerated(n, spec.tolerations)]
-    open_ = [n for n in tolerated if is_place(n) and n.metadata.name not in closed]
+    open_ = [n for n in nodes if is_place(n) and n.metadata.name not in closed and _lets_in(n, spec)]
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
-    # However much a node offers of reclaimed capacity now, it may offer all it has one day.
-    empty = [Place(n.metadata.name, _allocatable(n, whole)) for n in tolerated]
     largest_free = closest(free, asked)
     return Room(
-        nodes=len(nodes),
-        selected=len(selected),
-        tolerated=len(tolerated),
         open=len(open_),
-        offering=sum(any(_allocatable(n, RECLAIMED_RESOURCES).values()) for n in open_),
         places=sum(pods_in(place, asked) for place in free),
-        empty_places=sum(pods_in(place, whole) for place in empty),
         largest_free=_as_counted(largest_free) if largest_free is not None else None,
-        largest_node=closest(empty, whole),
-        taints=tuple(sorted({spell_taint(t) for n in selected for t in untolerated(n, spec.tolerations)})),
         load=load_by_requests(nodes, used),
         unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
     )
+
+
+def _lets_in(node: Node, spec: JobSpec) -> bool:
+    """Whether labels and taints of the node let the job in."""
+    labels = node.metadata.labels
+    if any(labels.get(name) != value for name, value in spec.node_selector.items()):
+        return False
+    return all(tolerates(spec.tolerations, taint) for taint in blocking(node.spec.taints))
 
 
 def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
@@ -166,14 +153,6 @@ def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
             for name, value in pod_requests(pod).items():
                 sums[name] += value
     return used
-
-
-def untolerated(node: Node, tolerations: Iterable[Toleration]) -> list[Taint]:
-    """The taints of a node that keep the job off it for good.
-
-    The cordon's own taint is left out: `spec.unschedulable` says the same, and goes with it.
-    """
-    return [taint for taint in lasting(node.spec.taints) if not tolerates(tolerations, taint)]
 
 
 def _allocatable(node: Node, asked: Iterable[str]) -> dict[str, int]:

@@ -292,6 +292,16 @@ def test_only_open_queues_start_jobs(queue: QueueView, reason: WaitReason | None
     assert reasons(plan) == ({"a": reason} if reason else {})
 
 
+def test_what_never_passes_comes_before_what_does() -> None:
+    """A job too large for any node, in a closed queue and a full cluster, is told of its size, then of its queue."""
+    closed = queues(QueueView("default", state=QueueState.CLOSED))
+    nodes = [node("n", cpu=2, used=2)]
+    assert reasons(plan_admissions(snapshot(nodes, [job("a", 20)], queues=closed))) == {
+        "a": WaitReason.LARGER_THAN_ANY_NODE
+    }
+    assert reasons(plan_admissions(snapshot(nodes, [job("a", 1)], queues=closed))) == {"a": WaitReason.QUEUE_CLOSED}
+
+
 def test_quota() -> None:
     seen = snapshot(
         [node("n", cpu=100)],

@@ -22,6 +22,11 @@ class Reason(StrEnum):
         member.__doc__ = meaning
         return member
 
+    @classmethod
+    def of(cls, word: str) -> Self | None:
+        """The member with that value; None for a word of another list, or of another version."""
+        return next((member for member in cls if member == word), None)
+
 
 class WaitReason(Reason):
     """Why a job waits: reasons of the condition Admitted while it is False.
