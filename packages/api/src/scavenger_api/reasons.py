@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, Self
 
+from scavenger_api.names import REASON_RUNNING
+
 
 class Reason(StrEnum):
     """Base of the lists below: a word in CamelCase, and what it means."""
@@ -122,7 +124,7 @@ class StateReason(Reason):
     """Where a job is, in conditions that are not about why: the phases stand there, too."""
 
     STARTED = "Started", "Admitted is True: its Job has been created."
-    RUNNING = "Running", "Running is True: all its pods run."
+    RUNNING = REASON_RUNNING, "Running is True: all its pods run."
     COMPLETED = "Completed", "Succeeded is True: all its pods ended with exit code 0."
     UNFINISHED = "Unfinished", "Succeeded is Unknown: the job has not come to its end."
 
