@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from scavenger_api.times import parse_time
@@ -109,7 +109,7 @@ def _last_checkpoint(job: Job, now: datetime) -> str:
     if safe is None:
         return ""
     due = job.spec.checkpoint_interval - (now - safe)
-    return f"; next due in {span(due.total_seconds())}" if due > timedelta(0) else "; one is due now"
+    return f"; next due in {span(due.total_seconds())}"
 
 
 def cpu_time_label(job: Job) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_api.states import ConditionType
 from scavenger_api.times import parse_time
 from scavenger_kube.kinds import Pod
 
 from scavenger_cli import objects
+from scavenger_cli.advice import command, remedies
 from scavenger_cli.details import cpu_time_label
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
-from scavenger_cli.obstacles import Obstacle, command, loads, obstacles, over_share, total_requests, waits_since
+from scavenger_cli.figures import loads, over_share, total_requests
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
 
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
@@ -27,33 +31,8 @@ EXIT_CODES: Final = {
 }
 """Exit codes that say more than `failed`; 128 + n is signal n."""
 
-INTERRUPTIONS: Final = {
-    "Preempted": "the scheduler gave its room to an ordinary pod",
-    "Evicted": "somebody evicted a pod of it through the API",
-    "AboveUpperLevel": "the load of the cluster had reached the upper level, and this job had least to lose",
-    "YieldAtCheckpoint": "it had just written a checkpoint, and others were waiting for the room",
-    "KubeletEvicted": "its node ran short of a resource, and the kubelet ended it",
-    "Starved": "it was starved: for 10 minutes it used less than 20 % of its CPU (unless set otherwise), on a node "
-    "that no longer offered the room",
-    "NodeMemory": "its node was short of memory, and it gave way before the kubelet had to choose",
-    "NodeDrained": "its node was drained or tainted",
-    "NodeLost": "its node was lost",
-    "NodeShutdown": "its node was shut down",
-    "Deleted": "somebody deleted a pod of it",
-    "JobDeleted": "somebody deleted its Job",
-    "Reclaimed": "another queue was under its share and took its room back",
-}
-"""The reasons of the condition Interrupted, in words."""
-
-
-SAID_BY_FIGURES: Final = (
-    Cause.ADMISSION_LEVEL,
-    Cause.NO_PLACE,
-    Cause.NO_RECLAIMED_CAPACITY,
-    Cause.NODES_CLOSED,
-    Cause.OVER_SHARE,
-)
-"""Causes that the figures below the headline show as well; the admitter's own figures may be newer."""
+SILENT_AFTER: Final = timedelta(seconds=60)
+"""An admitter renews its Lease every few seconds; after this long nobody leads."""
 
 
 def explain(facts: Facts) -> Explanation:
@@ -77,34 +56,49 @@ def explain(facts: Facts) -> Explanation:
 
 
 def _queued(facts: Facts) -> Explanation:
-    found = list(obstacles(facts))
-    first = found[0] if found else _turn(facts)
     job = facts.job
+    cause, text, helps = _silent(facts) or _published(facts)
     queued = parse_time(job.status.queued_timestamp or job.metadata.creation_timestamp)
-    since = waits_since(facts, queued)
+    since = f" for {span((facts.now - queued).total_seconds())}" if queued is not None else ""
     interrupted = job.phase == objects.INTERRUPTED
     state = "was interrupted and has been in line again" if interrupted else "has been waiting"
-    headline = f"{job.name} {state}{since}: {first.text}"
-    others = [other for other in found[1:] if other.cause not in SAID_BY_FIGURES]
-    findings = [*_interruption(facts), *(Finding("also", other.text) for other in others)]
-    findings += [*_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts), *_said(facts, first)]
-    return Explanation(first.cause, headline, (*findings, *_unread(facts)), tuple(r for r in first.remedies if r))
+    findings = [*_interruption(facts), *_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts)]
+    if cause == Cause.ADMITTER_SILENT and job.status.message:
+        findings.append(Finding("it last said", job.status.message))
+    return Explanation(cause, f"{job.name} {state}{since}: {text}", (*findings, *_unread(facts)), helps)
 
 
-def _turn(facts: Facts) -> Obstacle:
-    """Nothing is in the way that can be seen from here."""
-    if not facts.job.phase:
-        return Obstacle(Cause.NOT_SEEN_YET, "the admitter has not looked at it yet", ("wait a moment, and ask again",))
-    if _says_why(facts.job.status.message):  # it knows what it has just started, and what others are about to take
-        return Obstacle(Cause.AS_THE_ADMITTER_SAYS, facts.job.status.message, ())
-    place = facts.line
-    if place is not None and place[0] > 1:
-        ahead = plural(place[0] - 1, "job") + (" is" if place[0] == 2 else " are")
-        text = f"{ahead} before it in queue {facts.job.spec.queue}, and it should start soon"
-    else:
-        text = "nothing is in its way, and it should start in a moment"
-    blind = ("what could not be read may hide the reason: ask an administrator",) if facts.unreadable else ()
-    return Obstacle(Cause.IN_LINE, text, ("wait: " + command(facts.job, "wait", "--for=running"), *blind))
+def _silent(facts: Facts) -> tuple[str, str, tuple[str, ...]] | None:
+    """Nobody is there to say why the job waits, or to start it: cause, text and what helps."""
+    if not facts.admitter_known:
+        return None
+    if facts.admitter_seen is None and not facts.job.phase:
+        install = "install it: helm install scavenger-admitter charts/scavenger-admitter -n scavenger-system"
+        return Cause.ADMITTER_SILENT, "no admitter runs in this cluster, so nothing is ever started", (install,)
+    if facts.admitter_seen is not None and facts.now - facts.admitter_seen > SILENT_AFTER:
+        silence = age(facts.admitter_seen, facts.now)
+        look = "ask an administrator to look: kubectl -n scavenger-system logs deploy/scavenger-admitter"
+        return Cause.ADMITTER_SILENT, f"the admitter has given no sign of life for {silence}", (look,)
+    return None
+
+
+def _published(facts: Facts) -> tuple[str, str, tuple[str, ...]]:
+    """What the condition Admitted says: reason, message and what helps."""
+    job, wait = facts.job, ("wait a moment, and ask again",)
+    if not job.phase:
+        return Cause.NOT_SEEN_YET, "the admitter has not looked at it yet", wait
+    admitted = job.condition(ConditionType.ADMITTED)
+    if admitted is None:
+        return Cause.NOT_SAID, job.status.message or "the admitter has not said why", wait
+    if admitted.reason == WaitReason.QUEUED:
+        return admitted.reason, f"it is in line{_place(facts)}", remedies(admitted.reason, facts)
+    # An admitter before this version wrote no message into the condition.
+    text = admitted.message or job.status.message or admitted.reason
+    return admitted.reason, text, remedies(admitted.reason, facts)
+
+
+def _place(facts: Facts) -> str:
+    return f", {ordinal(facts.line[0])} of {facts.line[1]} in queue {facts.job.spec.queue}" if facts.line else ""
 
 
 def _interruption(facts: Facts) -> list[Finding]:
@@ -114,13 +108,21 @@ def _interruption(facts: Facts) -> list[Finding]:
         return []
     when = age(status.interrupted_timestamps[-1], facts.now)
     reason = facts.job.reason("Interrupted")
-    words = INTERRUPTIONS.get(reason, reason or "for a reason that is not on record")
+    words = interruption(reason)
     findings = [Finding("interrupted", f"{when} ago, for the {ordinal(status.interrupted_count)} time: {words}")]
     if status.lost_cpu_seconds:
         total = status.lost_cpu_seconds + status.useful_cpu_seconds
         lost = 100.0 * status.lost_cpu_seconds / total
         findings.append(Finding("lost so far", f"{cpu_time(status.lost_cpu_seconds)} of CPU time ({percent(lost)})"))
     return findings
+
+
+def interruption(reason: str) -> str:
+    """A reason of the condition Interrupted in words, to follow a colon."""
+    known = InterruptionReason.of(reason)
+    if known is None or not known.__doc__:
+        return reason or "for a reason that is not on record"
+    return known.__doc__[0].lower() + known.__doc__[1:].removesuffix(".")
 
 
 def _levels(facts: Facts) -> list[Finding]:
@@ -166,19 +168,6 @@ def _queue_share(facts: Facts) -> list[Finding]:
     ]
     over = " (over its share)" if over_share(queue) else ""
     return [Finding("queue's share", f"uses {', '.join(parts)}{over}")]
-
-
-def _said(facts: Facts, first: Obstacle) -> list[Finding]:
-    """The admitter's own sentence, where it adds to what was found here."""
-    message = facts.job.status.message
-    if first.cause not in SAID_BY_FIGURES or not _says_why(message):
-        return []
-    return [Finding("admitter", message)]
-
-
-def _says_why(message: str) -> bool:
-    """Whether the admitter has said more than that the job is in line."""
-    return bool(message) and not message.startswith("in line") and "; in line to start again" not in message
 
 
 def _unread(facts: Facts) -> list[Finding]:
@@ -236,10 +225,8 @@ def _running(facts: Facts) -> Explanation:
         findings.append(Finding("class", "non-preemptible: others go first"))
     if (safe := job.safe_until(now)) is not None:
         due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()
-        when = f"within {span(due)}" if due > 0 else "now"
-        findings.append(
-            Finding("checkpoint", f"{span((now - safe).total_seconds())} of work since the last; next {when}")
-        )
+        unsafe = span((now - safe).total_seconds())
+        findings.append(Finding("checkpoint", f"{unsafe} of work since the last; next within {span(due)}"))
     if job.status.interrupted_count:
         last = age(job.status.interrupted_timestamps[-1], now) if job.status.interrupted_timestamps else "some time"
         findings.append(Finding("interrupted", f"{plural(job.status.interrupted_count, 'time')}, last {last} ago"))

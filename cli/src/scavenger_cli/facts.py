@@ -15,35 +15,15 @@ from scavenger_cli.room import Room
 
 
 class Cause(StrEnum):
-    """Why a job is where it is, in one word; what `-o json` shows and scripts may compare."""
+    """Where a job is, in one word, unless it waits: then the admitter says why (`scavenger_api.reasons`).
 
-    # nobody has looked at it
+    `-o json` shows one word or the other, and scripts may compare it.
+    """
+
+    # nobody has said why it waits
     NOT_SEEN_YET = "NotSeenYet"
+    NOT_SAID = "NotSaid"
     ADMITTER_SILENT = "AdmitterSilent"
-    # it waits, and will go on to until somebody changes something
-    QUEUE_MISSING = "QueueMissing"
-    QUEUE_CLOSED = "QueueClosed"
-    QUEUE_RELEASING = "QueueReleasing"
-    HELD_BACK = "HeldBack"
-    NO_NODE = "NoNode"
-    NO_SELECTOR_MATCH = "NoSelectorMatch"
-    TAINT_NOT_TOLERATED = "TaintNotTolerated"
-    LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
-    LARGER_THAN_CLUSTER = "LargerThanCluster"
-    # it waits, and will start when this passes
-    LEVELS_STALE = "LevelsStale"
-    BLIND = "Blind"
-    ADMIT_FALSE = "AdmitFalse"
-    QUEUE_QUOTA = "QueueQuota"
-    MAKING_ROOM = "MakingRoom"
-    START_FAILED = "StartFailed"
-    NODES_CLOSED = "NodesClosed"
-    ADMISSION_LEVEL = "AdmissionLevel"
-    NO_PLACE = "NoPlace"
-    NO_RECLAIMED_CAPACITY = "NoReclaimedCapacity"
-    OVER_SHARE = "OverShare"
-    AS_THE_ADMITTER_SAYS = "AsTheAdmitterSays"
-    IN_LINE = "InLine"
     # it does not wait
     STARTING = "Starting"
     RUNNING = "Running"
@@ -90,9 +70,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to `why`: one sentence, the figures behind it, and what would help."""
+    """The answer to `why`: one sentence, the figures behind it, and what would help. cause: a `Cause`, or the
+    published reason."""
 
-    cause: Cause
+    cause: str
     headline: str
     findings: tuple[Finding, ...] = ()
     remedies: tuple[str, ...] = ()

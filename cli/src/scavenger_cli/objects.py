@@ -16,7 +16,10 @@ from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.states import QueueState
 from scavenger_api.times import parse_time
+from scavenger_domain.queues import queue_state
+from scavenger_domain.risk import safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
 
 WAITING: Final = "Waiting"
@@ -130,19 +133,31 @@ class Job(Struct, frozen=True, gc=False, rename="camel"):
         return found.reason if found else ""
 
     def at_risk(self, now: datetime) -> float:
-        """Core-seconds lost if the job went now: as the prioritizer says, else the work since the last checkpoint."""
+        """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost that
+        the services have unless told otherwise."""
         if self.phase != RUNNING:
             return 0.0
         if self.status.preemption.running_priority is not None:
             return self.status.preemption.running_priority
-        seconds = (now - since).total_seconds() if (since := self.safe_until(now)) is not None else 0.0
-        return max(0.0, seconds) * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
+        start, since = self.started_at, self.safe_until(now)
+        if start is None or since is None:
+            return 0.0
+        startup_cost = timedelta(seconds=names.DEFAULT_STARTUP_COST_SECONDS)
+        seconds = time_at_risk(start, since, now, startup_cost).total_seconds()
+        return seconds * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
 
     def safe_until(self, now: datetime) -> datetime | None:
-        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest."""
-        stamps = (self.status.last_checkpoint_timestamp, self.status.priority_start_over_timestamp)
-        known = [at for at in (*map(parse_time, stamps), self.started_at) if at is not None and at <= now]
-        return max(known, default=None)
+        """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None
+        while it does not run."""
+        start = self.started_at
+        if start is None:
+            return None
+        stamps = (
+            self.status.last_checkpoint_timestamp,
+            self.status.priority_start_over_timestamp,
+            self.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
+        )
+        return safe_until(start, self.spec.checkpoint_interval, map(parse_time, stamps), now)
 
 
 class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -183,11 +198,9 @@ class Queue(Struct, frozen=True, gc=False, rename="camel"):
     status: QueueStatus = QueueStatus()
 
     @property
-    def state(self) -> str:
+    def state(self) -> QueueState:
         """Open, Closed or Releasing. By the spec, which the status follows a second later: `open` is seen at once."""
-        if self.metadata.deletion_timestamp is not None or self.status.state == "Releasing":
-            return "Releasing"
-        return "Closed" if self.spec.closed else "Open"
+        return queue_state(deleting=self.metadata.deletion_timestamp is not None, closed=self.spec.closed)
 
 
 T = TypeVar("T")

@@ -47,7 +47,7 @@ def explanation(found: Explanation, width: int) -> list[str]:
 def explanation_data(found: Explanation) -> dict[str, Any]:
     """The same for -o json and yaml."""
     return {
-        "cause": found.cause.value,
+        "cause": str(found.cause),
         "headline": found.headline,
         "findings": [{"label": f.label, "text": f.text} for f in found.findings],
         "remedies": list(found.remedies),

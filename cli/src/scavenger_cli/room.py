@@ -1,7 +1,7 @@
 """Where a job would fit: free places by requests, taints and selectors. Pure.
 
-The admitter decides by the same rules (design section 4.2) with more in hand: what it has just started, and what
-pending ordinary pods are about to take. What is computed here explains; it decides nothing.
+These are figures to show. The admitter decides, by the same rules (`scavenger_domain`) with more in hand: what it has
+just started, and what pending ordinary pods are about to take.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
-from scavenger_api.reclaimed import RECLAIMED, counted_as
+from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import parse_time
-from scavenger_kube.kinds import Container, Node, Pod, Taint, Toleration
+from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.requests import counted_requests, pod_requests
+from scavenger_domain.taints import blocking, tolerates
+from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli.objects import JobSpec
 
 PODS: Final = "pods"
-_OFFERED: Final = tuple(extended for extended, _ in RECLAIMED.values())
-_BLOCKING: Final = ("NoSchedule", "NoExecute")
 Amounts = Mapping[str, int]
 """Millicores of cpu, bytes of memory, units of others."""
 
@@ -52,26 +53,17 @@ class Place:
 class Room:
     """What the cluster has for one job.
 
-    nodes: all. selected: with the labels of spec.nodeSelector. tolerated: of these, without a taint in the way.
-    open: of these, ready, not cordoned, not at a level of their own. offering: of these, with reclaimed capacity.
-    places: pods like these that fit now. empty_places: that would fit were every node empty. largest_free,
-    largest_node: what comes closest to one pod, now and when empty; reclaimed capacity as the cpu and memory it stands
-    for. taints: those that keep the job off selected nodes. load: requests over the nodes that count for the levels.
+    open: nodes it may use now, by labels and taints; ready, not cordoned, not at a level of their own. places: pods
+    like these that fit there now. largest_free: what comes closest to one pod; reclaimed capacity as the cpu and memory
+    it stands for. load: requests over the nodes that count for the levels. unseen: requests of scavenger pods that no
+    measured load knows yet, as they started after it was measured.
     """
 
-    nodes: int
-    selected: int
-    tolerated: int
     open: int
-    offering: int
     places: int
-    empty_places: int
     largest_free: Place | None = None
-    largest_node: Place | None = None
-    taints: tuple[str, ...] = ()
     load: Mapping[str, Use] = field(default_factory=dict)
     unseen: Amounts = field(default_factory=dict)
-    """Requests of scavenger pods that no measured load knows yet, as they started after it was measured."""
 
 
 def room_for(
@@ -87,30 +79,26 @@ def room_for(
     measured; None where nobody does. Raises QuantityError for what is not a quantity, which the API server lets nobody
     write.
     """
-    asked, whole = {**spec.placed_by, PODS: 1}, {**spec.requests, PODS: 1}
+    asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
-    labels = spec.node_selector.items()
-    selected = [n for n in nodes if all(n.metadata.labels.get(k) == v for k, v in labels)]
-    tolerated = [n for n in selected if not untolerated(n, spec.tolerations)]
-    open_ = [n for n in tolerated if n.ready and not n.spec.unschedulable and n.metadata.name not in closed]
+    open_ = [n for n in nodes if is_place(n) and n.metadata.name not in closed and _lets_in(n, spec)]
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
-    # However much a node offers of reclaimed capacity now, it may offer all it has one day.
-    empty = [Place(n.metadata.name, _allocatable(n, whole)) for n in tolerated]
     largest_free = closest(free, asked)
     return Room(
-        nodes=len(nodes),
-        selected=len(selected),
-        tolerated=len(tolerated),
         open=len(open_),
-        offering=sum(any(_allocatable(n, _OFFERED).values()) for n in open_),
         places=sum(pods_in(place, asked) for place in free),
-        empty_places=sum(pods_in(place, whole) for place in empty),
         largest_free=_as_counted(largest_free) if largest_free is not None else None,
-        largest_node=closest(empty, whole),
-        taints=tuple(sorted({_spell(t) for n in selected for t in untolerated(n, spec.tolerations)})),
         load=load_by_requests(nodes, used),
         unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
     )
+
+
+def _lets_in(node: Node, spec: JobSpec) -> bool:
+    """Whether labels and taints of the node let the job in."""
+    labels = node.metadata.labels
+    if any(labels.get(name) != value for name, value in spec.node_selector.items()):
+        return False
+    return all(tolerates(spec.tolerations, taint) for taint in blocking(node.spec.taints))
 
 
 def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
@@ -119,7 +107,7 @@ def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
         started = parse_time(pod.status.start_time)
         mine = LABEL_JOB in pod.metadata.labels and pod.spec.node_name and not pod.ended
         if mine and (started is None or started > since):
-            for name, value in counted_as(pod_requests(pod).items()).items():
+            for name, value in counted_requests(pod).items():
                 sums[name] += value
     return sums
 
@@ -140,11 +128,6 @@ def closest(places: Sequence[Place], asked: Amounts) -> Place | None:
         return min(place.amounts.get(name, 0) / value for name, value in asked.items() if value > 0)
 
     return max(places, key=share, default=None)
-
-
-def counts(node: Node) -> bool:
-    """Whether the levels are about this node: ready, not cordoned, without a taint that keeps pods off (section 5)."""
-    return node.ready and not node.spec.unschedulable and not any(t.effect in _BLOCKING for t in node.spec.taints)
 
 
 def load_by_requests(nodes: Iterable[Node], used: Mapping[str, Amounts]) -> dict[str, Use]:
@@ -172,66 +155,6 @@ def used_by_node(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
     return used
 
 
-def pod_requests(pod: Pod) -> dict[str, int]:
-    """What a pod takes of its node (k8s.io/component-helpers resource.PodRequests): its containers and sidecars, or the
-    largest moment of its init phase, and the overhead of its runtime."""
-    running: dict[str, int] = defaultdict(int)
-    _add(running, pod.spec.containers)
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = defaultdict(int)
-    for container in pod.spec.init_containers:
-        moment = sidecars
-        if container.restart_policy == "Always":
-            _add(sidecars, (container,))
-            _add(running, (container,))
-        else:
-            moment = sidecars.copy()
-            _add(moment, (container,))
-        peak = {name: max(peak.get(name, 0), moment.get(name, 0)) for name in {*peak, *moment}}
-    sums = {name: max(running.get(name, 0), peak.get(name, 0)) for name in {*running, *peak}}
-    sums.update((name, amount(name, text)) for name, text in pod.spec.resources.requests.items())
-    for name, text in pod.spec.overhead.items():
-        sums[name] = sums.get(name, 0) + amount(name, text)
-    return sums
-
-
-def _add(sums: dict[str, int], containers: Iterable[Container]) -> None:
-    for container in containers:
-        for name, text in container.resources.requests.items():
-            sums[name] += amount(name, text)
-
-
-def untolerated(node: Node, tolerations: Iterable[Toleration]) -> list[Taint]:
-    """The taints of a node that keep the job off it.
-
-    The cordon's own taint is left out: `spec.unschedulable` says the same, and goes with it.
-    """
-    return [
-        taint
-        for taint in node.spec.taints
-        if taint.effect in _BLOCKING and not _passing(taint) and not any(_covers(t, taint) for t in tolerations)
-    ]
-
-
-def _passing(taint: Taint) -> bool:
-    """Set by Kubernetes for as long as the node is cordoned or not ready, which is looked at by itself."""
-    return taint.key in (
-        "node.kubernetes.io/unschedulable",
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    )
-
-
-def _covers(toleration: Toleration, taint: Taint) -> bool:
-    """k8s.io/api core/v1 ToleratesTaint: an empty effect covers all, an empty key all keys."""
-    same_effect = not toleration.effect or toleration.effect == taint.effect
-    same_key = not toleration.key or toleration.key == taint.key
-    same_value = toleration.operator == "Exists" or (
-        toleration.operator in ("", "Equal") and toleration.value == taint.value
-    )
-    return same_effect and same_key and same_value
-
-
 def _allocatable(node: Node, asked: Iterable[str]) -> dict[str, int]:
     return {name: amount(name, node.status.allocatable.get(name, 0)) for name in asked}
 
@@ -239,7 +162,3 @@ def _allocatable(node: Node, asked: Iterable[str]) -> dict[str, int]:
 def _free(node: Node, used: Mapping[str, Amounts], asked: Amounts) -> dict[str, int]:
     taken = used.get(node.metadata.name, {})
     return {name: max(0, value - taken.get(name, 0)) for name, value in _allocatable(node, asked).items()}
-
-
-def _spell(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

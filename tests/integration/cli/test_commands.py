@@ -130,10 +130,17 @@ def test_why(sj: Sj) -> None:
     }
     for name, options in jobs.items():
         sj("run", name, "--image", "none", "--memory", "1Gi", "--grace", "1", *options)
-    sj.until_message("over", "admission level")
+    for name, words in {
+        "big": "largest node",
+        "picky": "nodeSelector",
+        "lost": "no ScavengerQueue",
+        "broad": "all nodes together",
+        "over": "admission level",
+    }.items():
+        sj.until_message(name, words)
     assert sj("why", "big") == [
-        "big has been waiting for SPAN: a pod of it needs 20 cpu, 1Gi memory; the largest",
-        "node has 8 cpu, 32Gi memory.",
+        "big has been waiting for SPAN: requests 20 cpu; the largest node offers 8 cpu:",
+        "lower resources.requests or add a node.",
         "",
         "  cpu requests  0 % now, 62.5 % with this job; new jobs start below 70 %",
         "  memory requests  0 % now, 0.8 % with this job; new jobs start below 70 %",
@@ -143,12 +150,12 @@ def test_why(sj: Sj) -> None:
         "  place in line  1st of 4 in queue default",
         "",
         "What helps:",
-        "  - submit it again with lower resources.requests",
+        "  - submit it again with lower resources",
         "  - add a larger node",
     ]
     assert sj("why", "over") == [
-        "over has been waiting for SPAN: the cluster's cpu requests would be 75 % with it,",
-        "and new jobs start only below 70 %.",
+        "over has been waiting for SPAN: cpu load would be 75 %; it has to stay under the",
+        "admission level of 70 %.",
         "",
         "  cpu requests  0 % now, 75 % with this job; new jobs start below 70 %",
         "  memory requests  0 % now, 3.1 % with this job; new jobs start below 70 %",
@@ -156,8 +163,6 @@ def test_why(sj: Sj) -> None:
         "  largest free place  8 cpu, 32Gi memory (node fake-001)",
         "  room now  for 4 such pods on 4 nodes it may use",
         "  place in line  4th of 4 in queue default",
-        "  admitter  cpu load would be 75 %; it has to stay under the admission",
-        "  level of 70 %",
         "",
         "What helps:",
         "  - wait: it starts when ordinary workloads or other jobs have freed enough",
@@ -185,7 +190,9 @@ def test_queues(sj: Sj) -> None:
         assert queue("close", name) == ["scavengerqueue.scavenger.dev/NIGHT closed"]
         sj("run", "sim", *SMALL, "--queue", name)
         sj.until_message("sim", "closed")
-        assert sj("why", "sim")[0] == f"sim has been waiting for SPAN: its queue {name} is closed."
+        why = " ".join("\n".join(sj("why", "sim")).split())
+        assert f"sim has been waiting for SPAN: queue {name} is closed: open it, or name another queue." in why
+        assert f"open it: kubectl sj queue open {name}" in why
         assert queue("open", name) == ["scavengerqueue.scavenger.dev/NIGHT opened"]
         sj("wait", "sim", "--for=running", "--timeout", "120s")
         assert queue("set", name, "--weight", "5", "--quota", "memory=-") == [
@@ -271,6 +278,10 @@ def test_who_may_not_look(sj: Sj) -> None:
         "  not permitted  to read queues",
         "  not permitted  to read jobs of other namespaces",
         "  not permitted  to read nodes",
+        "",
+        "What helps:",
+        "  - submit it again with lower resources",
+        "  - add a larger node",
     ]
     assert sj.refused(1, "list", "-A", namespace=False) == [
         f"error: {user} may not list scavengerjobs in the whole cluster",

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 from scavenger_admitter.observe import Observation, Outcome, observe
-from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api import names, reasons
+from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
 from scavenger_kube import kinds
 
@@ -228,6 +228,9 @@ def changes(before: ScavengerJobStatus, after: ScavengerJobStatus) -> dict[str, 
     return {key: new.get(key) for key in {*old, *new} if old.get(key) != new.get(key)}
 
 
+REASONS = {*Phase, *(word for words in reasons.LISTS for word in words)}
+
+
 def decide(first: Observation) -> Outcome:
     """`observe`, and the proof that its status is a fixed point: seen again after the write, nothing more changes.
 
@@ -235,10 +238,12 @@ def decide(first: Observation) -> Outcome:
     actions finds them in its next observation.
     """
     outcome = observe(first)
-    again = observe(replace(first, job=written(first.job, outcome.status), hold=None, refused=None))
+    again = observe(replace(first, job=written(first.job, outcome.status), wait=None, refused=None))
     assert not again.changed, (outcome.status, again.status)
     assert set(again.actions) == set(outcome.actions)
     assert not again.events
     assert not again.start_failed
     assert again.candidate == outcome.candidate
+    words = {c.reason for c in outcome.status.conditions if c.type in ConditionType.__members__.values()}
+    assert words <= REASONS, "a word that is in no list"
     return outcome

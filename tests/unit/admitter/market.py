@@ -152,7 +152,6 @@ class Market:
             queue=job.queue,
             parallelism=job.parallelism,
             since=self._micros(),
-            fresh=True,
             started=self._micros(),
             interrupted_at=0 if last is None else round((EPOCH + last) * SECOND),
         )

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.admission import Admission, Refusal, load_rule, run_of
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.reclaim import Reclaim
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
@@ -18,6 +17,7 @@ from scavenger_admitter.snapshot import Candidate, ClusterState
 from scavenger_admitter.starvation import Starved
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
+from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_micro_time, format_time, micros
 from scavenger_kube.resources import JOBS, SERVICES
 from scavenger_testing import FakeApi, VirtualClock, eventually, node, scavengerjob_dict
@@ -64,15 +64,15 @@ def test_published_levels_are_obeyed() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"state": "Blind"}, Reason.BLIND),
-        ({"state": "nonsense"}, Reason.BLIND),
-        ({"observedAt": format_time(START - timedelta(minutes=5))}, Reason.BLIND),
-        ({"load.cpu": "NaN"}, Reason.BLIND),
-        ({"periodSeconds": "-1"}, Reason.BLIND),
-        ({"admit": "false"}, Reason.ADMIT_FALSE),
+        ({"state": "Blind"}, WaitReason.BLIND),
+        ({"state": "nonsense"}, WaitReason.BLIND),
+        ({"observedAt": format_time(START - timedelta(minutes=5))}, WaitReason.BLIND),
+        ({"load.cpu": "NaN"}, WaitReason.BLIND),
+        ({"periodSeconds": "-1"}, WaitReason.BLIND),
+        ({"admit": "false"}, WaitReason.ADMIT_FALSE),
     ],
 )
-def test_nothing_starts_without_sight_or_leave(change: dict[str, str], reason: Reason) -> None:
+def test_nothing_starts_without_sight_or_leave(change: dict[str, str], reason: WaitReason) -> None:
     found = rule({**LEVELS, **change})
     assert found.shut is not None
     assert found.shut.reason is reason
@@ -182,7 +182,7 @@ async def test_room_is_taken_before_anybody_is_waited_for() -> None:
         d.line_up("d")
         plan = await d.admission.cycle()
         assert not plan.starts
-        assert plan.held["ns/d"].reason is Reason.ADMISSION_LEVEL
+        assert plan.held["ns/d"].reason is WaitReason.ADMISSION_LEVEL
         d.api.heal()
         await first
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import pytest
 from scavenger_admitter.explain import AGAIN_SECONDS, PASSING, PER_PASS, Explanations
-from scavenger_admitter.holds import Hold, Reason
+from scavenger_admitter.waits import Wait
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.reasons import WaitReason
 from scavenger_testing import VirtualClock, scavengerjob_dict
 from scavenger_testing.clock import START
 
-FULL = Hold(Reason.ADMISSION_LEVEL, "cpu load would be 72 %", "cpu")
-NO_PLACE = Hold(Reason.NO_PLACE, "no node has room")
+FULL = Wait(WaitReason.ADMISSION_LEVEL, "cpu load would be 72 %", "cpu")
+NO_PLACE = Wait(WaitReason.NO_PLACE, "no node has room")
 
 
 class Line:
@@ -23,7 +24,7 @@ class Line:
         self.explanations = Explanations(self.clock, after)
         self.jobs = {f"ns/j{n}": _job(f"j{n}", Phase.WAITING) for n in range(count)}
 
-    def hold(self, hold: Hold | None, keys: Iterable[str] = ()) -> list[str]:
+    def hold(self, hold: Wait | None, keys: Iterable[str] = ()) -> list[str]:
         """One pass with everybody held for that reason; returns who is told something, and tells them."""
         held = {} if hold is None else dict.fromkeys(keys or self.jobs, hold)
         due = list(self.explanations.due(held, self.jobs.get))
@@ -31,9 +32,10 @@ class Line:
             self.explanations.tell(key, self.jobs[key], held[key])
         return due
 
-    def message(self, hold: Hold | None, key: str = "ns/j0") -> str | None:
+    def message(self, hold: Wait | None, key: str = "ns/j0") -> str | None:
         """What the next reconcile of that job writes."""
-        return self.explanations.tell(key, self.jobs[key], hold)
+        told = self.explanations.tell(key, self.jobs[key], hold)
+        return told.message if told is not None else None
 
     def enter(self, phase: Phase, key: str = "ns/j0") -> None:
         self.jobs[key] = _job(key.removeprefix("ns/"), phase)
@@ -59,7 +61,7 @@ def test_figures_that_change_are_no_news() -> None:
     line.clock.jump(10)
     line.hold(FULL)
     line.clock.jump(1000)
-    other_figure = Hold(Reason.ADMISSION_LEVEL, "cpu load would be 99 %", "cpu")
+    other_figure = Wait(WaitReason.ADMISSION_LEVEL, "cpu load would be 99 %", "cpu")
     assert line.hold(other_figure) == []
     assert line.message(other_figure) == "cpu load would be 72 %", "the same words, or every reconcile were a write"
 
@@ -77,10 +79,10 @@ def test_another_reason_is_told_but_not_more_often_than_once_a_minute() -> None:
 
 
 @pytest.mark.parametrize("reason", sorted(PASSING))
-def test_what_passes_by_itself_is_not_told(reason: Reason) -> None:
+def test_what_passes_by_itself_is_not_told(reason: WaitReason) -> None:
     line = Line()
     line.clock.jump(100)
-    assert line.hold(Hold(reason, "soon")) == []
+    assert line.hold(Wait(reason, "soon")) == []
 
 
 def test_a_pass_is_bounded_and_the_front_of_the_line_comes_first() -> None:
@@ -115,7 +117,7 @@ def test_a_wait_that_is_over_leaves_no_words_for_the_next(phase: Phase) -> None:
     line.enter(phase)
     assert line.message(None) is None
     line.enter(Phase.INTERRUPTED)
-    assert line.message(Hold(Reason.PODS_REMAIN, "its pod is still there")) is None, "it keeps `interrupted: …`"
+    assert line.message(Wait(WaitReason.PODS_REMAIN, "its pod is still there")) is None, "it keeps `interrupted: …`"
     assert line.hold(FULL) == ["ns/j0"], "and is told anew"
 
 

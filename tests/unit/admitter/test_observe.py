@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.observe import (
-    Cause,
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
     ReleasePod,
     observe,
 )
+from scavenger_admitter.waits import Wait
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJobStatus
+from scavenger_api.reasons import InterruptionReason, WaitReason
 
 from . import builders as b
 
@@ -64,21 +65,51 @@ def test_waiting_changes_nothing(phase: Phase) -> None:
     assert later.requeue_after is None
 
 
-def test_the_admission_cycle_speaks_through_the_message_only() -> None:
+def test_the_admission_cycle_publishes_its_reason_and_its_sentence_in_one_write() -> None:
     job = b.job(WAITING)
     settled = b.written(job, b.decide(b.seen(job, 50)).status)
-    outcome = b.decide(b.seen(settled, 60, hold="no node has room"))
-    assert b.changes(settled.status, outcome.status) == {"message": "no node has room"}
+    outcome = b.decide(b.seen(settled, 60, wait=Wait(WaitReason.NO_PLACE, "no node has room")))
+    assert b.changes(settled.status, outcome.status).keys() == {"message", "conditions"}
+    assert outcome.status.message == "no node has room"
+    before, after = settled.status.condition(ConditionType.ADMITTED), outcome.status.condition(ConditionType.ADMITTED)
+    assert before is not None
+    assert after is not None
+    assert (after.status, after.reason, after.message) == ("False", "NoPlace", "no node has room")
+    assert after.last_transition_time == before.last_transition_time, "the status did not flip"
     again = b.written(settled, outcome.status)
-    assert not b.decide(b.seen(again, 70, hold="no node has room")).changed
+    assert not b.decide(b.seen(again, 70, wait=Wait(WaitReason.NO_PLACE, "no node has room"))).changed
     assert not b.decide(b.seen(again, 80)).changed
+    other = b.decide(b.seen(again, 90, wait=Wait(WaitReason.QUEUE_CLOSED, "queue default is closed")))
+    closed = other.status.condition(ConditionType.ADMITTED)
+    assert closed is not None
+    assert (closed.reason, closed.message) == ("QueueClosed", "queue default is closed")
+    assert closed.last_transition_time == before.last_transition_time
+
+
+def test_a_sentence_that_an_older_admitter_left_out_of_the_condition_is_worth_no_write() -> None:
+    job = b.job(WAITING)
+    settled = b.written(job, b.decide(b.seen(job, 50)).status)
+    older = tuple(c.model_copy(update={"message": ""}) for c in settled.status.conditions)
+    settled = settled.model_copy(update={"status": settled.status.model_copy(update={"conditions": older})})
+    assert not b.decide(b.seen(settled, 60)).changed
+
+
+def test_what_an_admitted_job_waited_for_is_over() -> None:
+    job = b.job(WAITING)
+    told = b.written(job, b.decide(b.seen(job, 50, wait=Wait(WaitReason.NO_PLACE, "no node has room"))).status)
+    found = b.decide(b.seen(told, 60, b.batch(), b.pod(started=None))).status.condition(ConditionType.ADMITTED)
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "Started", "")
 
 
 @pytest.mark.parametrize("phase", [STARTING, SUSPENDED])
 def test_the_admission_cycle_has_nothing_to_say_about_others(phase: Phase) -> None:
     job = b.job(phase, spec={"suspend": phase is SUSPENDED})
     live = (b.batch(), b.pod(started=None)) if phase is STARTING else (None,)
-    assert b.decide(b.seen(job, 50, *live, hold="no node has room")).status.message != "no node has room"
+    assert (
+        b.decide(b.seen(job, 50, *live, wait=Wait(WaitReason.NO_PLACE, "no node has room"))).status.message
+        != "no node has room"
+    )
 
 
 def test_a_start_under_way_is_no_candidate() -> None:
@@ -424,7 +455,7 @@ def test_a_place_in_line_wiped_in_line() -> None:
 def test_running_by_hand_with_no_job() -> None:
     outcome = b.decide(b.seen(b.job(RUNNING), 100))
     assert outcome.status.phase is INTERRUPTED
-    assert outcome.facts.interruption is Cause.JOB_DELETED
+    assert outcome.facts.interruption is InterruptionReason.JOB_DELETED
     assert outcome.status.lost_cpu_seconds == 0
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.observe import Cause, DeleteJob, ReleasePod
+from scavenger_admitter.observe import DeleteJob, ReleasePod
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
+from scavenger_api.reasons import InterruptionReason as Cause
 from scavenger_kube import kinds
 
 from . import builders as b
@@ -64,7 +65,12 @@ SINGLE = (
     # --- removed and ended, whatever the exit code
     Row("deleted, exits 0 on SIGTERM", (killed(code=0),), INTERRUPTED, Cause.DELETED),
     Row("deleted, exits 1 on SIGTERM", (killed(code=1),), INTERRUPTED, Cause.DELETED),
-    Row("deleted, killed after its grace period", (killed(code=137, ended=130),), INTERRUPTED, Cause.DELETED),
+    Row(
+        "deleted, killed after its grace period",
+        (killed(code=137, ended=130),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
     Row("deleted and ended within one second", (killed(ended=100),), INTERRUPTED, Cause.DELETED),
     Row("deleted and exits 0 within one second", (killed(ended=100, code=0),), INTERRUPTED, Cause.DELETED),
     *(
@@ -234,7 +240,12 @@ GANG = (
         INTERRUPTED,
         Cause.DELETED,
     ),
-    Row("one is removed, the other has finished", (b.pod(0, ended=50), killed(1)), INTERRUPTED, Cause.DELETED),
+    Row(
+        "one is removed, the other has finished",
+        (b.pod(0, ended=50), killed(1)),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
     Row(
         "one is removed, the other finishes afterwards",
         (b.pod(0, ended=110), killed(1)),

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from scavenger_admitter.observe import DeletePod, ReleasePod, observe_orphans
 from scavenger_admitter.remains import OUT_OF_SERVICE
+from scavenger_admitter.waits import Wait
 from scavenger_api.job import Phase
+from scavenger_api.reasons import WaitReason
 from scavenger_kube import kinds
 
 from . import builders as b
@@ -58,7 +60,7 @@ def test_no_second_life(phase: Phase, name: str, pod: kinds.Pod | None, nodes: N
 )
 def test_the_message_says_what_holds_the_job_back(pod: kinds.Pod, nodes: Nodes, says: tuple[str, ...]) -> None:
     job = b.job(Phase.INTERRUPTED, queued=100, interrupted_count=1)
-    outcome = b.decide(b.seen(job, 101, None, pod, nodes=nodes, hold="no room"))
+    outcome = b.decide(b.seen(job, 101, None, pod, nodes=nodes, wait=Wait(WaitReason.NO_PLACE, "no room")))
     for words in says:
         assert words in (outcome.status.message or "")
     admitted = next(c for c in outcome.status.conditions if c.type == "Admitted")

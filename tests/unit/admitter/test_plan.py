@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_admitter.holds import Hold, Reason, percent, spell
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.shape import Shape
@@ -13,11 +12,13 @@ from scavenger_admitter.snapshot import (
     Candidate,
     NodeView,
     PendingPod,
-    QueueState,
     QueueView,
     Reservation,
     Snapshot,
 )
+from scavenger_admitter.waits import Wait, percent, spell
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Taint, Toleration
 
 GI = 1 << 30
@@ -70,7 +71,7 @@ def places(plan: AdmissionPlan) -> dict[str, tuple[str, ...]]:
     return {start.key: start.nodes for start in plan.starts}
 
 
-def reasons(plan: AdmissionPlan) -> dict[str, Reason]:
+def reasons(plan: AdmissionPlan) -> dict[str, WaitReason]:
     return {key: hold.reason for key, hold in plan.held.items()}
 
 
@@ -80,7 +81,7 @@ def reasons(plan: AdmissionPlan) -> dict[str, Reason]:
 def test_a_job_that_does_not_fit_does_not_block_those_behind() -> None:
     plan = plan_admissions(snapshot([node("n", cpu=8)], [job("a", 6), job("b", 4), job("c", 2)]))
     assert started(plan) == ["a", "c"]
-    assert reasons(plan) == {"b": Reason.NO_PLACE}
+    assert reasons(plan) == {"b": WaitReason.NO_PLACE}
 
 
 def test_room_is_given_once() -> None:
@@ -92,7 +93,7 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     nodes = [node("n1", cpu=3), node("n2", cpu=2)]
     plan = plan_admissions(snapshot(nodes, [job("four", 2, parallelism=4), job("two", 2, parallelism=2)]))
     assert places(plan) == {"two": ("n1", "n2")}
-    assert reasons(plan) == {"four": Reason.LARGER_THAN_CLUSTER}
+    assert reasons(plan) == {"four": WaitReason.LARGER_THAN_CLUSTER}
     nodes = [node("n1", cpu=3, used=2), node("n2", cpu=2)]
     plan = plan_admissions(snapshot(nodes, [job("two", 2, parallelism=2), job("one", 2)]))
     assert places(plan) == {"one": ("n2",)}
@@ -138,19 +139,19 @@ TAINT = Taint(key="gpu", value="a100", effect="NoSchedule")
     ("change", "wanted", "reason"),
     [
         ({}, {}, None),
-        ({"place": False}, {}, Reason.NO_PLACE),
-        ({"taints": (TAINT,)}, {}, Reason.TAINT_NOT_TOLERATED),
+        ({"place": False}, {}, WaitReason.NO_PLACE),
+        ({"taints": (TAINT,)}, {}, WaitReason.TAINT_NOT_TOLERATED),
         ({"taints": (TAINT,)}, {"tolerations": [Toleration(key="gpu", operator="Exists")]}, None),
         ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "a"}}, None),
-        ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "b"}}, Reason.NO_SELECTOR_MATCH),
-        ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "a", "x": "y"}}, Reason.NO_SELECTOR_MATCH),
-        ({}, {"requests": {"cpu": 9000}}, Reason.LARGER_THAN_ANY_NODE),
-        ({}, {"requests": {"cpu": 1000, "gpu": 1}}, Reason.LARGER_THAN_ANY_NODE),
-        ({"used": 8}, {}, Reason.NO_PLACE),
-        ({"pods": 1}, {}, Reason.NO_PLACE),
+        ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "b"}}, WaitReason.NO_SELECTOR_MATCH),
+        ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "a", "x": "y"}}, WaitReason.NO_SELECTOR_MATCH),
+        ({}, {"requests": {"cpu": 9000}}, WaitReason.LARGER_THAN_ANY_NODE),
+        ({}, {"requests": {"cpu": 1000, "gpu": 1}}, WaitReason.LARGER_THAN_ANY_NODE),
+        ({"used": 8}, {}, WaitReason.NO_PLACE),
+        ({"pods": 1}, {}, WaitReason.NO_PLACE),
     ],
 )
-def test_what_makes_a_node_a_place(change: dict[str, Any], wanted: dict[str, Any], reason: Reason | None) -> None:
+def test_what_makes_a_node_a_place(change: dict[str, Any], wanted: dict[str, Any], reason: WaitReason | None) -> None:
     asked = Shape.of(**{"requests": {"cpu": 1000}, **wanted})
     plan = plan_admissions(snapshot([node("n", **change)], [job("job", shape=asked)]))
     assert reasons(plan) == ({"job": reason} if reason else {})
@@ -237,7 +238,7 @@ def test_load_stays_under_the_admission_level(
     seen = snapshot([node("n", cpu=100)], [job(name) for name in "abc"], limits=limits, counted_with_candidate=with_it)
     plan = plan_admissions(seen)
     assert started(plan) == expected
-    assert set(reasons(plan).values()) <= {Reason.ADMISSION_LEVEL}
+    assert set(reasons(plan).values()) <= {WaitReason.ADMISSION_LEVEL}
     assert len(plan.held) == 3 - len(expected)
 
 
@@ -256,7 +257,7 @@ def test_a_smaller_job_may_fit_under_the_level_where_a_larger_one_does_not() -> 
 def test_nothing_starts_blind(shut: LoadRule) -> None:
     plan = plan_admissions(snapshot([node("n")], [job("a"), job("b", 99)], shut=shut.shut))
     # What no waiting will change is said first.
-    assert reasons(plan) == {"a": Reason.BLIND, "b": Reason.LARGER_THAN_ANY_NODE}
+    assert reasons(plan) == {"a": WaitReason.BLIND, "b": WaitReason.LARGER_THAN_ANY_NODE}
 
 
 # --- queues ---
@@ -281,14 +282,24 @@ def test_the_most_under_served_queue_goes_first() -> None:
     ("queue", "reason"),
     [
         (QueueView("default"), None),
-        (QueueView("default", state=QueueState.CLOSED), Reason.QUEUE_CLOSED),
-        (QueueView("default", state=QueueState.RELEASING), Reason.QUEUE_RELEASING),
-        (QueueView("other"), Reason.QUEUE_MISSING),
+        (QueueView("default", state=QueueState.CLOSED), WaitReason.QUEUE_CLOSED),
+        (QueueView("default", state=QueueState.RELEASING), WaitReason.QUEUE_RELEASING),
+        (QueueView("other"), WaitReason.QUEUE_MISSING),
     ],
 )
-def test_only_open_queues_start_jobs(queue: QueueView, reason: Reason | None) -> None:
+def test_only_open_queues_start_jobs(queue: QueueView, reason: WaitReason | None) -> None:
     plan = plan_admissions(snapshot([node("n")], [job("a")], queues=queues(queue)))
     assert reasons(plan) == ({"a": reason} if reason else {})
+
+
+def test_what_never_passes_comes_before_what_does() -> None:
+    """A job too large for any node, in a closed queue and a full cluster, is told of its size, then of its queue."""
+    closed = queues(QueueView("default", state=QueueState.CLOSED))
+    nodes = [node("n", cpu=2, used=2)]
+    assert reasons(plan_admissions(snapshot(nodes, [job("a", 20)], queues=closed))) == {
+        "a": WaitReason.LARGER_THAN_ANY_NODE
+    }
+    assert reasons(plan_admissions(snapshot(nodes, [job("a", 1)], queues=closed))) == {"a": WaitReason.QUEUE_CLOSED}
 
 
 def test_quota() -> None:
@@ -308,9 +319,9 @@ def test_quota() -> None:
     plan = plan_admissions(seen)
     assert started(plan) == ["two", "free"]
     assert reasons(plan) == {
-        "three": Reason.QUEUE_QUOTA,
-        "gang": Reason.QUEUE_QUOTA,
-        "one": Reason.QUEUE_QUOTA,
+        "three": WaitReason.QUEUE_QUOTA,
+        "gang": WaitReason.QUEUE_QUOTA,
+        "one": WaitReason.QUEUE_QUOTA,
     }
     assert plan.held["three"].message == "needs 3 cpu; queue default has 2 of its quota of 4 in use"
 
@@ -319,7 +330,7 @@ def test_quota() -> None:
 
 
 def test_a_job_held_back_waits_whatever_the_room() -> None:
-    hold = Hold(Reason.PODS_REMAIN, "pods", "n")
+    hold = Wait(WaitReason.PODS_REMAIN, "pods", "n")
     jobs = [job("a"), job("later", not_before=NOW + SECOND), job("now", not_before=NOW)]
     plan = plan_admissions(snapshot([node("n")], jobs, blocked={"a": hold}))
     assert started(plan) == ["now"]
@@ -335,7 +346,7 @@ def test_the_number_of_starts_may_be_limited(most: int | None, expected: str, tr
     plan = plan_admissions(snapshot([node("n")], [job(name) for name in "abc"]), max_starts_per_cycle=most)
     assert started(plan) == list(expected)
     assert plan.truncated is truncated
-    assert set(reasons(plan).values()) == ({Reason.NEXT_CYCLE} if truncated else set())
+    assert set(reasons(plan).values()) == ({WaitReason.NEXT_CYCLE} if truncated else set())
 
 
 def test_an_empty_cluster() -> None:

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.load import PPM, LoadLimit
 from scavenger_admitter.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.shape import Shape
@@ -18,11 +17,12 @@ from scavenger_admitter.snapshot import (
     Candidate,
     NodeView,
     PendingPod,
-    QueueState,
     QueueView,
     Reservation,
     Snapshot,
 )
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Taint, Toleration
 
 from tests.unit.effort import examples
@@ -166,9 +166,9 @@ def test_nobody_overtakes_an_equal_job(snapshot: Snapshot) -> None:
         for place, waiting in enumerate(line):
             hold = plan.held.get(waiting.key)
             if hold is not None and hold.reason in (
-                Reason.NO_PLACE,
-                Reason.ADMISSION_LEVEL,
-                Reason.QUEUE_QUOTA,
+                WaitReason.NO_PLACE,
+                WaitReason.ADMISSION_LEVEL,
+                WaitReason.QUEUE_QUOTA,
             ):
                 for behind in line[place + 1 :]:
                     if behind.shape == waiting.shape and behind.parallelism >= waiting.parallelism:
@@ -179,7 +179,7 @@ def test_nobody_overtakes_an_equal_job(snapshot: Snapshot) -> None:
 def test_a_job_held_for_lack_of_room_really_has_none(snapshot: Snapshot) -> None:
     plan = plan_admissions(replace(snapshot, pending=(), reservations=()))
     free = free_after(snapshot, plan)
-    held = [j for j in jobs_of(snapshot) if j.key in plan.held and plan.held[j.key].reason is Reason.NO_PLACE]
+    held = [j for j in jobs_of(snapshot) if j.key in plan.held and plan.held[j.key].reason is WaitReason.NO_PLACE]
     for job in held:
         room = sum(
             max(0, min(free[node.name, resource] // amount for resource, amount in job.shape.requests))
@@ -243,11 +243,11 @@ def test_the_snapshots_made_here_are_worth_planning() -> None:
     plans = [plan_admissions(a_snapshot(seed)) for seed in range(300)]
     assert sum(len(plan.starts) for plan in plans) > 400
     assert {hold.reason for plan in plans for hold in plan.held.values()} >= {
-        Reason.NO_PLACE,
-        Reason.ADMISSION_LEVEL,
-        Reason.QUEUE_QUOTA,
-        Reason.LARGER_THAN_CLUSTER,
-        Reason.TAINT_NOT_TOLERATED,
+        WaitReason.NO_PLACE,
+        WaitReason.ADMISSION_LEVEL,
+        WaitReason.QUEUE_QUOTA,
+        WaitReason.LARGER_THAN_CLUSTER,
+        WaitReason.TAINT_NOT_TOLERATED,
     }
 
 

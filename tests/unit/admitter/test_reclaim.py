@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.reclaim import SECOND, ReclaimRules
 from scavenger_admitter.running import Gang, Leaving, RunningJob
 from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, NodeView, PendingPod, QueueState, QueueView, Snapshot, add
+from scavenger_admitter.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot, add
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
 
 NOW = 1_800_000_000 * SECOND
+DAY = 86_400 * SECOND
 RULES = ReclaimRules()
 
 
@@ -26,10 +28,13 @@ def job(name: str, queue: str = "b", cpu: int = 1, pods: int = 1, **more: Any) -
     return Candidate(name, name, queue, more.pop("shape", shape(cpu)), pods, **more)
 
 
-def gang(name: str, *nodes: str, queue: str = "a", cpu: int = 1, age: int = 100, **more: Any) -> Gang:
-    """A job that runs on these nodes; its last checkpoint was `age` seconds ago."""
+def gang(
+    name: str, *nodes: str, queue: str = "a", cpu: int = 1, age: int = 100, fresh: bool = False, **more: Any
+) -> Gang:
+    """A job that runs on these nodes; its last checkpoint, or, if it is `fresh`, its start, was `age` seconds ago."""
     since = NOW - age * SECOND
-    running = RunningJob(name, name, queue, len(nodes), since=since, started=since, **more)
+    started = since if fresh else since - SECOND
+    running = RunningJob(name, name, queue, len(nodes), since=since, started=started, interval=DAY, **more)
     return Gang(running, shape(cpu).requests, nodes)
 
 
@@ -98,9 +103,9 @@ def test_who_has_least_at_risk_goes_and_no_more_than_are_needed() -> None:
     found = plan(seen({"n": 4}, four(), [job("x"), job("y"), job("z")]))
     assert [(r.key, r.queue, r.waiting) for r in found.reclaims] == [("a1", "b", "x"), ("a2", "b", "y")]
     assert {key: hold.reason for key, hold in found.held.items()} == {
-        "x": Reason.MAKING_ROOM,
-        "y": Reason.MAKING_ROOM,
-        "z": Reason.QUEUE_SHARE,
+        "x": WaitReason.MAKING_ROOM,
+        "y": WaitReason.MAKING_ROOM,
+        "z": WaitReason.QUEUE_SHARE,
     }
     assert found.held["x"].message.startswith("queue b has 1 cpu and deserves 2 cpu")
 
@@ -133,7 +138,7 @@ def test_a_gang_goes_whole_and_its_other_room_is_used() -> None:
     gangs = [gang("pair", "m", "n", age=10), gang("m1", "m", age=500), gang("n1", "n", age=600)]
     found = plan(seen({"m": 2, "n": 2}, gangs, [job("x"), job("y")]))
     assert [r.key for r in found.reclaims] == ["pair"]
-    assert {found.held["x"].reason, found.held["y"].reason} == {Reason.MAKING_ROOM}
+    assert {found.held["x"].reason, found.held["y"].reason} == {WaitReason.MAKING_ROOM}
 
 
 # --- who is left alone ---
@@ -160,7 +165,7 @@ def test_a_job_is_asked_once_a_period(ago: int, expected: str) -> None:
 def test_nobody_goes_for_a_job_beyond_its_share() -> None:
     found = plan(seen({"n": 4}, four(), [job("x", cpu=3)]))
     assert found.reclaims == ()
-    assert found.held["x"].reason is Reason.QUEUE_SHARE
+    assert found.held["x"].reason is WaitReason.QUEUE_SHARE
     assert found.held["x"].message == (
         "queue b has 0 cpu and deserves 2 cpu: this job, which needs 3 cpu in all, would be beyond that and starts on"
         " what the other queues leave; needs 3 cpu; the largest free place is 0 cpu"
@@ -228,7 +233,7 @@ def test_room_that_is_leaving_is_promised_and_nobody_else_goes() -> None:
     found = plan(seen({"n": 4}, four()[:3], [job("x"), job("a9", queue="a")], leaving=leaving))
     assert found.reclaims == ()
     assert found.starts == ()
-    assert found.held["x"].reason is Reason.MAKING_ROOM
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
 
 
 def test_promised_room_is_not_backfilled_when_the_first_of_several_has_left() -> None:
@@ -239,7 +244,7 @@ def test_promised_room_is_not_backfilled_when_the_first_of_several_has_left() ->
     found = plan(seen({"m": 2, "n": 2}, gangs, waiting, leaving=leaving))
     assert found.starts == ()
     assert found.reclaims == ()
-    assert found.held["x"].reason is Reason.MAKING_ROOM
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
     later = plan(seen({"m": 2, "n": 2}, gangs, waiting))
     assert [start.key for start in later.starts] == ["x"]
 
@@ -279,7 +284,7 @@ def test_a_measured_load_that_still_shows_the_victims_asks_for_no_more() -> None
     found = plan(later)
     assert found.reclaims == ()
     assert found.starts == ()
-    assert found.held["x"].reason is Reason.MAKING_ROOM
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
     assert victims(replace(later, settling={})) == ["a0"]
 
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.load import PPM, Level, LoadLimit, LoadRule
 from scavenger_admitter.manifest import job_manifest
 from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
@@ -22,6 +21,7 @@ from scavenger_admitter.shape import Shape, counted, normalized
 from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import MIB, placed_by
 from scavenger_kube.kinds import Node, Pod
 
@@ -195,7 +195,7 @@ def test_each_kind_is_placed_by_its_own() -> None:
     nodes = [node("requested", free=0, offers=3000), node("free", free=8)]
     found = plan(nodes, job("r", shape(2, 1)), job("g", ordinary(2, 1)), job("late", shape(2, 1)))
     assert places(found) == {"r": ("requested",), "g": ("free",)}
-    assert found.held["late"].reason is Reason.NO_PLACE
+    assert found.held["late"].reason is WaitReason.NO_PLACE
 
 
 def test_among_places_the_one_the_scheduler_takes() -> None:
@@ -212,7 +212,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=1500), node("m", offers=500)],
             shape(2, 1),
             1,
-            Reason.NO_PLACE,
+            WaitReason.NO_PLACE,
             "needs 2 cpu, 1Gi memory of reclaimed capacity; no node offers that much now"
             " (most: 1500m cpu, 4Gi memory of reclaimed capacity)",
             id="more than is offered",
@@ -221,7 +221,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=2000, placed=3000)],
             shape(1),
             1,
-            Reason.NO_PLACE,
+            WaitReason.NO_PLACE,
             "needs 1 cpu of reclaimed capacity; no node offers that much now (most: 0 cpu of reclaimed capacity)",
             id="less is offered than is placed",
         ),
@@ -229,7 +229,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=3000)],
             shape(2),
             2,
-            Reason.NO_PLACE,
+            WaitReason.NO_PLACE,
             "needs 2 pods of 2 cpu of reclaimed capacity each; there is room for 1 now",
             id="gang",
         ),
@@ -237,7 +237,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", free=8)],
             shape(1, 1, **{GPU: 1}),
             1,
-            Reason.LARGER_THAN_ANY_NODE,
+            WaitReason.LARGER_THAN_ANY_NODE,
             "asks for 1 nvidia.com/gpu; the largest node offers 0 nvidia.com/gpu: lower resources.limits or add a node",
             id="what no node has",
         ),
@@ -245,7 +245,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", free=8)],
             shape(2, 1),
             1,
-            Reason.NOTHING_RECLAIMED,
+            WaitReason.NOTHING_RECLAIMED,
             "needs 2 cpu, 1Gi memory of reclaimed capacity; no node offers any: the regulator publishes it when started"
             " with --reclaimed",
             id="nobody publishes it",
@@ -254,7 +254,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=0)],
             shape(9),
             1,
-            Reason.LARGER_THAN_ANY_NODE,
+            WaitReason.LARGER_THAN_ANY_NODE,
             "asks for 9 cpu; the largest node offers 8 cpu: lower resources.limits or add a node",
             id="larger than every node",
         ),
@@ -262,7 +262,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=0)],
             shape(8),
             1,
-            Reason.NO_PLACE,
+            WaitReason.NO_PLACE,
             "needs 8 cpu of reclaimed capacity; no node offers that much now (most: 0 cpu of reclaimed capacity)",
             id="as large as a node: what is offered changes",
         ),
@@ -270,7 +270,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
             [node("n", offers=8000)],
             shape(8),
             2,
-            Reason.LARGER_THAN_CLUSTER,
+            WaitReason.LARGER_THAN_CLUSTER,
             "needs 2 pods of 8 cpu each; all nodes together would hold 1 of them, were they empty: lower parallelism or"
             " resources.limits, or add nodes",
             id="larger than all nodes",
@@ -278,7 +278,7 @@ def test_among_places_the_one_the_scheduler_takes() -> None:
     ],
 )
 def test_what_a_job_that_waits_is_told(
-    nodes: list[NodeView], wanted: Shape, pods: int, reason: Reason, says: str
+    nodes: list[NodeView], wanted: Shape, pods: int, reason: WaitReason, says: str
 ) -> None:
     hold = plan(nodes, job("r", wanted, pods=pods)).held["r"]
     assert hold.reason is reason
@@ -291,11 +291,11 @@ def test_what_a_job_that_waits_is_told(
 def test_quota_and_load_count_it_as_cpu() -> None:
     nodes = [node("n", offers=8000)]
     queues = {"default": QueueView("default", quota={"cpu": 3000}, allocated={"cpu": 2000})}
-    assert plan(nodes, job("r", shape(2)), queues=queues).held["r"].reason is Reason.QUEUE_QUOTA
+    assert plan(nodes, job("r", shape(2)), queues=queues).held["r"].reason is WaitReason.QUEUE_QUOTA
     assert places(plan(nodes, job("r", shape(1)), queues=queues)) == {"r": ("n",)}
     limits = (LoadLimit("cpu", 10_000, 0, PPM // 2, 7 * PPM // 10),)
     found = plan(nodes, job("r", shape(2)), limits=limits)
-    assert found.held["r"].reason is Reason.ADMISSION_LEVEL
+    assert found.held["r"].reason is WaitReason.ADMISSION_LEVEL
     assert "cpu load would be 70 %" in found.held["r"].message
     assert places(plan(nodes, job("r", shape(1)), limits=limits)) == {"r": ("n",)}
 
@@ -371,7 +371,7 @@ BOTH = [gang("cheap", shape(2), "n", age=10), gang("dear", ordinary(2), "n", age
 def test_the_victim_frees_what_the_waiting_job_needs(gangs: list[Gang], wanted: Shape, expected: list[str]) -> None:
     found = plan_admissions(crowded({"n": {}}, gangs, job("x", wanted, "b")))
     assert [reclaim.key for reclaim in found.reclaims] == expected
-    assert (found.held["x"].reason is Reason.MAKING_ROOM) == bool(expected)
+    assert (found.held["x"].reason is WaitReason.MAKING_ROOM) == bool(expected)
 
 
 def test_shares_are_given_back_across_kinds() -> None:
@@ -387,8 +387,8 @@ def test_who_leaves_reclaimed_room_leaves_no_requests() -> None:
     leaving = (Leaving("n", "a", shape(2).requests), Leaving("n", "a", shape(2).requests))
     seen = crowded({"n": {}}, [gang("r", shape(4), "n")], job("x", ordinary(2), "b"), job("y", shape(2), "b"))
     found = plan_admissions(replace(seen, leaving=leaving))
-    assert found.held["x"].reason is Reason.NO_PLACE
-    assert found.held["y"].reason is Reason.MAKING_ROOM
+    assert found.held["x"].reason is WaitReason.NO_PLACE
+    assert found.held["y"].reason is WaitReason.MAKING_ROOM
 
 
 def test_no_more_is_taken_back_than_a_queue_has_beyond_its_share() -> None:
@@ -407,7 +407,7 @@ def test_what_leaves_is_not_held_any_more_and_relieves_the_load() -> None:
     seen = replace(seen, gangs=(stays,), leaving=leaving, limits=(LoadLimit("cpu", 10_000, 9_500, 0, PPM),))
     assert Shares(seen, ["a", "b"]).held("a") == {"cpu": 2000, "pods": 1}
     found = plan_admissions(seen)
-    assert found.held["x"].reason is Reason.MAKING_ROOM
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
     assert [reclaim.key for reclaim in found.reclaims] == []
 
 

@@ -6,17 +6,17 @@ import random
 from itertools import combinations, pairwise
 
 import pytest
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.running import Gang
 from scavenger_admitter.shares import Shares
 from scavenger_admitter.snapshot import Candidate, Snapshot
+from scavenger_api.reasons import WaitReason
 
 from tests.unit.effort import examples
 
 from .market import Market
 
 HISTORIES = examples(1000)
-TOO_LARGE = (Reason.LARGER_THAN_ANY_NODE, Reason.LARGER_THAN_CLUSTER)
+TOO_LARGE = (WaitReason.LARGER_THAN_ANY_NODE, WaitReason.LARGER_THAN_CLUSTER)
 
 
 def cluster(nodes: int, cores: int) -> dict[str, int]:
@@ -75,7 +75,7 @@ def test_a_gang_of_16_is_served_among_queues_of_small_jobs() -> None:
     market.pass_time(60)
     market.submit("gang", "gangs", cpu=2, pods=16, seconds=100)
     plan = market.settle()
-    assert plan.held["gang"].reason is Reason.MAKING_ROOM
+    assert plan.held["gang"].reason is WaitReason.MAKING_ROOM
     market.pass_time(5)
     assert "gang" in market.runs
     market.pass_time(100)

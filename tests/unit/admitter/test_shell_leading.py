@@ -213,6 +213,11 @@ async def test_who_has_been_told_is_left_in_peace() -> None:
         messages = {job["status"]["message"] for job in c.api.list(SCAVENGERJOBS)}
         assert len(messages) == 1
         assert "admission level of 70 %" in messages.pop()
+        admitted = [
+            c for job in c.api.list(SCAVENGERJOBS) for c in job["status"]["conditions"] if c["type"] == "Admitted"
+        ]
+        assert {(one["status"], one["reason"]) for one in admitted} == {("False", "AdmissionLevel")}
+        assert {"admission level of 70 %" in one["message"] for one in admitted} == {True}
         c.node("n2", cpu="1", ready=False)  # wakes the cycle; the reason stays the same
         await c.pass_time(600, step=20)
         assert c.status_writes() == 150

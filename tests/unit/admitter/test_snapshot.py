@@ -6,18 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.holds import Reason
 from scavenger_admitter.load import Level, LoadRule
+from scavenger_admitter.plan import plan_admissions
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.snapshot import (
     Candidate,
     ClusterState,
-    QueueState,
     QueueView,
     Reservation,
     Snapshot,
 )
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Node, Pod
 
 SECOND = 1_000_000
@@ -172,6 +173,21 @@ def test_which_nodes_are_places_and_which_count(change: dict[str, Any], place: b
     assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
     assert requested(seen) == (1000 if counts else 0)
     assert seen.nodes["n1"].scavenger == {"cpu": 1000, "memory": GI, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"cordoned": True}, "unschedulable"), ({"ready": "False"}, "not-ready"), ({}, "not-ready")]
+)
+def test_the_taint_of_a_cordon_is_not_to_be_tolerated_but_waited_for(change: dict[str, Any], key: str) -> None:
+    """Kubernetes taints what is cordoned or not ready, and takes the taint off a moment after."""
+    state = ClusterState()
+    taint = {"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"}
+    state.apply_node(node(**change, taints=[taint], labels={"zone": "a"}))
+    state.apply_node(node("elsewhere"))
+    state.apply_candidate(Candidate("ns/job", "uid", "default", Shape.of({"cpu": 1000}, {"zone": "a"})))
+    (held,) = plan_admissions(snap(state)).held.values()
+    assert held.reason is WaitReason.NO_PLACE
+    assert held.message == "needs 1 cpu; every node it may run on is not ready, cordoned or at its own level"
 
 
 # --- ordinary pods about to take room ---
@@ -334,14 +350,14 @@ def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
     ("pods", "reason"),
     [
         ([], None),
-        ([scavenger("a", node="n1")], Reason.PODS_REMAIN),
-        ([scavenger("a", node="n1", deleted=AT)], Reason.PODS_REMAIN),
-        ([scavenger("a")], Reason.PODS_REMAIN),
+        ([scavenger("a", node="n1")], WaitReason.PODS_REMAIN),
+        ([scavenger("a", node="n1", deleted=AT)], WaitReason.PODS_REMAIN),
+        ([scavenger("a")], WaitReason.PODS_REMAIN),
         ([scavenger("a", node="n1", phase="Failed")], None),
         ([scavenger("a", job="other", node="n1")], None),
     ],
 )
-def test_no_second_life_beside_the_first(pods: list[Pod], reason: Reason | None) -> None:
+def test_no_second_life_beside_the_first(pods: list[Pod], reason: WaitReason | None) -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))
     for each in pods:
@@ -355,7 +371,7 @@ def test_a_job_being_started_is_not_started_again() -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))
     state.assume("ns/job", "1", shape(), 1)
-    assert snap(state).blocked["ns/job"].reason is Reason.STARTING
+    assert snap(state).blocked["ns/job"].reason is WaitReason.STARTING
 
 
 # --- the load ---
@@ -407,34 +423,34 @@ NAN, INF = float("nan"), float("inf")
     ("rule", "reason"),
     [
         (LoadRule.fixed(), None),
-        (LoadRule.fixed(NAN), Reason.BLIND),
-        (LoadRule.fixed(-1), Reason.BLIND),
-        (LoadRule.fixed(101), Reason.BLIND),
-        (LoadRule.blind("no ConfigMap"), Reason.BLIND),
+        (LoadRule.fixed(NAN), WaitReason.BLIND),
+        (LoadRule.fixed(-1), WaitReason.BLIND),
+        (LoadRule.fixed(101), WaitReason.BLIND),
+        (LoadRule.blind("no ConfigMap"), WaitReason.BLIND),
         (published(), None),
         (published(levels=levels(load=130)), None),  # more used than allocatable: full, but known
-        (published(levels=levels(load=NAN)), Reason.BLIND),
-        (published(levels=levels(load=INF)), Reason.BLIND),
-        (published(levels=levels(load=-0.1)), Reason.BLIND),
-        (published(levels=levels(admission=NAN)), Reason.BLIND),
-        (published(levels=levels(admission=-1)), Reason.BLIND),
-        (published(levels=levels(admission=100.1)), Reason.BLIND),
-        (published(levels={"cpu": Level(1, 2)}), Reason.BLIND),
-        (published(levels={}), Reason.BLIND),
-        (published(state="Blind"), Reason.BLIND),
+        (published(levels=levels(load=NAN)), WaitReason.BLIND),
+        (published(levels=levels(load=INF)), WaitReason.BLIND),
+        (published(levels=levels(load=-0.1)), WaitReason.BLIND),
+        (published(levels=levels(admission=NAN)), WaitReason.BLIND),
+        (published(levels=levels(admission=-1)), WaitReason.BLIND),
+        (published(levels=levels(admission=100.1)), WaitReason.BLIND),
+        (published(levels={"cpu": Level(1, 2)}), WaitReason.BLIND),
+        (published(levels={}), WaitReason.BLIND),
+        (published(state="Blind"), WaitReason.BLIND),
         (published(state="Evicting"), None),
-        (published(admit=False), Reason.ADMIT_FALSE),
-        (published(admit=False, state="Blind"), Reason.BLIND),
+        (published(admit=False), WaitReason.ADMIT_FALSE),
+        (published(admit=False, state="Blind"), WaitReason.BLIND),
         (published(NOW - 180 * SECOND), None),
-        (published(NOW - 181 * SECOND), Reason.BLIND),
+        (published(NOW - 181 * SECOND), WaitReason.BLIND),
         (published(NOW + 20 * SECOND), None),
-        (published(NOW + 181 * SECOND), Reason.BLIND),
-        (LoadRule.published(levels(), observed_at=None, now=NOW, period_seconds=60), Reason.BLIND),
-        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=NAN), Reason.BLIND),
-        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=0), Reason.BLIND),
+        (published(NOW + 181 * SECOND), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=None, now=NOW, period_seconds=60), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=NAN), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=0), WaitReason.BLIND),
     ],
 )
-def test_which_figures_are_relied_on(rule: LoadRule, reason: Reason | None) -> None:
+def test_which_figures_are_relied_on(rule: LoadRule, reason: WaitReason | None) -> None:
     shut = snap(ClusterState(), rule).shut
     assert (shut.reason if shut else None) == reason
 

@@ -63,12 +63,14 @@ def test_a_status_written_by_the_model_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("status", "seconds"),
     [
-        ({"runningTimestamps": [ago(100)]}, 100),
+        ({"runningTimestamps": [ago(100)]}, 160),  # the start-up cost until the first checkpoint
         ({"runningTimestamps": [ago(100)], "priorityStartOverTimestamp": ago(40)}, 40),
         ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(10)}, 10),
         # a checkpoint of the run before says nothing about this one, one in the future nothing at all
-        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(500)}, 100),
-        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(-500)}, 100),
+        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(500)}, 160),
+        ({"runningTimestamps": [ago(100)], "lastCheckpointTimestamp": ago(-500)}, 160),
+        # a checkpoint was due, though the status does not say so yet
+        ({"runningTimestamps": [ago(1900)], "priorityStartOverTimestamp": ago(1900)}, 100),
         ({}, 0),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_cli.objects import JobSpec
-from scavenger_cli.room import counts, pod_requests, room_for
+from scavenger_cli.room import room_for
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 
@@ -32,7 +32,7 @@ def test_ended_and_unplaced_pods_take_no_room() -> None:
         builders.pod("running", node="node-1", cpu="2", phase="Running"),
     ]
     room = room_for(spec("6"), nodes(1), pods)
-    assert (room.places, room.empty_places) == (1, 1)
+    assert room.places == 1
     assert room.load["cpu"].percent() == 25.0
     assert room.load["cpu"].percent(6000) == 100.0
 
@@ -48,7 +48,7 @@ def test_reclaimed_capacity_is_room_of_its_own_and_counts_as_cpu_and_memory() ->
     }
     pods = [builders.pod("web", node="n", cpu="7", memory="8Gi", phase="Running"), msgspec.convert(taker, Pod)]
     room = room_for(spec("3", "1Gi", capacity="Reclaimed"), [node], pods, unseen_since=NOW - timedelta(seconds=60))
-    assert (room.places, room.offering, room.empty_places) == (1, 1, 2)
+    assert (room.places, room.open) == (1, 1)
     assert room.largest_free is not None
     assert dict(room.largest_free.amounts) == {"cpu": 3000, "memory": GIB, "pods": 8}
     assert room.load["cpu"].used == 8000
@@ -87,15 +87,24 @@ def test_other_resources_are_looked_for() -> None:
 def test_tolerations(toleration: dict[str, str], fits: bool) -> None:
     tainted = nodes(1, taints=[{"key": "gpu", "value": "a100", "effect": "NoSchedule"}])
     room = room_for(spec(tolerations=[toleration] if toleration else []), tainted, [])
-    assert room.tolerated == int(fits)
-    assert room.taints == (() if fits else ("gpu=a100:NoSchedule",))
+    assert room.open == int(fits)
 
 
-def test_a_cordon_is_no_taint_to_tolerate() -> None:
-    """Kubernetes taints what is cordoned; the job is to be told that a node is cordoned, not to tolerate it."""
+def test_a_cordoned_node_has_no_room_even_for_who_tolerates_its_taint() -> None:
     taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
-    room = room_for(spec(), nodes(2, unschedulable=True, taints=taints), [])
-    assert (room.tolerated, room.open, room.taints) == (2, 0, ())
+    room = room_for(spec(tolerations=[{"operator": "Exists"}]), nodes(2, unschedulable=True, taints=taints), [])
+    assert (room.open, room.places) == (0, 0)
+
+
+def test_the_labels_of_the_node_selector() -> None:
+    room = room_for(spec(nodeSelector={"disk": "ssd"}), [*nodes(2), builders.node("s", labels={"disk": "ssd"})], [])
+    assert room.open == 1
+
+
+def test_a_node_being_deleted_has_no_room_and_no_load() -> None:
+    room = room_for(spec(), nodes(1, deleted=ago(5)), [])
+    assert (room.open, room.places) == (0, 0)
+    assert room.load["cpu"].allocatable == 0
 
 
 def test_what_the_measured_load_does_not_know_yet() -> None:
@@ -111,29 +120,6 @@ def test_what_the_measured_load_does_not_know_yet() -> None:
     assert room_for(spec(), nodes(1), pods).unseen == {}
 
 
-def test_nodes_that_count() -> None:
-    soft = builders.node(taints=[{"key": "a", "effect": "PreferNoSchedule"}])
-    hard = builders.node(taints=[{"key": "a", "effect": "NoExecute"}])
-    assert counts(soft)
-    assert not any(counts(n) for n in (hard, builders.node(ready=False), builders.node(unschedulable=True)))
-
-
-def test_a_pod_takes_its_containers_or_its_init_phase_and_the_overhead() -> None:
-    def container(cpu: str, restart: str | None = None) -> dict[str, Any]:
-        return {"resources": {"requests": {"cpu": cpu}}, **({"restartPolicy": restart} if restart else {})}
-
-    spec = {
-        "containers": [container("1"), container("500m")],
-        "initContainers": [container("200m", "Always"), container("3")],
-        "overhead": {"cpu": "100m"},
-    }
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 3300}
-    spec["initContainers"] = [container("200m", "Always"), container("1")]
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 1800}
-    spec["resources"] = {"requests": {"cpu": "4"}}
-    assert pod_requests(msgspec.convert({"spec": spec}, Pod)) == {"cpu": 4100}
-
-
 @settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 8))
 def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
@@ -144,7 +130,6 @@ def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:
     ]
     room = room_for(spec(str(asked), "1Mi"), cluster, pods)
     assert room.places == sum((8 - cpu) // asked for cpu in taken)
-    assert room.empty_places == len(taken) * (8 // asked)
     if taken:
         assert room.largest_free is not None
         assert room.largest_free.amounts["cpu"] == 1000 * (8 - min(taken))

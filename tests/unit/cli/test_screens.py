@@ -134,7 +134,7 @@ def test_the_details_of_a_running_job() -> None:
                 "phase": "Running",
                 "status": {"runningTimestamps": [ago(60)], "usefulCPUSeconds": 90},
             },
-            ("CPU time used", "90 s useful, 0 s lost, at most 60 s at risk"),
+            ("CPU time used", "90 s useful, 0 s lost, at most 2.0 min at risk"),
         ),
         (
             {
@@ -147,7 +147,7 @@ def test_the_details_of_a_running_job() -> None:
         ({"deleted": ago(3), "finalizers": ["x"]}, ("Status", "Deleting for 5m")),
         (
             {"phase": "Running", "status": {"runningTimestamps": [ago(2400)]}},
-            ("Checkpoints", "at least every 30m; one is due now"),
+            ("Checkpoints", "at least every 30m; next due in 20m"),
         ),
         (
             {"status": {"lastCheckpointTimestamp": ago(90)}},

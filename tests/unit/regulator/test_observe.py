@@ -45,6 +45,11 @@ def test_which_nodes_count(changes: dict[str, Any], counts: bool) -> None:
     assert facts.allocatable["memory"] == 16 * GIB
 
 
+def test_a_node_being_deleted_does_not_count() -> None:
+    """Its pods are leaving and nothing new comes: for the admitter it is no place either."""
+    assert not node_facts(node("n", deleted=T0), ()).counts
+
+
 def containers(*cpus: str, init: tuple[tuple[str, str], ...] = (), **spec: Any) -> kinds.Pod:
     def one(cpu: str, policy: str | None = None) -> dict[str, Any]:
         return {"name": "c", "restartPolicy": policy or None, "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}

@@ -376,7 +376,7 @@ def test_a_pod_on_reclaimed_capacity_has_nothing_to_throttle() -> None:
 @pytest.mark.parametrize(
     ("started", "reclaimed", "known", "seconds"),
     [
-        (300, True, 12.0, 12 + 60),
+        (300, True, 12.0, 12 + 60 * 12 / 300),  # a restart costs what it is used to use, as for the prioritizer
         (300, True, None, 300 + 60),  # nobody watched: an estimate
         (300, False, 12.0, 300 + 60),  # a guarantee keeps others from using it, whatever it uses
         (2000, True, 12.0, 12),  # after the first start-over

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from scavenger_api.names import GROUP
+from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import format_time, parse_time
 
 ANNOTATION_EVICTION_REASON: Final = f"{GROUP}/eviction-reason"
@@ -30,11 +31,11 @@ EVICTED_BY_API: Final = "EvictionByEvictionAPI"
 class EvictionReason(StrEnum):
     """Why the regulator interrupted a job: the cause in status, Events and metrics."""
 
-    ABOVE_UPPER = "AboveUpperLevel"
+    ABOVE_UPPER = InterruptionReason.ABOVE_UPPER_LEVEL
     """The load reached the upper level and had to come down (precise eviction)."""
-    YIELD = "YieldAtCheckpoint"
+    YIELD = InterruptionReason.YIELD_AT_CHECKPOINT
     """Nobody new fits, and the job had just written a checkpoint: it lost nothing."""
-    NODE_MEMORY = "NodeMemory"
+    NODE_MEMORY = InterruptionReason.NODE_MEMORY
     """On reclaimed capacity, on a node that was about to run out of memory."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -28,54 +27,13 @@ from scavenger_api.model import (
 )
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.states import Capacity as Capacity
+from scavenger_api.states import ConditionType as ConditionType
+from scavenger_api.states import Phase as Phase
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
 MAX_GRACE_SECONDS: Final = 3600
-
-
-class Phase(StrEnum):
-    """Where a ScavengerJob is in its life."""
-
-    WAITING = "Waiting"
-    STARTING = "Starting"
-    RUNNING = "Running"
-    INTERRUPTED = "Interrupted"
-    SUSPENDED = "Suspended"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-
-    @property
-    def finished(self) -> bool:
-        """Completed or Failed: nothing will ever start again."""
-        return self in (Phase.COMPLETED, Phase.FAILED)
-
-    @property
-    def queued(self) -> bool:
-        """In line for admission."""
-        return self in (Phase.WAITING, Phase.INTERRUPTED)
-
-    @property
-    def active(self) -> bool:
-        """Has, or should have, a Job in the cluster."""
-        return self in (Phase.STARTING, Phase.RUNNING)
-
-
-class ConditionType(StrEnum):
-    """The conditions of a ScavengerJob."""
-
-    ADMITTED = "Admitted"
-    RUNNING = "Running"
-    INTERRUPTED = "Interrupted"
-    SUCCEEDED = "Succeeded"
-
-
-class Capacity(StrEnum):
-    """Which room a job runs on: requested by nobody, or requested by others and idle."""
-
-    GUARANTEED = "Guaranteed"
-    RECLAIMED = "Reclaimed"
-
 
 # --- parts of the spec, as core/v1 has them ---
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -10,14 +9,7 @@ from pydantic import ConfigDict, Field
 from scavenger_api import names
 from scavenger_api.job import ResourceMap
 from scavenger_api.model import Model, ObjectMeta, Quantity, cel, validations
-
-
-class QueueState(StrEnum):
-    """Whether a queue takes and starts jobs."""
-
-    OPEN = "Open"
-    CLOSED = "Closed"
-    RELEASING = "Releasing"
+from scavenger_api.states import QueueState as QueueState
 
 
 class ScavengerQueueSpec(Model):

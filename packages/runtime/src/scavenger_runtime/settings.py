@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 
 ENV_PREFIX = "SCAVENGER_"
 
@@ -59,6 +60,17 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 def option(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
     """A setting: its default, what it does, its unit, and pydantic's limits (ge, le, gt, ...)."""
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
+
+
+# --- settings that more than one service has: they mean the same, so they are described once ---
+
+STARTUP_COST: Any = option(
+    DEFAULT_STARTUP_COST_SECONDS,
+    "added per core to the time at risk until the first checkpoint after a start",
+    unit="seconds",
+    ge=0,
+)
+TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 
 
 def unique_identity() -> str:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_domain import risk
 from scavenger_kube import kinds
 
 from scavenger_admitter.pods import ended_at, index, moment
@@ -72,13 +73,13 @@ def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
     """The last moment, up to `at`, at which a checkpoint was due: whole intervals after the start."""
     interval = max(interval, _SECOND)
-    return second(start + max(0, (at - start) // interval) * interval)
+    return second(risk.start_over(start, interval, at))
 
 
 def next_start_over(start: datetime, interval: timedelta, now: datetime) -> float:
     """Seconds from now until the next checkpoint is due."""
     interval = max(interval, _SECOND)
-    return (start + (max(0, (now - start) // interval) + 1) * interval - now).total_seconds()
+    return (risk.start_over(start, interval, now) + interval - now).total_seconds()
 
 
 def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:

@@ -25,7 +25,6 @@ from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
-from scavenger_admitter.holds import Hold
 from scavenger_admitter.load import Level, LoadRule
 from scavenger_admitter.manifest import job_manifest, service_manifest
 from scavenger_admitter.plan import AdmissionPlan, Start, Watch, plan_admissions
@@ -34,6 +33,7 @@ from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shares import QueueShare
 from scavenger_admitter.snapshot import Candidate, ClusterState, Snapshot
 from scavenger_admitter.starvation import StarvationRules, Starved, Watched
+from scavenger_admitter.waits import Wait
 
 IDLE_SHARE: Final = 4.0
 """Seconds without a cycle per second of one."""
@@ -134,7 +134,7 @@ class Admission:
         self._wake = asyncio.Event()
         self._places = asyncio.Semaphore(settings.concurrent_starts)
         self._creating: set[str] = set()
-        self.held: Mapping[str, Hold] = {}
+        self.held: Mapping[str, Wait] = {}
         """Why the last cycle left each waiting job waiting."""
         self.shares: Mapping[str, QueueShare] = {}
         """What each queue has and deserves, as of the last cycle."""

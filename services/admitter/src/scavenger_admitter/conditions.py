@@ -7,34 +7,38 @@ from typing import Final, NamedTuple
 
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.model import Condition
+from scavenger_api.reasons import StateReason
 
 from scavenger_admitter.accounting import second
 
 
 class State(NamedTuple):
-    """One condition's status and reason."""
+    """One condition's status and reason, and its message; None leaves that as it is while the status holds."""
 
     status: str
     reason: str
+    message: str | None = None
 
 
 _TRUE: Final = "True"
 _FALSE: Final = "False"
 _UNKNOWN: Final = "Unknown"
-UNFINISHED: Final = State(_UNKNOWN, "Unfinished")
+UNFINISHED: Final = State(_UNKNOWN, StateReason.UNFINISHED)
 """Succeeded is Unknown until the end, so that a wait for either outcome does not end early."""
 
 
-def states(phase: Phase, reason: str, *, interrupted: str | None) -> dict[ConditionType, State]:
-    """Status and reason of every condition.
+def states(phase: Phase, reason: str, message: str | None, *, interrupted: str | None) -> dict[ConditionType, State]:
+    """Status and reason of every condition (`scavenger_api.reasons`).
 
-    `reason`: one word on why the job is in this phase. `interrupted`: the cause of the last interruption
+    `reason`: one word on why the job is in this phase; `message`: the same in a sentence, None to leave it as it was
+    written. Together they are what Admitted says of a job that waits. `interrupted`: the cause of the last interruption
     while the job has not started again since, in whatever phase it is in on its way there.
     """
-    admitted = State(_TRUE, "Started") if phase.active or phase.finished else State(_FALSE, reason)
-    running = State(_TRUE, "Running") if phase is Phase.RUNNING else State(_FALSE, phase.value)
+    started = phase.active or phase.finished
+    admitted = State(_TRUE, StateReason.STARTED, "") if started else State(_FALSE, reason, message)
+    running = State(_TRUE, StateReason.RUNNING) if phase is Phase.RUNNING else State(_FALSE, phase.value)
     succeeded = {
-        Phase.COMPLETED: State(_TRUE, "Completed"),
+        Phase.COMPLETED: State(_TRUE, StateReason.COMPLETED),
         Phase.FAILED: State(_FALSE, reason),
     }.get(phase, UNFINISHED)
     waiting_again = interrupted is not None and phase in (Phase.INTERRUPTED, Phase.STARTING)
@@ -56,6 +60,9 @@ def written(
     for kind, state in wanted.items():
         old = known.pop(kind.value, None)
         since = old.last_transition_time if old is not None and old.status == state.status else second(now)
+        message = state.message
+        if message is None:
+            message = old.message if old is not None and old.status == state.status else ""
         result.append(
             Condition(
                 type=kind.value,
@@ -63,7 +70,7 @@ def written(
                 observed_generation=generation,
                 last_transition_time=since,
                 reason=state.reason,
-                message=old.message if old is not None and old.status == state.status else "",
+                message=message,
             )
         )
     return (*result, *known.values())

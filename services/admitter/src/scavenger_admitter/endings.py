@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from scavenger_api.reasons import InterruptionReason
 from scavenger_kube import kinds
 
 from scavenger_admitter.pods import (
-    Cause,
     Exit,
     Removal,
     deletion_requested,
@@ -99,7 +99,7 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
     else:
         at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=now)
     at = min(at, now)
-    return [Removal(at, at, Cause.JOB_DELETED, "", False)]
+    return [Removal(at, at, InterruptionReason.JOB_DELETED, "", False)]
 
 
 def _vanished(run: Run, now: datetime) -> list[Removal]:
@@ -108,7 +108,7 @@ def _vanished(run: Run, now: datetime) -> list[Removal]:
         return []
     if _job_condition(run.batch, "Complete"):
         return []
-    return [Removal(now, now, Cause.DELETED, "", False, "a pod of the gang is gone without a trace")]
+    return [Removal(now, now, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
 
 
 def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
@@ -124,7 +124,7 @@ def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None
     """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives
     them up."""
     return [
-        Removal(at, at, Cause.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
+        Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
         for pod in pods
         if not pod.ended and (name := pod.spec.node_name) in nodes and not _ready(nodes[name])
     ]

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from scavenger_api.job import ScavengerJob
+from scavenger_api.reasons import WaitReason
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.holds import Hold, Reason
+from scavenger_admitter.waits import Wait
 
 PER_PASS: Final = 100
 AGAIN_SECONDS: Final = 60.0
-PASSING: Final = frozenset({Reason.STARTING, Reason.BACKING_OFF, Reason.NEXT_CYCLE, Reason.PODS_REMAIN})
+PASSING: Final = frozenset({WaitReason.STARTING, WaitReason.BACKING_OFF, WaitReason.NEXT_CYCLE, WaitReason.PODS_REMAIN})
 """Reasons that pass by themselves, or that the reconcile words better."""
 
 
@@ -32,18 +33,18 @@ class Explanations:
     def __init__(self, clock: Clock, after: float) -> None:
         self._clock = clock
         self._after = after
-        self._told: dict[str, tuple[Hold, float]] = {}
+        self._told: dict[str, tuple[Wait, float]] = {}
         self._due: set[str] = set()
 
-    def due(self, held: Mapping[str, Hold], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
+    def due(self, held: Mapping[str, Wait], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
         """The jobs to be told something now; `tell` then has the words."""
         now = self._clock.monotonic()
         count = 0
-        for key, hold in held.items():
+        for key, wait in held.items():
             if count >= PER_PASS:
                 return
             told = self._told.get(key)
-            if hold.reason in PASSING or (told and (told[0] == hold or now - told[1] < AGAIN_SECONDS)):
+            if wait.reason in PASSING or (told and (told[0] == wait or now - told[1] < AGAIN_SECONDS)):
                 continue
             if self._waits_long_enough(job(key)):
                 count += 1
@@ -55,17 +56,17 @@ class Explanations:
             return False
         return (self._clock.now() - job.status.queued_timestamp).total_seconds() >= self._after
 
-    def tell(self, key: str, job: ScavengerJob, hold: Hold | None) -> str | None:
-        """What the message of a job in line is to say; None leaves it as it is."""
+    def tell(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
+        """What a job in line is to be told; None leaves it at what it was told."""
         if job.status.phase is not None and not job.status.phase.queued:
             self.forget(key)  # what it was told is about a wait that is over
             return None
         if key in self._due:
             self._due.discard(key)
-            if hold is not None:
-                self._told[key] = (hold, self._clock.monotonic())
+            if wait is not None:
+                self._told[key] = (wait, self._clock.monotonic())
         told = self._told.get(key)
-        return None if told is None or hold is None else told[0].message
+        return None if told is None or wait is None else told[0]
 
     def forget(self, key: str) -> None:
         """The job is gone."""

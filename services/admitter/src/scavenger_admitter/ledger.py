@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scavenger_api.quantity import format_amount
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
 
-from scavenger_admitter.holds import Hold, Reason, percent, spell
 from scavenger_admitter.load import LoadLimit
 from scavenger_admitter.placement import Room
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.shares import Shares
-from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot, add
+from scavenger_admitter.snapshot import Candidate, QueueView, Snapshot, add
+from scavenger_admitter.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]
 
@@ -44,10 +46,10 @@ class Ledger:
         self._limits = list(snapshot.limits)
         self.soon_limits = [limit.plus(-_credit(snapshot, limit.resource)) for limit in snapshot.limits]
         self._changing = self.soon_limits != self._limits or self.soon is not self.room
-        self._impossible: dict[_Kind, Hold | None] = {}
-        self._refused: dict[_Kind, Hold] = {}
+        self._impossible: dict[_Kind, Wait | None] = {}
+        self._refused: dict[_Kind, Wait] = {}
         self._unpromised: set[_Kind] = set()
-        self._over_quota: dict[tuple[str, Shape, int], Hold] = {}
+        self._over_quota: dict[tuple[str, Shape, int], Wait] = {}
         self._quota_used = {name: dict(queue.allocated) for name, queue in snapshot.queues.items() if queue.quota}
         self._full = self._find_full()
         self.shares = Shares(snapshot, [name for name in snapshot.queues if self._demands(name)])
@@ -80,14 +82,14 @@ class Ledger:
 
     # --- what does not depend on room ---
 
-    def never(self, candidate: Candidate) -> Hold | None:
+    def never(self, candidate: Candidate) -> Wait | None:
         """Why a job would not fit an empty cluster either, if so."""
         key = (candidate.shape, candidate.parallelism)
         if key not in self._impossible:
             self._impossible[key] = self.room.impossible(*key)
         return self._impossible[key]
 
-    def beyond_quota(self, candidate: Candidate) -> Hold | None:
+    def beyond_quota(self, candidate: Candidate) -> Wait | None:
         """Why the quota of its queue keeps a job waiting, if so."""
         queue = self._snapshot.queues[candidate.queue]
         if not queue.quota:
@@ -102,7 +104,7 @@ class Ledger:
 
     # --- starts and promises ---
 
-    def start(self, candidate: Candidate) -> tuple[str, ...] | Hold:
+    def start(self, candidate: Candidate) -> tuple[str, ...] | Wait:
         """Take room and load for a job that starts now: its nodes; or why it cannot, and nothing is taken."""
         key = (candidate.shape, candidate.parallelism)
         hold = self._refused.get(key) or self._full or self._over_level(candidate)
@@ -173,14 +175,14 @@ class Ledger:
             return 0
         return candidate.shape.counts(resource) * candidate.parallelism
 
-    def _find_full(self) -> Hold | None:
+    def _find_full(self) -> Wait | None:
         """Why nobody can start any more, however small: the load is at its level without anybody new."""
         for limit in (*self._limits, *self.soon_limits):
             if not limit.under():
                 return _at_level(limit)
         return None
 
-    def _over_level(self, candidate: Candidate) -> Hold | None:
+    def _over_level(self, candidate: Candidate) -> Wait | None:
         for limit in (*self._limits, *self.soon_limits):
             extra = self._extra(candidate, limit.resource)
             if not limit.under(extra):
@@ -201,7 +203,7 @@ def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:
 # --- sentences ----------------------------------------------------------------------------------------------
 
 
-def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> Hold | None:
+def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> Wait | None:
     for name, most in sorted(queue.quota.items()):
         extra = candidate.shape.counts(name) * candidate.parallelism
         if extra and used.get(name, 0) + extra > most:
@@ -209,15 +211,15 @@ def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> 
     return None
 
 
-def _at_level(limit: LoadLimit) -> Hold:
+def _at_level(limit: LoadLimit) -> Wait:
     if limit.allocatable == 0:
-        return Hold(
-            Reason.ADMISSION_LEVEL,
+        return Wait(
+            WaitReason.ADMISSION_LEVEL,
             f"no node that counts (ready, not cordoned, not tainted) offers {limit.resource}",
             limit.resource,
         )
-    return Hold(
-        Reason.ADMISSION_LEVEL,
+    return Wait(
+        WaitReason.ADMISSION_LEVEL,
         lambda: (
             f"{limit.resource} load is {percent(limit.ppm())}; jobs start while it is under the"
             f" admission level of {percent(limit.admission_ppm)}"
@@ -226,9 +228,9 @@ def _at_level(limit: LoadLimit) -> Hold:
     )
 
 
-def _would_pass_level(limit: LoadLimit, extra: int) -> Hold:
-    return Hold(
-        Reason.ADMISSION_LEVEL,
+def _would_pass_level(limit: LoadLimit, extra: int) -> Wait:
+    return Wait(
+        WaitReason.ADMISSION_LEVEL,
         lambda: (
             f"{limit.resource} load would be {percent(limit.ppm(extra))}; it has to stay under the"
             f" admission level of {percent(limit.admission_ppm)}"
@@ -237,9 +239,9 @@ def _would_pass_level(limit: LoadLimit, extra: int) -> Hold:
     )
 
 
-def _over_quota(queue: str, resource: str, allocated: int, most: int, extra: int) -> Hold:
-    return Hold(
-        Reason.QUEUE_QUOTA,
+def _over_quota(queue: str, resource: str, allocated: int, most: int, extra: int) -> Wait:
+    return Wait(
+        WaitReason.QUEUE_QUOTA,
         lambda: (
             f"needs {spell([(resource, extra)])}; queue {queue} has {format_amount(resource, allocated)} of"
             f" its quota of {format_amount(resource, most)} in use"

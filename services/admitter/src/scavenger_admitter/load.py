@@ -24,8 +24,9 @@ from scavenger_api.names import (
     LEVELS_RESOURCES,
     STALE_AFTER_PERIODS,
 )
+from scavenger_api.reasons import WaitReason
 
-from scavenger_admitter.holds import Hold, Reason
+from scavenger_admitter.waits import Wait
 
 PPM: Final = 1_000_000
 
@@ -64,7 +65,7 @@ class LoadRule:
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     crowded_nodes: Mapping[str, int] = field(default_factory=dict)
-    shut: Hold | None = None
+    shut: Wait | None = None
 
     @classmethod
     def fixed(
@@ -116,7 +117,7 @@ class LoadRule:
         if why is not None or observed_at is None:
             return cls.blind(why or "")
         if not admit:
-            return cls(shut=Hold(Reason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
+            return cls(shut=Wait(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
         return cls(
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
             load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
@@ -130,7 +131,7 @@ class LoadRule:
     @classmethod
     def blind(cls, why: str) -> LoadRule:
         """Nothing starts, because the load is not known."""
-        return cls(shut=Hold(Reason.BLIND, f"the load of the cluster is not known, so nothing starts: {why}"))
+        return cls(shut=Wait(WaitReason.BLIND, f"the load of the cluster is not known, so nothing starts: {why}"))
 
 
 def _unreliable(

@@ -9,9 +9,9 @@ from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec, VolumeMount
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_domain.requests import RECLAIMED_RESOURCES
 
 from scavenger_admitter.pods import MAIN_CONTAINER
-from scavenger_admitter.shape import EXTENDED
 
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
@@ -154,7 +154,7 @@ def _resources(spec: ScavengerJobSpec) -> dict[str, dict[str, str]]:
     asked = spec.resources.effective()
     if spec.capacity is Capacity.GUARANTEED:
         return {"requests": dict(asked), "limits": dict(asked)}
-    placed = {name: str(value) for name, value in spec.placed_by.items() if name in EXTENDED}
+    placed = {name: str(value) for name, value in spec.placed_by.items() if name in RECLAIMED_RESOURCES}
     # Written down, not left out: what is missing would be filled in from the limits.
     nothing = dict.fromkeys(RECLAIMED, "0")
     return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}}

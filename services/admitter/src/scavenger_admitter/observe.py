@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.reasons import FailureReason, InterruptionReason, StateReason, WaitReason
 from scavenger_api.times import format_micro_time, format_time
 from scavenger_kube import kinds
 
@@ -30,13 +31,13 @@ from scavenger_admitter.actions import (
     EventNote,
     ReleasePod,
 )
-from scavenger_admitter.pods import Cause, Removal, deleting, moment, started_at
+from scavenger_admitter.pods import PHRASES, Removal, deleting, moment, started_at
 from scavenger_admitter.remains import observe_orphans
 from scavenger_admitter.starts import Diagnosis, Problem, Refused, diagnose
+from scavenger_admitter.waits import Wait
 
 __all__ = [
     "Action",
-    "Cause",
     "DeleteJob",
     "DeletePod",
     "DeleteScavengerJob",
@@ -54,9 +55,6 @@ __all__ = [
     "observe",
     "observe_orphans",
 ]
-
-HELD_BACK: Final = "HeldBack"
-QUEUED: Final = "Queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class ObserveSettings:
 class Taken:
     """A decision of this service itself to interrupt a running job."""
 
-    cause: Cause
+    cause: InterruptionReason
     detail: str
     """In words: for whom, or by which figures."""
 
@@ -98,7 +96,7 @@ class Observation:
     """The nodes those pods are on; None for one that is known not to exist, missing when it is not known."""
     now: datetime
     diagnosis: Diagnosis | None = None
-    hold: str | None = None
+    wait: Wait | None = None
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     refused: Refused | None = None
     """What the API server said when the Job of this place in line was to be created."""
@@ -115,7 +113,7 @@ class Observation:
 class Facts:
     """What metrics want to know of this step. Count them when the status write succeeded."""
 
-    interruption: Cause | None = None
+    interruption: InterruptionReason | None = None
     finished: Phase | None = None
     waited_seconds: float | None = None
     """From the place in line to running, for the run that just began."""
@@ -163,8 +161,10 @@ class _Draft:
     events: list[EventNote] = field(default_factory=list)
     wakeups: list[float] = field(default_factory=list)
     candidate: bool = False
+    told: bool = False
+    """It was told why it waits."""
     start_failed: bool = False
-    cause: Cause | None = None
+    cause: InterruptionReason | None = None
     waited: float | None = None
     spent: Spent = field(default_factory=Spent)
 
@@ -262,7 +262,7 @@ def _enter(draft: _Draft) -> None:
     if draft.status.queued_timestamp is None:
         draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.now))
     if status.phase is None:
-        draft.enter(Phase.WAITING, QUEUED, "in line for admission")
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
 
 
 def _restore(draft: _Draft, batch: kinds.Job | None) -> None:
@@ -323,7 +323,7 @@ def _reopen(draft: _Draft) -> None:
     if run is None or not draft.phase.finished or not _in_full_swing(run):
         return
     draft.set(finished_timestamp=None)
-    draft.enter(Phase.STARTING, "Started", "running: the job had been declared finished while its pods ran")
+    draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")
     draft.note("Reopened", "the status said finished while all pods were running", warning=True)
 
 
@@ -336,7 +336,7 @@ def _in_full_swing(run: endings.Run) -> bool:
 
 def _adopt(draft: _Draft) -> None:
     if draft.run is not None and not draft.phase.active and not draft.phase.finished:
-        draft.enter(Phase.STARTING, "Started", "starting")
+        draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
 
 
 # --- 5. a run in progress
@@ -382,7 +382,7 @@ def _start(draft: _Draft, run: endings.Run) -> None:
     elif problem is not None:
         _start_failed(draft, problem)
     elif isinstance(found, endings.Removed):
-        _start_failed(draft, Problem(f"{_phrase(found.removal)} before the job ran", False, found.removal.cause.value))
+        _start_failed(draft, Problem(f"{_phrase(found.removal)} before the job ran", False, found.removal.cause))
     else:
         _keep_starting(draft, run, limits)
 
@@ -390,7 +390,7 @@ def _start(draft: _Draft, run: endings.Run) -> None:
 def _keep_starting(draft: _Draft, run: endings.Run, limits: starts.StartLimits) -> None:
     seen = draft.seen
     if draft.phase is not Phase.STARTING:
-        draft.enter(Phase.STARTING, "Started", "starting")
+        draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
     if starts.unpullable(run):
         draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
     if (wait := starts.next_check(run, seen.diagnosis, seen.now, limits)) is not None:
@@ -406,7 +406,7 @@ def _record_start(draft: _Draft, run: endings.Run) -> None:
         draft.set(running_timestamps=entries, priority_start_over_timestamp=start)
         draft.waited = max(0.0, (start - queued).total_seconds())
     if draft.phase is not Phase.RUNNING and run.batch is not None:
-        draft.enter(Phase.RUNNING, "Started", "running")
+        draft.enter(Phase.RUNNING, StateReason.STARTED, "running")
         draft.note("Running", f"all {run.parallelism} pods are running" if run.parallelism > 1 else "running")
 
 
@@ -454,7 +454,7 @@ def _end(draft: _Draft, found: endings.Ending) -> None:
 def _completed(draft: _Draft, at: datetime) -> None:
     draft.spend(draft.settle(at, kept=True))
     draft.set(finished_timestamp=second(at))
-    draft.enter(Phase.COMPLETED, "Completed", "completed")
+    draft.enter(Phase.COMPLETED, StateReason.COMPLETED, "completed")
     draft.note("Completed", "all pods succeeded")
 
 
@@ -462,7 +462,7 @@ def _failed_by_exit(draft: _Draft, found: endings.Failed, at: datetime) -> None:
     ended = found.exit
     words = [word for word in (ended.reason if ended.reason != "Error" else "", ended.message.strip()) if word]
     message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
-    _fail(draft, at, "Failed", f"{message} ({': '.join(words)})" if words else message)
+    _fail(draft, at, FailureReason.FAILED, f"{message} ({': '.join(words)})" if words else message)
 
 
 def _fail(draft: _Draft, at: datetime, reason: str, message: str) -> None:
@@ -480,23 +480,23 @@ def _interrupt(draft: _Draft, found: endings.Removed, at: datetime) -> None:
         interrupted_count=before.interrupted_count + 1,
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
-    _over(draft, QUEUED)
+    _over(draft, WaitReason.QUEUED)
     message = f"interrupted: {_phrase(found.removal)}; {spent.lost:.0f} CPU-seconds lost"
-    draft.enter(Phase.INTERRUPTED, QUEUED, f"{message}; in line to start again")
+    draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
     draft.cause = found.removal.cause
     draft.interrupted = found.removal.cause.value
     draft.note("Interrupted", message)
 
 
 _WITHOUT_A_POD: Final = {
-    Cause.JOB_DELETED: "its Job was deleted",
-    Cause.RECLAIMED: "its room was taken back",
-    Cause.STARVED: "it was starved",
+    InterruptionReason.JOB_DELETED: "its Job was deleted",
+    InterruptionReason.RECLAIMED: "its room was taken back",
+    InterruptionReason.STARVED: "it was starved",
 }
 
 
 def _phrase(removal: Removal) -> str:
-    who = f"pod {removal.pod} {removal.cause.phrase}" if removal.pod else ""
+    who = f"pod {removal.pod} {PHRASES[removal.cause]}" if removal.pod else ""
     if not who:
         who = _WITHOUT_A_POD.get(removal.cause, "one of its pods is gone")
     return f"{who} ({removal.detail})" if removal.detail else who
@@ -523,13 +523,13 @@ def _suspend(draft: _Draft) -> None:
         return
     draft.interrupted = None
     if not wanted:
-        _over(draft, QUEUED)
-        draft.enter(Phase.WAITING, QUEUED, "in line for admission")
+        _over(draft, WaitReason.QUEUED)
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
         draft.note("Resumed", "in line again")
         return
     draft.spend(draft.settle(draft.seen.now, kept=False))
-    _over(draft, "Suspended")
-    draft.enter(Phase.SUSPENDED, "Suspended", "suspended")
+    _over(draft, WaitReason.SUSPENDED)
+    draft.enter(Phase.SUSPENDED, WaitReason.SUSPENDED, "suspended")
     draft.note("Suspended", "taken off the cluster" if phase.active else "out of line")
 
 
@@ -567,14 +567,20 @@ def _line_up(draft: _Draft) -> None:
     stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
     stuck = stuck or next((remnant.message for remnant in remnants if remnant.overdue), "")
     if stuck:
-        draft.reason = HELD_BACK
+        draft.reason = WaitReason.HELD_BACK
         draft.set(message=stuck[:4096])
-    elif draft.reason == HELD_BACK:
-        draft.reason = QUEUED
+    elif draft.reason == WaitReason.HELD_BACK:
+        draft.reason = WaitReason.QUEUED
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
-    if seen.hold is not None and not stuck and not fresh:
-        draft.set(message=seen.hold[:4096])
+    if seen.wait is not None and not stuck and not fresh:
+        draft.told = True
+        draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
+
+
+def _in_line(draft: _Draft) -> bool:
+    """Whether all that is said of the job is that it waits, and for what."""
+    return draft.told or draft.reason == WaitReason.QUEUED
 
 
 def _foreign(batch: kinds.Job) -> str:
@@ -625,7 +631,9 @@ def _summarise(draft: _Draft) -> None:
     elif not draft.phase.finished:
         left = draft.own_job is not None or remains.remnants(seen.pods, seen.nodes, seen.now, timedelta(0))
         draft.set(job_name=seen.job.metadata.name if left else None)
-    wanted = conditions.states(draft.phase, draft.reason, interrupted=draft.interrupted)
+    # A sentence alone is worth no write: it goes with the one that status.message needs.
+    message = (draft.status.message or "") if draft.status != seen.job.status else None
+    wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted)
     generation = seen.job.metadata.generation
     draft.set(conditions=conditions.written(status.conditions, wanted, generation=generation, now=seen.now))
 
@@ -636,7 +644,7 @@ def _reason(status: ScavengerJobStatus) -> str:
     found = status.condition(kind)
     if found is not None and found.status == "False":
         return found.reason
-    return Phase.FAILED.value if status.phase is Phase.FAILED else QUEUED
+    return FailureReason.FAILED if status.phase is Phase.FAILED else WaitReason.QUEUED
 
 
 def _interrupted(status: ScavengerJobStatus) -> str | None:
@@ -652,7 +660,7 @@ def _outcome(draft: _Draft) -> Outcome:
     return Outcome(
         status=draft.status,
         changed=draft.status != before,
-        newcomer=before.phase is None and draft.phase is Phase.WAITING and draft.reason == QUEUED and not draft.events,
+        newcomer=before.phase is None and draft.phase is Phase.WAITING and _in_line(draft) and not draft.events,
         actions=tuple(dict.fromkeys(draft.actions)),
         events=tuple(draft.events),
         candidate=draft.candidate,

@@ -27,12 +27,15 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.taints import spell_taint, tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
-from scavenger_admitter.holds import Hold, Reason, spell
-from scavenger_admitter.shape import EXTENDED, PODS, Shape, tolerates
+from scavenger_admitter.shape import PODS, Shape
 from scavenger_admitter.snapshot import Amounts, NodeView
+from scavenger_admitter.waits import Wait, spell
 
 _Key = tuple[int, int, int]  # (score negated, allocatable cpu, index): the smallest is the best place
 
@@ -271,7 +274,7 @@ class Room:
 
     # --- what no waiting will change ---
 
-    def impossible(self, shape: Shape, count: int) -> Hold | None:
+    def impossible(self, shape: Shape, count: int) -> Wait | None:
         """Why a gang would not fit an empty cluster either, if so: job or nodes have to change, not the load.
 
         Nodes that are not ready or cordoned count here: they may be back any time.
@@ -285,9 +288,9 @@ class Room:
             if total >= count:
                 return None
         if total == 0:
-            return Hold(Reason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
-        return Hold(
-            Reason.LARGER_THAN_CLUSTER,
+            return Wait(WaitReason.LARGER_THAN_ANY_NODE, lambda: self._largest_node(shape))
+        return Wait(
+            WaitReason.LARGER_THAN_CLUSTER,
             f"needs {count} pods of {spell(shape.counted)} each; all nodes together would hold {total} of"
             f" them, were they empty: lower parallelism or {_field(shape)}, or add nodes",
             count,
@@ -296,31 +299,31 @@ class Room:
     @cached_property
     def _publishes(self) -> bool:
         """Whether anybody publishes reclaimed capacity, be it none at the moment."""
-        return any(not EXTENDED.isdisjoint(node.allocatable) for node in self._nodes)
+        return any(not RECLAIMED_RESOURCES.isdisjoint(node.allocatable) for node in self._nodes)
 
     def _empty_room(self, i: int, shape: Shape) -> int:
         # What is offered of reclaimed capacity changes by the minute; the node's own size does not.
         return max(0, min(self._offered(name)[i] // amount for name, amount in shape.counted))
 
-    def _mismatch(self, shape: Shape) -> Hold:
+    def _mismatch(self, shape: Shape) -> Wait:
         if not self._nodes:
-            return Hold(Reason.NO_NODE, "the cluster has no node")
+            return Wait(WaitReason.NO_NODE, "the cluster has no node")
         selector = ", ".join(f"{name}={value}" for name, value in shape.node_selector)
         labels = dict(shape.node_selector)
         selected = [n for n in self._nodes if all(n.labels.get(k) == v for k, v in labels.items())]
         if not selected:
-            return Hold(Reason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
+            return Wait(WaitReason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
         taints = sorted(
             {
-                f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+                spell_taint(taint)
                 for node in selected
                 for taint in node.taints
                 if not tolerates(shape.tolerations, taint)
             }
         )
         which = f"nodes with the labels {selector}" if selector else "nodes"
-        return Hold(
-            Reason.TAINT_NOT_TOLERATED,
+        return Wait(
+            WaitReason.TAINT_NOT_TOLERATED,
             f"all {which} carry a taint that spec.tolerations does not cover: {', '.join(taints)}",
         )
 
@@ -340,11 +343,11 @@ class Room:
 
     # --- the sentence for those that wait for room ---
 
-    def no_place(self, shape: Shape, count: int) -> Hold:
+    def no_place(self, shape: Shape, count: int) -> Wait:
         """The hold of a gang that does not fit now."""
         if shape.reclaimed and not self._publishes:
-            return Hold(Reason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
-        return Hold(Reason.NO_PLACE, lambda: self._no_place(shape, count), count)
+            return Wait(WaitReason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
+        return Wait(WaitReason.NO_PLACE, lambda: self._no_place(shape, count), count)
 
     def _no_place(self, shape: Shape, count: int) -> str:
         needs = _needs(shape, count)
@@ -387,9 +390,9 @@ def _field(shape: Shape) -> str:
 def words(requests: Iterable[tuple[str, int]]) -> str:
     """What is asked of a node as a person reads it: `2 cpu, 1Gi memory of reclaimed capacity, 1 nvidia.com/gpu`."""
     asked = list(requests)
-    reclaimed = [(name, value) for name, value in asked if name in EXTENDED]
+    reclaimed = [(name, value) for name, value in asked if name in RECLAIMED_RESOURCES]
     if not reclaimed:
         return spell(asked)
-    others = [(name, value) for name, value in asked if name not in EXTENDED and name != PODS]
+    others = [(name, value) for name, value in asked if name not in RECLAIMED_RESOURCES and name != PODS]
     text = f"{spell(counted_as(reclaimed).items())} of reclaimed capacity"
     return f"{text}, {spell(others)}" if others else text

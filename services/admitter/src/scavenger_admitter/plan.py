@@ -36,16 +36,18 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
+from scavenger_domain.queues import why_closed
 
-from scavenger_admitter.holds import Hold, Reason, spell
 from scavenger_admitter.ledger import Ledger
 from scavenger_admitter.lines import Lines
 from scavenger_admitter.reclaim import Reclaim, ReclaimRules, plan_reclaims
 from scavenger_admitter.shape import Shape
 from scavenger_admitter.shares import QueueShare, Shares, total
-from scavenger_admitter.snapshot import Candidate, QueueState, QueueView, Snapshot, add
+from scavenger_admitter.snapshot import Candidate, QueueView, Snapshot, add
 from scavenger_admitter.starvation import StarvationPlan, StarvationRules, Watched, plan_starvation
+from scavenger_admitter.waits import Wait, spell
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class AdmissionPlan:
     """
 
     starts: tuple[Start, ...]
-    held: Mapping[str, Hold]
+    held: Mapping[str, Wait]
     reclaims: tuple[Reclaim, ...] = ()
     shares: Mapping[str, QueueShare] = field(default_factory=dict)
     truncated: bool = False
@@ -143,9 +145,9 @@ class _Cycle:
         self._ledger.reserve_pending_pods()
         self._ledger.reserve_starts_under_way()
         self._starts: list[Start] = []
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, Wait] = {}
         self._reclaims: tuple[Reclaim, ...] = ()
-        self._outcomes: dict[tuple[str, Shape, int], Hold] = {}
+        self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
         self._truncated = False
@@ -203,24 +205,24 @@ class _Cycle:
         self._held[candidate.key] = outcome
         return False
 
-    def _judge(self, candidate: Candidate) -> Hold | None:
+    def _judge(self, candidate: Candidate) -> Wait | None:
         """Why a job of an open queue cannot start, as far as that does not depend on room."""
         hold = self._ledger.never(candidate) or self._snapshot.shut or self._ledger.beyond_quota(candidate)
         if hold is None and not self._ledger.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
             hold = _BEYOND
         return hold
 
-    def _held_back(self, candidate: Candidate) -> Hold | None:
+    def _held_back(self, candidate: Candidate) -> Wait | None:
         hold = self._snapshot.blocked.get(candidate.key)
         if hold is None and candidate.not_before > self._snapshot.now:
             at = format_time(EPOCH + timedelta(microseconds=candidate.not_before))
-            return Hold(Reason.BACKING_OFF, f"its last start did not come off; tried again from {at} on", at)
+            return Wait(WaitReason.BACKING_OFF, f"its last start did not come off; tried again from {at} on", at)
         return hold
 
-    def _give(self, candidate: Candidate) -> Hold | None:
+    def _give(self, candidate: Candidate) -> Wait | None:
         """Start a job, or promise it the room of those that leave; or why neither can be."""
         found = self._ledger.start(candidate)
-        if not isinstance(found, Hold):
+        if not isinstance(found, Wait):
             self._start(candidate, found)
             return None
         if self._ledger.promise(candidate):
@@ -246,7 +248,7 @@ class _Cycle:
 
     def _tell_who_is_beyond_now(self, promised: Set[str]) -> None:
         """With what was promised to others of their queue, jobs may have become too much for its share."""
-        told: dict[tuple[str, Shape, int], Hold] = {}
+        told: dict[tuple[str, Shape, int], Wait] = {}
         shares = self._ledger.shares
         for candidate in self._short:
             kind = (candidate.queue, candidate.shape, candidate.parallelism)
@@ -258,13 +260,13 @@ class _Cycle:
     # --- step 7 ---
 
     def backfill(self) -> None:
-        refused: dict[tuple[str, Shape, int], Hold] = {}
+        refused: dict[tuple[str, Shape, int], Wait] = {}
         for line in self._turns({queue: tuple(line) for queue, line in self._beyond.items()}):
             for candidate in line:
                 kind = (candidate.queue, candidate.shape, candidate.parallelism)
                 if kind not in refused:
                     found = self._ledger.beyond_quota(candidate) or self._ledger.start(candidate)
-                    if not isinstance(found, Hold):
+                    if not isinstance(found, Wait):
                         self._start(candidate, found)
                         break
                     refused[kind] = _beyond_share(self._ledger.shares, candidate, found)
@@ -297,36 +299,40 @@ class _Cycle:
 
 # --- sentences ----------------------------------------------------------------------------------------------
 
-_LACKS_ROOM = frozenset({Reason.NO_PLACE, Reason.ADMISSION_LEVEL})
-_BEYOND = Hold(Reason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
-_NEXT_CYCLE = Hold(Reason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once")
+_LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.ADMISSION_LEVEL})
+_BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
+_NEXT_CYCLE = Wait(
+    WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"
+)
 
 
-def _not_open(name: str, queue: QueueView | None) -> Hold | None:
-    if queue is None:
-        return Hold(Reason.QUEUE_MISSING, f"there is no ScavengerQueue {name}: create it, or name another queue", name)
-    if queue.state is QueueState.CLOSED:
-        return Hold(Reason.QUEUE_CLOSED, f"queue {name} is closed: open it, or name another queue", name)
-    if queue.state is QueueState.RELEASING:
-        return Hold(Reason.QUEUE_RELEASING, f"queue {name} is being deleted, and its jobs with it", name)
-    return None
+_NOT_OPEN = {
+    WaitReason.QUEUE_MISSING: "there is no ScavengerQueue {}: create it, or name another queue",
+    WaitReason.QUEUE_CLOSED: "queue {} is closed: open it, or name another queue",
+    WaitReason.QUEUE_RELEASING: "queue {} is being deleted, and its jobs with it",
+}
 
 
-def _promised(shares: Shares, candidate: Candidate) -> Hold:
+def _not_open(name: str, queue: QueueView | None) -> Wait | None:
+    reason = why_closed(queue.state if queue is not None else None)
+    return Wait(reason, _NOT_OPEN[reason].format(name), name) if reason is not None else None
+
+
+def _promised(shares: Shares, candidate: Candidate) -> Wait:
     """A job within its queue's share waits for pods that have been told to go."""
     has_and_deserves = _standing(shares, candidate, counted=True)
-    return Hold(
-        Reason.MAKING_ROOM,
+    return Wait(
+        WaitReason.MAKING_ROOM,
         lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
         candidate.queue,
     )
 
 
-def _beyond_share(shares: Shares, candidate: Candidate, lack: Hold) -> Hold:
+def _beyond_share(shares: Shares, candidate: Candidate, lack: Wait) -> Wait:
     """A job beyond its queue's share starts on what nobody else wants, and there is none."""
     has_and_deserves = _standing(shares, candidate)
-    return Hold(
-        Reason.QUEUE_SHARE,
+    return Wait(
+        WaitReason.QUEUE_SHARE,
         lambda: (
             f"{has_and_deserves()}: this job, which needs {spell(_asked(candidate).items())} in all, would be beyond"
             f" that and starts on what the other queues leave; {lack.message}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.evictions import EvictionReason, eviction_reason
+from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import EPOCH, parse_time
 from scavenger_kube import kinds
 
@@ -33,69 +33,47 @@ _USER_START_ERROR: Final = re.compile(
 _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 
 
-class Cause(StrEnum):
-    """Who or what took a pod away. Closed: it is a metric label and a condition reason."""
-
-    PREEMPTED = "Preempted"
-    EVICTED = "Evicted"
-    ABOVE_UPPER_LEVEL = "AboveUpperLevel"
-    YIELD_AT_CHECKPOINT = "YieldAtCheckpoint"
-    NODE_MEMORY = "NodeMemory"
-    KUBELET_EVICTED = "KubeletEvicted"
-    NODE_DRAINED = "NodeDrained"
-    NODE_LOST = "NodeLost"
-    NODE_SHUTDOWN = "NodeShutdown"
-    RECLAIMED = "Reclaimed"
-    STARVED = "Starved"
-    DELETED = "Deleted"
-    JOB_DELETED = "JobDeleted"
-
-    @property
-    def phrase(self) -> str:
-        """The cause in words, to follow `pod x`."""
-        return _PHRASES[self]
-
-
-_PHRASES: Final = {
-    Cause.PREEMPTED: "was preempted",
-    Cause.EVICTED: "was evicted",
-    Cause.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
-    Cause.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
-    Cause.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
-    Cause.KUBELET_EVICTED: "was evicted by its node",
-    Cause.NODE_DRAINED: "was removed because of a taint on its node",
-    Cause.NODE_LOST: "was lost with its node",
-    Cause.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
-    Cause.RECLAIMED: "was taken back",
-    Cause.STARVED: "was starved",
-    Cause.DELETED: "was deleted",
-    Cause.JOB_DELETED: "lost its Job, which was deleted",
+PHRASES: Final = {
+    InterruptionReason.PREEMPTED: "was preempted",
+    InterruptionReason.EVICTED: "was evicted",
+    InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
+    InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
+    InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
+    InterruptionReason.KUBELET_EVICTED: "was evicted by its node",
+    InterruptionReason.NODE_DRAINED: "was removed because of a taint on its node",
+    InterruptionReason.NODE_LOST: "was lost with its node",
+    InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
+    InterruptionReason.RECLAIMED: "was taken back",
+    InterruptionReason.STARVED: "was starved",
+    InterruptionReason.DELETED: "was deleted",
+    InterruptionReason.JOB_DELETED: "lost its Job, which was deleted",
 }
+"""What happened to a pod, to follow `pod x`."""
 
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*),
 # registry/core/pod/storage/ eviction.go, controller/tainteviction/taint_eviction.go,
 # controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
-    "PreemptionByScheduler": Cause.PREEMPTED,
-    "EvictionByEvictionAPI": Cause.EVICTED,
-    "DeletionByTaintManager": Cause.NODE_DRAINED,
-    "DeletionByPodGC": Cause.NODE_LOST,
+    "PreemptionByScheduler": InterruptionReason.PREEMPTED,
+    "EvictionByEvictionAPI": InterruptionReason.EVICTED,
+    "DeletionByTaintManager": InterruptionReason.NODE_DRAINED,
+    "DeletionByPodGC": InterruptionReason.NODE_LOST,
 }
 _BY_NOTE: Final = {
-    EvictionReason.ABOVE_UPPER: Cause.ABOVE_UPPER_LEVEL,
-    EvictionReason.YIELD: Cause.YIELD_AT_CHECKPOINT,
-    EvictionReason.NODE_MEMORY: Cause.NODE_MEMORY,
+    EvictionReason.ABOVE_UPPER: InterruptionReason.ABOVE_UPPER_LEVEL,
+    EvictionReason.YIELD: InterruptionReason.YIELD_AT_CHECKPOINT,
+    EvictionReason.NODE_MEMORY: InterruptionReason.NODE_MEMORY,
 }
 _BY_KUBELET: Final = "TerminationByKubelet"
 # status.reason of a pod the kubelet ended: eviction/helpers.go, nodeshutdown/nodeshutdown_manager.go,
 # preemption/preemption.go; "Shutdown" is written by kubelets before 1.22, NodeLost by old node controllers.
 _BY_POD_REASON: Final = {
-    "Evicted": Cause.KUBELET_EVICTED,
-    "Terminated": Cause.NODE_SHUTDOWN,
-    "NodeShutdown": Cause.NODE_SHUTDOWN,
-    "Shutdown": Cause.NODE_SHUTDOWN,
-    "Preempting": Cause.PREEMPTED,
-    "NodeLost": Cause.NODE_LOST,
+    "Evicted": InterruptionReason.KUBELET_EVICTED,
+    "Terminated": InterruptionReason.NODE_SHUTDOWN,
+    "NodeShutdown": InterruptionReason.NODE_SHUTDOWN,
+    "Shutdown": InterruptionReason.NODE_SHUTDOWN,
+    "Preempting": InterruptionReason.PREEMPTED,
+    "NodeLost": InterruptionReason.NODE_LOST,
 }
 
 
@@ -107,7 +85,7 @@ class Removal:
     """When: the request, as far as it is still written anywhere; until here the pod computed."""
     earliest: datetime
     """The earliest moment it may have been asked for; orders it against what happened to other members."""
-    cause: Cause
+    cause: InterruptionReason
     pod: str
     disruption: bool
     """A DisruptionTarget condition proves it: nobody writes one for a consequence of a failure."""
@@ -231,7 +209,7 @@ def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
     if found.reason == _BY_KUBELET:
         # The kubelet writes the time when the containers were gone (status_manager.go mergePodStatus), not
         # when it began to end them.
-        cause = _BY_POD_REASON.get(pod.status.reason, Cause.KUBELET_EVICTED)
+        cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
         earliest = _before_end(pod, end) if end else stamp
     elif _asked_in_time(pod, stamp, end, timedelta(0)):
         cause, earliest = _by_disruption(pod, found, stamp), stamp
@@ -241,19 +219,19 @@ def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
     return Removal(at, min(earliest, at), cause, pod.metadata.name, True, found.message)
 
 
-def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> Cause:
+def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> InterruptionReason:
     """The cause by the condition, or more exactly by what the regulator noted on the pod before it evicted it."""
     noted = eviction_reason(pod.metadata.annotations, found.reason, at)
     if noted is not None:
         return _BY_NOTE[noted]
-    return _BY_DISRUPTION.get(found.reason, Cause.DELETED)
+    return _BY_DISRUPTION.get(found.reason, InterruptionReason.DELETED)
 
 
 def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
     requested, end = deletion_requested(pod), ended_at(pod)
     if requested is None or not _asked_in_time(pod, requested, end, slack):
         return None
-    cause = _BY_POD_REASON.get(pod.status.reason, Cause.DELETED)
+    cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.DELETED)
     if end is None or requested <= end:
         return Removal(requested, requested, cause, pod.metadata.name, False, pod.status.message)
     return Removal(end, _before_end(pod, end), cause, pod.metadata.name, False, pod.status.message)
@@ -265,7 +243,7 @@ def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
     if pod.status.phase != "Failed" or not pod.status.reason:
         return None
     end = ended_at(pod)
-    cause = _BY_POD_REASON.get(pod.status.reason, Cause.KUBELET_EVICTED)
+    cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
     earliest = _before_end(pod, end) if end else now
     return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
 
@@ -273,7 +251,9 @@ def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
 def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
     if pod.status.phase != "Failed" or own_exit(pod, now) is not None:
         return None
-    return Removal(now, now, Cause.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen")
+    return Removal(
+        now, now, InterruptionReason.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen"
+    )
 
 
 def _before_end(pod: kinds.Pod, end: datetime) -> datetime:

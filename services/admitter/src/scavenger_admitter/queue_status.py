@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from scavenger_api.job import Phase
-from scavenger_api.queue import QueueCounts, QueueState, ScavengerQueue, ScavengerQueueStatus
+from scavenger_api.queue import QueueCounts, ScavengerQueue, ScavengerQueueStatus
+from scavenger_api.states import QueueState
+from scavenger_domain.queues import queue_state
 
 from scavenger_admitter.shares import QueueShare
 
@@ -17,11 +19,9 @@ _BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("
 _MIB: Final = 1 << 20
 
 
-def queue_state(queue: ScavengerQueue) -> QueueState:
-    """Open, Closed, or Releasing as soon as its deletion was asked for."""
-    if queue.metadata.deletion_timestamp is not None:
-        return QueueState.RELEASING
-    return QueueState.CLOSED if queue.spec.closed else QueueState.OPEN
+def state_of(queue: ScavengerQueue) -> QueueState:
+    """Open, Closed or Releasing (`scavenger_domain.queues`)."""
+    return queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)
 
 
 def queue_status(queue: ScavengerQueue, phases: Mapping[Phase | None, int], share: QueueShare) -> ScavengerQueueStatus:
@@ -34,7 +34,7 @@ def queue_status(queue: ScavengerQueue, phases: Mapping[Phase | None, int], shar
     """
     deserved = queue.status.deserved if share.deserved is None else _quantities(share.deserved, rounded=True)
     return ScavengerQueueStatus(
-        state=queue_state(queue),
+        state=state_of(queue),
         jobs=_counts(phases),
         allocated=_quantities(share.allocated),
         deserved=deserved,

@@ -12,13 +12,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, Protocol
+
+from scavenger_api.duration import parse_duration
+from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER
+from scavenger_domain.risk import safe_until, time_at_risk
 
 from scavenger_admitter.shape import Requests, counted
 
 PER_CPU_SECOND: Final = 1_000 * 1_000_000
 """Millicore-microseconds in a CPU-second."""
 
+
+DEFAULT_INTERVAL: Final = parse_duration(DEFAULT_INTERRUPTION_AFTER) // timedelta(microseconds=1)
 
 OVERDUE: Final = 60 * 1_000_000
 """A pod that is still there so long after its grace period is stuck."""
@@ -35,9 +42,9 @@ class RunningJob:
         parallelism: pods in the gang.
         preemptible: the prioritizer's class; jobs are born preemptible.
         priority: CPU-seconds at risk as the prioritizer wrote them; None when nobody did.
-        since: up to here its work is safe (last checkpoint, start-over or start, whichever is latest).
-        fresh: nothing was saved since it started: the start-up cost is at risk, too.
+        since: up to here its work is safe, as its status says: last checkpoint, start-over or start.
         started: of the present run.
+        interval: a checkpoint is due at least so often.
         interrupted_at: of the last interruption, whatever its cause; 0 for none.
         millicores: what its pods together really used on average since `since`; None: what they count as.
     """
@@ -49,8 +56,8 @@ class RunningJob:
     preemptible: bool = True
     priority: float | None = None
     since: int = 0
-    fresh: bool = False
     started: int = 0
+    interval: int = DEFAULT_INTERVAL
     interrupted_at: int = 0
     millicores: int | None = None
 
@@ -91,13 +98,14 @@ class Gang:
         return next((value for name, value in self.counted if name == resource), 0)
 
     def risk(self, now: int, startup_cost: int) -> int:
-        """What would be computed again if it went now, in millicore-microseconds (section 6 of the design).
+        """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.risk`).
 
         `startup_cost`: microseconds added until the first checkpoint after a start.
         """
         if self.job.priority is not None:
             return round(self.job.priority * PER_CPU_SECOND)
-        lost = max(0, now - self.job.since) + (startup_cost if self.job.fresh else 0)
+        since = safe_until(self.job.started, self.job.interval, (self.job.since,), now)
+        lost = time_at_risk(self.job.started, since, now, startup_cost)
         return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
 
 

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
-from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
 
 LOOKS: Final = 10
 """The last figures of a pod are some time old: it is asked for at least so often while it is judged."""
@@ -25,9 +25,7 @@ class AdmitterSettings(ServiceSettings):
         le=100,
     )
     count_candidate: bool = option(True, "count the load with the job that asks to start, not without it")
-    tolerated_taints: Names = option(
-        (), "keys of NoSchedule and NoExecute taints that do not take a node out of the load"
-    )
+    tolerated_taints: Names = TOLERATED_TAINTS
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
@@ -39,12 +37,7 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
-    startup_cost: Seconds = option(
-        60.0,
-        "what a restart costs each core of a job: at risk until the first checkpoint after a start",
-        unit="seconds",
-        ge=0,
-    )
+    startup_cost: Seconds = STARTUP_COST
 
     usage_period: Seconds = option(
         30.0,

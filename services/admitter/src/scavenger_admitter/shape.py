@@ -12,33 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
 
-from scavenger_api.quantity import amount
-from scavenger_api.reclaimed import RECLAIMED, counted_as
-from scavenger_kube.kinds import Container, Pod, Taint, Toleration
+from scavenger_api.reclaimed import counted_as
+from scavenger_domain.requests import RECLAIMED_RESOURCES, pod_requests
+from scavenger_domain.taints import TolerationLike
+from scavenger_kube.kinds import Pod, Toleration
 
 PODS = "pods"
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 Requests = tuple[tuple[str, int], ...]
 """Amounts by resource, sorted by name, without zeros; always contains ("pods", 1) for one pod."""
-
-EXTENDED = frozenset(extended for extended, _ in RECLAIMED.values())
-"""The resources that pods on reclaimed capacity are placed by."""
-
-
-class AnyToleration(Protocol):
-    """A toleration of any origin: a pod's, or of the ScavengerJob's spec."""
-
-    @property
-    def key(self) -> str | None: ...  # noqa: D102
-    @property
-    def operator(self) -> str | None: ...  # noqa: D102
-    @property
-    def value(self) -> str | None: ...  # noqa: D102
-    @property
-    def effect(self) -> str | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +58,7 @@ class Shape:
         cls,
         requests: Mapping[str, int],
         node_selector: Mapping[str, str] | None = None,
-        tolerations: Iterable[AnyToleration] = (),
+        tolerations: Iterable[TolerationLike] = (),
     ) -> Shape:
         """The shape of a pod that requests these amounts (millicores, bytes, units; `pods` is added)."""
         return _interned(
@@ -101,7 +84,7 @@ def normalized(requests: Mapping[str, int]) -> Requests:
 @lru_cache(maxsize=4096)
 def counted(requests: Requests) -> Requests:
     """What a pod with these requests counts as: the same, unless it is placed on reclaimed capacity."""
-    if EXTENDED.isdisjoint(name for name, _ in requests):
+    if RECLAIMED_RESOURCES.isdisjoint(name for name, _ in requests):
         return requests
     return tuple(sorted(counted_as(requests).items()))
 
@@ -113,7 +96,7 @@ def _interned(
     return Shape(requests, node_selector, tolerations)
 
 
-def _plain(t: AnyToleration) -> Toleration:
+def _plain(t: TolerationLike) -> Toleration:
     # How long a NoExecute taint is borne says nothing about placement.
     return Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
 
@@ -122,73 +105,12 @@ def _toleration_order(t: Toleration) -> tuple[str, str, str, str]:
     return (t.key, t.operator, t.value, t.effect)
 
 
-def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether one of the tolerations covers the taint (k8s.io/api core/v1 ToleratesTaint).
-
-    An empty effect covers all effects, an empty key all keys; unknown operators cover nothing.
-    """
-    return any(
-        (not t.effect or t.effect == taint.effect)
-        and (not t.key or t.key == taint.key)
-        and (t.operator == "Exists" or (t.operator in ("", "Equal") and t.value == taint.value))
-        for t in tolerations
-    )
-
-
 # --- requests of a pod --------------------------------------------------------------------------------------
 
 
-def pod_requests(pod: Pod) -> Requests:
-    """What a pod takes of its node, computed as the scheduler does (k8s.io/component-helpers
-    resource.PodRequests).
-
-    The sum of the containers and of the init containers that keep running beside them, or the largest moment
-    of the init phase, whichever is more, per resource; pod-level requests replace that for the resources they
-    may name; the runtime's overhead comes on top.
-
-    Raises:
-        QuantityError: when a quantity is not one; the API server lets none such in.
-    """
-    running: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(running, _container(container))
-    if pod.spec.init_containers:
-        peak = _init_peak(pod.spec.init_containers, running)
-        for name, value in peak.items():
-            running[name] = max(running.get(name, 0), value)
-    for name, text in pod.spec.resources.requests.items():
-        if name in ("cpu", "memory") or name.startswith("hugepages-"):
-            running[name] = amount(name, text)
-    for name, text in pod.spec.overhead.items():
-        running[name] = running.get(name, 0) + amount(name, text)
-    return _shared(normalized(running))
-
-
-def _init_peak(init_containers: Iterable[Container], running: dict[str, int]) -> dict[str, int]:
-    """The most the init phase needs at one moment; adds restartable init containers to `running`."""
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    for container in init_containers:
-        own = _container(container)
-        if container.restart_policy == "Always":
-            _add(running, own)
-            _add(sidecars, own)
-            moment = sidecars
-        else:
-            moment = dict(sidecars)
-            _add(moment, own)
-        for name, value in moment.items():
-            peak[name] = max(peak.get(name, 0), value)
-    return peak
-
-
-def _container(container: Container) -> dict[str, int]:
-    return {name: amount(name, text) for name, text in container.resources.requests.items()}
-
-
-def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, value in more.items():
-        sums[name] = sums.get(name, 0) + value
+def requests_of(pod: Pod) -> Requests:
+    """What a pod takes of its node (`scavenger_domain.requests.pod_requests`). Raises QuantityError."""
+    return _shared(normalized(pod_requests(pod)))
 
 
 @lru_cache(maxsize=4096)

@@ -24,9 +24,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from scavenger_api.states import QueueState
+
 from scavenger_admitter.load import PPM, LoadLimit
 from scavenger_admitter.shape import PODS, Requests, Shape
-from scavenger_admitter.snapshot import QueueState, Snapshot, add
+from scavenger_admitter.snapshot import Snapshot, add
 
 _SCALE: Final = 10**12
 """Shares are ranked as whole trillionths."""

@@ -20,6 +20,7 @@ from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
+from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import micros
 from scavenger_kube.errors import Conflict, NotFound
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
@@ -50,15 +51,15 @@ from scavenger_admitter.observe import (
     observe,
     observe_orphans,
 )
-from scavenger_admitter.pods import Cause
-from scavenger_admitter.queue_status import queue_state
+from scavenger_admitter.queue_status import state_of
 from scavenger_admitter.queues import SCAVENGERQUEUES, Queues, queue_of
 from scavenger_admitter.reclaim import Reclaim
 from scavenger_admitter.running import PER_CPU_SECOND, Gang, RunningJob
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, ClusterState, QueueState, QueueView
+from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView
 from scavenger_admitter.starvation import Starved
+from scavenger_admitter.waits import Wait
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
@@ -316,7 +317,7 @@ class Admitter:
                     queue.metadata.name,
                     weight=queue.spec.weight,
                     quota=amounts(queue.spec.quota or {}),
-                    state=QueueState(queue_state(queue)),
+                    state=state_of(queue),
                 )
             )
         self._admission.wake()
@@ -408,7 +409,7 @@ class Admitter:
             nodes={pod.spec.node_name: self._nodes.get(pod.spec.node_name) for pod in pods if pod.spec.node_name},
             now=self._clock.now(),
             diagnosis=self._diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
-            hold=self._hold(key, job),
+            wait=self._wait(key, job),
             refused=refusal if run == run_of(job) else None,
             taken=taken if decided == run_of(job) else None,
             usage=self._metering.usage,
@@ -421,7 +422,7 @@ class Admitter:
         uids += [pod.metadata.uid for pod in pods]
         return diagnose(event for told in self._failures_told for uid in uids for event in told.by_index("uid", uid))
 
-    def _hold(self, key: str, job: ScavengerJob) -> str | None:
+    def _wait(self, key: str, job: ScavengerJob) -> Wait | None:
         return self._explanations.tell(key, job, self._admission.held.get(key))
 
     def _is_starting(self, key: str, run: str) -> bool:
@@ -514,7 +515,7 @@ class Admitter:
         if decided != run_of(job):
             self._taken.pop(key, None)
         running, phase = self._state.running, job.status.phase
-        if phase is Phase.INTERRUPTED and _cause(job) in (Cause.RECLAIMED, Cause.STARVED):
+        if phase is Phase.INTERRUPTED and _cause(job) in (InterruptionReason.RECLAIMED, InterruptionReason.STARVED):
             at = max(job.status.interrupted_timestamps, default=self._clock.now())
             running.reclaim(key, micros(at), _shape(job).counted, job.spec.parallelism)
         elif phase is not Phase.RUNNING:
@@ -593,7 +594,9 @@ class Admitter:
         key, job = reclaim.key, self.job(reclaim.key)
         if job is None or job.metadata.uid != reclaim.gang.job.uid:
             return
-        self._take(job, reclaim.gang, Taken(Cause.RECLAIMED, f"queue {reclaim.queue} has less than it deserves"))
+        self._take(
+            job, reclaim.gang, Taken(InterruptionReason.RECLAIMED, f"queue {reclaim.queue} has less than it deserves")
+        )
         metrics.RECLAIMS.labels(job.spec.queue, reclaim.queue).inc()
         log.info(
             "reclaiming",
@@ -609,7 +612,7 @@ class Admitter:
         job = self.job(starved.key)
         if job is None or job.metadata.uid != starved.gang.job.uid:
             return
-        self._take(job, starved.gang, Taken(Cause.STARVED, starved.detail))
+        self._take(job, starved.gang, Taken(InterruptionReason.STARVED, starved.detail))
         log.info("interrupting, as it is starved", job=job.key, queue=job.spec.queue, why=starved.detail)
 
     def _take(self, job: ScavengerJob, gang: Gang, taken: Taken) -> None:
@@ -713,8 +716,8 @@ def _running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
         preemptible=preemption is None or preemption.class_ != names.NON_PREEMPTIBLE,
         priority=preemption.running_priority if preemption is not None else None,
         since=micros(since) if since is not None else 0,
-        fresh=since == start,
         started=micros(start) if start is not None else 0,
+        interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
         interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
         millicores=round(cores * 1000) if cores is not None else None,
     )

@@ -16,19 +16,23 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import amounts
+from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
+from scavenger_api.states import QueueState
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint, condition
 
-from scavenger_admitter.holds import Hold, Reason
 from scavenger_admitter.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.running import Gang, Leaving, RunningJobs
-from scavenger_admitter.shape import BLOCKING_EFFECTS, EXTENDED, Requests, Shape, counted, pod_requests
+from scavenger_admitter.shape import Requests, Shape, counted, requests_of
+from scavenger_admitter.waits import Wait
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
@@ -50,8 +54,8 @@ class NodeView:
         used: requests of all pods bound to it that have not ended, as they are placed.
         scavenger: the part of `used` that scavenger pods request.
         labels: its labels.
-        taints: those that keep pods away (NoSchedule, NoExecute).
-        place: Ready, not cordoned, not being deleted: new pods may come.
+        taints: those that keep pods away, whatever becomes of the node; not those of a cordon or a silent kubelet.
+        place: pods that tolerate the taints may come now (`scavenger_domain.nodes.is_place`).
         counts: a place without any taint outside the configured list: the load is measured over these.
     """
 
@@ -141,14 +145,6 @@ class Candidate:
         return (-self.interrupted_count, self.queued_at, self.uid, self.key)
 
 
-class QueueState(StrEnum):
-    """States of a ScavengerQueue; only Open lets jobs start."""
-
-    OPEN = "Open"
-    CLOSED = "Closed"
-    RELEASING = "Releasing"
-
-
 @dataclass(frozen=True, slots=True)
 class QueueView:
     """A queue.
@@ -208,8 +204,8 @@ class Snapshot:
     limits: tuple[LoadLimit, ...] = ()
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
-    shut: Hold | None = None
-    blocked: Mapping[str, Hold] = field(default_factory=dict)
+    shut: Wait | None = None
+    blocked: Mapping[str, Wait] = field(default_factory=dict)
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
@@ -329,7 +325,7 @@ class _Assumed:
 def _pod_facts(pod: Pod) -> _PodFacts:
     meta, spec = pod.metadata, pod.spec
     label = meta.labels.get(LABEL_JOB, "")
-    requests = pod_requests(pod)
+    requests = requests_of(pod)
     unbound = not (spec.node_name or pod.ended or meta.deletion_timestamp)
     shape = Shape.of(dict(requests), spec.node_selector, spec.tolerations) if unbound else None
     if not label:
@@ -397,14 +393,12 @@ def _started(pod: Pod) -> int:
 
 
 def _node_facts(node: Node, tolerated_taints: frozenset[str]) -> _NodeFacts:
-    taints = tuple(t for t in node.spec.taints if t.effect in BLOCKING_EFFECTS)
-    place = node.ready and not node.spec.unschedulable and node.metadata.deletion_timestamp is None
     return _NodeFacts(
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
-        taints=taints,
-        place=place,
-        counts=place and all(t.key in tolerated_taints for t in taints),
+        taints=lasting(node.spec.taints),
+        place=is_place(node),
+        counts=counts(node, tolerated_taints),
     )
 
 
@@ -473,7 +467,7 @@ class ClusterState:
         if not sums.counts or sums.node is None:
             return
         # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
-        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in EXTENDED)
+        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
         add(self._capacity, offered, times)
         add(self._used, counted_as(sums.used.items()).items(), times)
         for pod in sums.scavengers.values():
@@ -539,7 +533,7 @@ class ClusterState:
         if pod.job:
             add(sums.scavenger, pod.requests, times)
             self._allocate(pod.queue, each, times)
-            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in EXTENDED), times)
+            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
             if times > 0:
                 sums.scavengers[pod.key] = pod
             else:
@@ -761,7 +755,7 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self) -> dict[str, Hold]:
+    def _blocked(self) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started."""
         blocked = dict.fromkeys(self._assumed.keys() & self._waiting.keys(), _PODS_STARTING)
         for key in self._by_job.keys() & self._waiting.keys() - blocked.keys():
@@ -779,14 +773,16 @@ def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str,
     return nodes
 
 
-_PODS_STARTING: Final = Hold(Reason.STARTING, "its start is under way")
+_PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
-def _pods_remain(node: str, pod: str) -> Hold:
+def _pods_remain(node: str, pod: str) -> Wait:
     if not node:
-        return Hold(Reason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", "")
-    return Hold(
-        Reason.PODS_REMAIN,
+        return Wait(
+            WaitReason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", ""
+        )
+    return Wait(
+        WaitReason.PODS_REMAIN,
         f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has"
         f" ended, or when the pod or node {node} is deleted",
         node,

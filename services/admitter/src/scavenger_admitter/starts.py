@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.reasons import FailureReason, Reason, WaitReason
 from scavenger_kube import kinds
 
 from scavenger_admitter.endings import Run
@@ -38,8 +39,8 @@ class Problem:
     message: str
     final: bool
     """The job itself is at fault and no later try would help."""
-    reason: str
-    """One word, for conditions and events."""
+    reason: Reason
+    """One word, for conditions: why the job waits now, or will never start."""
 
 
 class Refused(Protocol):
@@ -136,7 +137,9 @@ def _pod_problems(
 def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
     for waiting in _waiting(pod):
         if waiting.reason == "InvalidImageName":  # kubelet/images/types.go
-            yield Problem(f"the image name is not valid: {waiting.message or spec.image}", True, "InvalidImageName")
+            yield Problem(
+                f"the image name is not valid: {waiting.message or spec.image}", True, FailureReason.INVALID_IMAGE_NAME
+            )
         elif waiting.reason == "CreateContainerConfigError" and (found := missing(waiting.message, spec)):
             yield found
 
@@ -156,7 +159,7 @@ def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: 
     if found := missing(scheduled.message, spec):
         yield found
     elif now - since >= limits.unschedulable_after:
-        yield Problem(f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, "Unschedulable")
+        yield Problem(f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, WaitReason.UNSCHEDULABLE)
 
 
 def _refused(pod: kinds.Pod) -> Iterator[Problem]:
@@ -166,10 +169,10 @@ def _refused(pod: kinds.Pod) -> Iterator[Problem]:
         return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
     words = start_error(pod)
     if words is not None:
-        yield Problem(f"pod {pod.metadata.name} could not start: {words}", False, "StartError")
+        yield Problem(f"pod {pod.metadata.name} could not start: {words}", False, WaitReason.START_ERROR)
     else:
         text = pod.status.message or pod.status.reason or "no reason given"
-        yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, "Refused")
+        yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, WaitReason.REFUSED)
 
 
 def _event_problems(
@@ -190,7 +193,7 @@ def _event_problems(
 def refusal_problem(refused: Refused, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     if refused.permanent:
-        return Problem(f"the Job is not valid: {refused.message}", True, "Invalid")
+        return Problem(f"the Job is not valid: {refused.message}", True, FailureReason.INVALID)
     return creation_problem(refused.message, spec)
 
 
@@ -198,11 +201,12 @@ def creation_problem(message: str, spec: ScavengerJobSpec) -> Problem:
     """What a refusal to create the pods (or the Job) means."""
     account = _NO_ACCOUNT.search(message)
     if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
-        return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, "NotFound")
+        return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, FailureReason.NOT_FOUND)
     if _NO_PRIORITY_CLASS in message:
-        return Problem(f"the installation is incomplete: {message}", False, "InstallationIncomplete")
+        return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
     quota = "exceeded quota" in message or "quota:" in message  # apiserver admission/plugin/resourcequota/controller.go
-    return Problem(f"the pods cannot be created: {message}", False, "QuotaExceeded" if quota else "CreationRefused")
+    reason = WaitReason.QUOTA_EXCEEDED if quota else WaitReason.CREATION_REFUSED
+    return Problem(f"the pods cannot be created: {message}", False, reason)
 
 
 def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
@@ -215,7 +219,9 @@ def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: Start
         (word for word in words if word not in ("", "ContainerCreating", "PodInitializing")),
         "no reason given",
     )
-    yield Problem(f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, "StartTimeout")
+    yield Problem(
+        f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, WaitReason.START_TIMEOUT
+    )
 
 
 def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:
@@ -226,10 +232,10 @@ def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:
     """
     for kind, name in _NOT_FOUND.findall(message):
         if name in _references(kind, spec):
-            return Problem(f'{kind} "{name}" not found', True, "NotFound")
+            return Problem(f'{kind} "{name}" not found', True, FailureReason.NOT_FOUND)
     for pattern in (_NO_KEY, _LOST_CLAIM):
         if (found := pattern.search(message)) is not None:
-            return Problem(found.group(0), True, "InvalidReference")
+            return Problem(found.group(0), True, FailureReason.INVALID_REFERENCE)
     return None
 
 

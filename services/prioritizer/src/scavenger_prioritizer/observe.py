@@ -18,9 +18,11 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import Capacity
-from scavenger_api.quantity import QuantityError, millis
+from scavenger_api.quantity import QuantityError
 from scavenger_api.times import micros, parse_time
-from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, Struct
+from scavenger_domain.nodes import cordoned
+from scavenger_domain.requests import running_requests
+from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 
 from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
@@ -163,34 +165,21 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 
 def pod_millicores(pod: Pod) -> int:
-    """The CPU request of a pod while it runs, in millicores: its containers and the init containers beside
-    them.
+    """The CPU request of a pod while it runs, in millicores (`scavenger_domain.requests.running_requests`).
 
     A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place, until it is
     measured.
     """
     try:
-        whole = pod.spec.resources.requests.get("cpu")
-        if whole is not None:
-            return millis(whole)
-        containers = pod.spec.containers
-        if pod.spec.init_containers:
-            containers += tuple(c for c in pod.spec.init_containers if c.restart_policy == "Always")
-        requested = _sum(containers, "cpu")
-        return requested if requested > 0 else _sum(containers, names.RESOURCE_RECLAIMED_CPU) // 1000
+        requests = running_requests(pod)
     except QuantityError:
         return 0
-
-
-def _sum(containers: Iterable[Container], resource: str) -> int:
-    return sum(millis(c.resources.requests.get(resource, 0)) for c in containers)
+    return requests.get("cpu", 0) or requests.get(names.RESOURCE_RECLAIMED_CPU, 0)
 
 
 def is_cordoned(node: Node, taints: Collection[str] = DRAIN_TAINTS) -> bool:
     """Whether the node is on its way out: cordoned, being deleted, or carrying one of the drain taints."""
-    if node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
-        return True
-    return any(taint.key in taints for taint in node.spec.taints)
+    return cordoned(node) or any(taint.key in taints for taint in node.spec.taints)
 
 
 def budget_is_right(budget: PodDisruptionBudget) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_domain.risk import safe_until, time_at_risk
 
 from scavenger_prioritizer.snapshot import (
     RISK_PER_CPU_SECOND,
@@ -186,25 +187,17 @@ def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules, used: Mappi
     by UID, and what it asked for where nobody measured.
     """
     since = kept_until(gang, start, now)
-    lost = now - since + (rules.startup_cost if since == start else 0)
+    lost = time_at_risk(start, since, now, rules.startup_cost)
     if gang.job.reclaimed:
         return lost * sum(used.get(pod.uid, pod.millicores) for pod in gang.pods if pod.live)
     return lost * sum(pod.millicores for pod in gang.pods if pod.live)
 
 
 def kept_until(gang: Gang, start: int, now: int) -> int:
-    """The last moment whose work is safe, or counts as safe.
-
-    Start-overs are multiples of interruptionAfter from the start of the run, computed here, as the recorded
-    one lags by up to a reconcile. This also caps what hiding checkpoints can gain: nobody has more than
-    interruptionAfter at risk. Checkpoints from the future are a wrong clock or a wrong claim, those before
-    the start belong to the last run.
-    """
+    """The last moment whose work is safe, or counts as safe (`scavenger_domain.risk.safe_until`)."""
     job = gang.job
-    since = start + (now - start) // job.interval * job.interval
     checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), job.parallelism, now)
-    reported = (job.start_over, *job.checkpoints, checkpoint)
-    return max((moment for moment in reported if moment is not None and since < moment <= now), default=since)
+    return safe_until(start, job.interval, (job.start_over, *job.checkpoints, checkpoint), now)
 
 
 def cpu_seconds(risk: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
-from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import STARTUP_COST, Names, Seconds, ServiceSettings, option
 
 from scavenger_prioritizer.observe import DRAIN_TAINTS
 from scavenger_prioritizer.snapshot import MICROSECONDS, Rules
@@ -16,12 +16,7 @@ class PrioritizerSettings(ServiceSettings):
     debounce: Seconds = option(
         1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
     )
-    startup_cost: Seconds = option(
-        60.0,
-        "added per core to the time at risk until the first checkpoint after a start",
-        unit="seconds",
-        ge=0,
-    )
+    startup_cost: Seconds = STARTUP_COST
     fallback_preemptible_percent: float = option(
         FALLBACK_PREEMPTIBLE_PERCENT,
         "share of the running jobs that is preemptible where no regulator publishes levels",

@@ -12,12 +12,13 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
 from scavenger_api.times import parse_time
-from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, Struct, condition
+from scavenger_domain.nodes import counts
+from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
+from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct, condition
 from scavenger_kube.resources import scavenger_jobs
 
 from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 
-BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0
 RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
@@ -79,54 +80,31 @@ def quantity(text: str | int | float | None) -> float:
 
 
 def pod_requests(pod: Pod) -> dict[str, float]:
-    """CPU and memory that a pod takes of its node, in cores and bytes, as the scheduler computes it (k8s.io/
-    component-helpers, resource.PodRequests): the containers and the init containers that stay beside them, or the
-    largest moment of the init phase if that is more; pod-level requests in their place; the runtime's overhead on
-    top. Reclaimed capacity counts as what it stands for."""
-    requests = {}
-    for resource in RESOURCES:
-        whole = pod.spec.resources.requests.get(resource)
-        need = quantity(whole) if whole is not None else _containers(pod, resource)
-        requests[resource] = need + quantity(pod.spec.overhead.get(resource))
-    return requests
-
-
-def _containers(pod: Pod, resource: str) -> float:
-    peak = beside = 0.0
-    for container in pod.spec.init_containers:
-        if container.restart_policy == "Always":
-            beside += _request(container, resource)
-            peak = max(peak, beside)
-        else:
-            peak = max(peak, beside + _request(container, resource))
-    return max(peak, beside + sum(_request(container, resource) for container in pod.spec.containers))
-
-
-def _request(container: Container, resource: str) -> float:
-    requests = container.resources.requests
-    extended, _ = RECLAIMED[resource]
-    return quantity(requests.get(resource)) + quantity(requests.get(extended)) * RECLAIMED_UNIT[resource]
+    """CPU and memory that a pod takes of its node, in cores and bytes (`scavenger_domain.requests`). Reclaimed capacity
+    counts as what it stands for; of a pod with an unreadable quantity nothing is known to be taken."""
+    try:
+        counted = counted_requests(pod)
+    except QuantityError:
+        counted = {}
+    return {"cpu": counted.get("cpu", 0) / 1000, "memory": float(counted.get("memory", 0))}
 
 
 def on_reclaimed_capacity(pod: Pod) -> bool:
     """Whether the pod is placed by what others requested and do not use."""
-    extended = [extended for extended, _ in RECLAIMED.values()]
-    return any(name in container.resources.requests for container in pod.spec.containers for name in extended)
+    return any(not RECLAIMED_RESOURCES.isdisjoint(container.resources.requests) for container in pod.spec.containers)
 
 
 # --- facts --------------------------------------------------------------------------------------------------
 
 
 def node_facts(node: Node, tolerated_taints: Collection[str]) -> NodeFacts:
-    """A node. It counts when it is Ready, not cordoned, and carries no NoSchedule or NoExecute taint but tolerated
-    ones."""
+    """A node. tolerated_taints: as in `scavenger_domain.nodes.counts`."""
     published = _offered(node.status.capacity)
-    blocked = any(t.effect in BLOCKING_EFFECTS and t.key not in tolerated_taints for t in node.spec.taints)
     return NodeFacts(
         name=node.metadata.name,
         allocatable={r: quantity(node.status.allocatable.get(r)) for r in RESOURCES},
         capacity={r: quantity(node.status.capacity.get(r)) for r in RESOURCES},
-        counts=node.ready and not node.spec.unschedulable and not blocked,
+        counts=counts(node, tolerated_taints),
         offered=published,
         copied=published == _offered(node.status.allocatable),
     )
@@ -164,7 +142,9 @@ def pod_facts(pod: Pod) -> PodFacts:
         index=completion_index(meta.annotations, meta.labels),
         grace=DEFAULT_GRACE if grace is None else float(grace),
         resizable={
-            c.name: _request(c, "cpu") for c in pod.spec.containers if "cpu" in c.resources.requests and not reclaimed
+            c.name: quantity(c.resources.requests["cpu"])
+            for c in pod.spec.containers
+            if "cpu" in c.resources.requests and not reclaimed
         },
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
         reclaimed=reclaimed,

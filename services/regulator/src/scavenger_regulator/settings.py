@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
-from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
 
 from scavenger_regulator.eviction import DEFAULT_ORDER, SORTERS, EvictionRules
 from scavenger_regulator.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
@@ -24,9 +24,7 @@ class RegulatorSettings(ServiceSettings):
     period: Seconds = option(30.0, "between two measurements", unit="seconds", ge=1, le=3600)
     dry_run: bool = option(False, "only say who would be evicted, evict nobody")
     per_node: bool = option(False, "levels and evictions for each node as well, so that big and small nodes balance")
-    tolerated_taints: Names = option(
-        (), "keys of NoSchedule and NoExecute taints that do not take a node out of the load"
-    )
+    tolerated_taints: Names = TOLERATED_TAINTS
 
     source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
     source_timeout: Seconds = option(10.0, "for a measurement to arrive", unit="seconds", gt=0)
@@ -76,9 +74,7 @@ class RegulatorSettings(ServiceSettings):
     hard_ceiling: float = option(95.0, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100)
     checkpoint_wait: Seconds = option(300.0, "wait at most for jobs that have much at risk", unit="seconds", ge=0)
     much_at_risk: Seconds = option(300.0, "much is at risk this long after a checkpoint", unit="seconds", ge=0)
-    startup_cost: Seconds = option(
-        60.0, "added per core to the time at risk until the first checkpoint after a start", unit="seconds", ge=0
-    )
+    startup_cost: Seconds = STARTUP_COST
     settle: Seconds = option(
         120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )

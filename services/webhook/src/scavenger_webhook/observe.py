@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api.quantity import QuantityError, amount
-from scavenger_api.queue import QueueState, ScavengerQueue
+from scavenger_api.queue import ScavengerQueue
+from scavenger_domain.queues import queue_state
 from scavenger_kube.kinds import Node, ObjectMeta, Struct
 from scavenger_kube.resources import Resource, scavenger_queues
 
@@ -64,14 +65,8 @@ def queue_facts(queue: ScavengerQueue) -> QueueFacts:
     """A queue as a review sees it. A quota that is not a quantity, which the schema lets nobody write, bounds
     nothing.
     """
-    return QueueFacts(queue.metadata.name, _state(queue), _amounts(queue.spec.quota or {}))
-
-
-def _state(queue: ScavengerQueue) -> QueueState:
-    """By what was asked for, not by the status: that is written a little later."""
-    if queue.metadata.deletion_timestamp is not None:
-        return QueueState.RELEASING
-    return QueueState.CLOSED if queue.spec.closed else QueueState.OPEN
+    state = queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)
+    return QueueFacts(queue.metadata.name, state, _amounts(queue.spec.quota or {}))
 
 
 def node_facts(node: Node) -> NodeFacts:

@@ -1,4 +1,4 @@
-"""What a pod takes of its node, and which shapes are equal."""
+"""What a pod requests of its node, as kube-scheduler computes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.shape import Shape, pod_requests, tolerates
-from scavenger_kube.kinds import Pod, Taint, Toleration
+from scavenger_api.quantity import QuantityError
+from scavenger_domain.requests import counted_requests, pod_requests, running_requests
+from scavenger_kube.kinds import Pod
 
 GI = 1 << 30
 
@@ -15,6 +16,10 @@ GI = 1 << 30
 def container(cpu: str | int | float | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
     requests = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value is not None}
     return {"name": "c", "resources": {"requests": requests}, **more}
+
+
+def as_pod(spec: dict[str, Any]) -> Pod:
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
 
 
 def sidecar(cpu: str) -> dict[str, Any]:
@@ -64,6 +69,29 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
         },
         {"cpu": 3100, "memory": GI},
     ),
+    "pod-level requests may name huge pages, and no devices": (
+        {
+            "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "2"}}}],
+            "resources": {"requests": {"hugepages-2Mi": "4Mi", "nvidia.com/gpu": "8"}},
+        },
+        {"nvidia.com/gpu": 2, "hugepages-2Mi": 4 << 20},
+    ),
+    "the larger of init phase and containers, and the overhead": (
+        {
+            "containers": [container("1"), container("500m")],
+            "initContainers": [sidecar("200m"), container("3")],
+            "overhead": {"cpu": "100m"},
+        },
+        {"cpu": 3300},
+    ),
+    "sidecars, containers and overhead where the init phase is smaller": (
+        {
+            "containers": [container("1"), container("500m")],
+            "initContainers": [sidecar("200m"), container("1")],
+            "overhead": {"cpu": "100m"},
+        },
+        {"cpu": 1800},
+    ),
     "devices": (
         {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "2"}}}]},
         {"nvidia.com/gpu": 2},
@@ -74,35 +102,26 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_requests(case: str) -> None:
     spec, expected = CASES[case]
-    pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
-    assert dict(pod_requests(pod)) == {**expected, "pods": 1}
+    pod = as_pod(spec)
+    assert {name: value for name, value in pod_requests(pod).items() if value} == expected
 
 
-TOLERATION_CASES = [
-    (Toleration(key="a", operator="Equal", value="1", effect="NoSchedule"), True),
-    (Toleration(key="a", value="1"), True),
-    (Toleration(key="a", operator="Exists"), True),
-    (Toleration(operator="Exists"), True),
-    (Toleration(key="a", operator="Exists", effect="NoExecute"), False),
-    (Toleration(key="a", operator="Equal", value="2"), False),
-    (Toleration(key="b", operator="Exists"), False),
-    (Toleration(key="a", operator="Gt", value="0"), False),
-]
+def test_what_runs_is_neither_the_init_phase_nor_the_overhead() -> None:
+    spec = {
+        "containers": [container("1")],
+        "initContainers": [container("9"), sidecar("100m")],
+        "overhead": {"cpu": "250m"},
+    }
+    assert running_requests(as_pod(spec)) == {"cpu": 1100}
+    assert running_requests(as_pod({**spec, "resources": {"requests": {"cpu": "4"}}})) == {"cpu": 4000}
 
 
-@pytest.mark.parametrize(("toleration", "covered"), TOLERATION_CASES)
-def test_tolerations(toleration: Toleration, covered: bool) -> None:
-    taint = Taint(key="a", value="1", effect="NoSchedule")
-    assert tolerates([toleration], taint) is covered
-    assert tolerates([Toleration(key="other"), toleration], taint) is covered
+def test_reclaimed_capacity_counts_as_what_it_stands_for() -> None:
+    asked = {"cpu": "0", "scavenger.dev/reclaimed-cpu": "1500", "scavenger.dev/reclaimed-memory": "2048"}
+    pod = as_pod({"containers": [{"name": "c", "resources": {"requests": asked}}]})
+    assert counted_requests(pod) == {"cpu": 1500, "memory": 2 * GI}
 
 
-def test_equal_shapes_are_equal_in_whatever_order_they_were_written() -> None:
-    tolerations = (Toleration(key="a"), Toleration(key="b", toleration_seconds=300))
-    one = Shape.of({"cpu": 1, "memory": 2, "gpu": 0}, {"x": "1", "y": "2"}, tolerations)
-    other = Shape.of({"memory": 2, "cpu": 1}, {"y": "2", "x": "1"}, (Toleration(key="b"), Toleration(key="a")))
-    assert one == other
-    assert hash(one) == hash(other)
-    assert one.request("cpu") == 1
-    assert one.request("pods") == 1
-    assert one.request("gpu") == 0
+def test_what_is_not_a_quantity_is_an_error() -> None:
+    with pytest.raises(QuantityError, match="banana"):
+        pod_requests(as_pod({"containers": [container("banana")]}))

@@ -1,0 +1,126 @@
+"""What helps a job that waits, by the reason that the admitter published. Pure; it decides nothing about admission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.reasons import InterruptionReason, WaitReason
+
+from scavenger_cli.facts import Facts
+from scavenger_cli.figures import loads
+from scavenger_cli.objects import Job
+from scavenger_cli.words import short_amount, spell
+
+_PASSES: Final = "wait: it starts when ordinary workloads or other jobs have freed enough"
+_RETRIED: Final = "wait: it is tried again by itself, after a delay that grows with every failed start"
+_TURN: Final = "wait: {wait}"
+_MOVE: Final = "move the job: {move}"
+_REGULATOR: Final = "ask an administrator to look: kubectl -n scavenger-system logs deploy/scavenger-regulator"
+
+REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
+    WaitReason.QUEUED: (_TURN,),
+    WaitReason.NEXT_CYCLE: (_TURN,),
+    WaitReason.STARTING: (_TURN,),
+    WaitReason.SUSPENDED: ("{resume}",),
+    WaitReason.PODS_REMAIN: ("wait: it starts when its last pod has ended, within its grace period",),
+    WaitReason.HELD_BACK: ("free it as the message says, or ask an administrator to",),
+    WaitReason.BACKING_OFF: (_RETRIED,),
+    WaitReason.UNSCHEDULABLE: (_RETRIED,),
+    WaitReason.REFUSED: (_RETRIED,),
+    WaitReason.START_ERROR: (_RETRIED,),
+    WaitReason.START_TIMEOUT: ("see that its image can be pulled and its volumes be mounted", _RETRIED),
+    WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
+    WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
+    WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
+    WaitReason.NO_NODE: ("add a node",),
+    WaitReason.NO_SELECTOR_MATCH: (
+        "submit it again with another nodeSelector",
+        "label a node: kubectl label node NODE {selector}",
+    ),
+    WaitReason.TAINT_NOT_TOLERATED: ("submit it again with spec.tolerations for it",),
+    WaitReason.LARGER_THAN_ANY_NODE: ("submit it again with lower resources", "add a larger node"),
+    WaitReason.LARGER_THAN_CLUSTER: ("submit it again with lower parallelism or resources", "add nodes"),
+    WaitReason.QUEUE_MISSING: (_MOVE, "create the queue: kubectl sj queue create {queue} --weight 1"),
+    WaitReason.QUEUE_CLOSED: ("open it: kubectl sj queue open {queue}", _MOVE),
+    WaitReason.QUEUE_RELEASING: (_MOVE,),
+    WaitReason.QUEUE_QUOTA: ("wait until a job of the queue ends", "ask an administrator for a larger quota"),
+    WaitReason.QUEUE_SHARE: ("wait: it starts when the others need no more", "kubectl sj queue list shows all shares"),
+    WaitReason.MAKING_ROOM: ("wait: it starts when the pods have ended, within their grace period",),
+    WaitReason.BLIND: (_REGULATOR, "kubectl top nodes shows whether the metrics API answers"),
+    WaitReason.ADMIT_FALSE: ("wait: it starts when the load has fallen", "kubectl sj levels shows the load"),
+    WaitReason.ADMISSION_LEVEL: (_PASSES,),
+    WaitReason.NO_PLACE: (_PASSES,),
+    WaitReason.NOTHING_RECLAIMED: (
+        "ask an administrator: the regulator publishes it when started with --reclaimed",
+        "submit it again with capacity: Guaranteed",
+    ),
+}
+"""What helps, by reason; docs/reasons.md says the same."""
+
+
+def command(job: Job, verb: str, *options: str) -> str:
+    """A command about this job that can be pasted as it is."""
+    words = ["kubectl sj", verb, job.name, *options]
+    return " ".join([*words, f"-n {job.namespace}"] if job.namespace else words)
+
+
+def remedies(reason: str, facts: Facts) -> tuple[str, ...]:
+    """What helps against this reason of the condition Admitted; nothing for one that this version does not know."""
+    word, job = WaitReason.of(reason), facts.job
+    if word is None:  # a start that was undone from outside before the job ran
+        return (_RETRIED,) if InterruptionReason.of(reason) else ()
+    known = {
+        "queue": job.spec.queue,
+        "selector": ", ".join(f"{name}={value}" for name, value in sorted(job.spec.node_selector.items())),
+        "move": command(job, "move", f"--queue {names.DEFAULT_QUEUE}"),
+        "wait": command(job, "wait", "--for=running"),
+        "resume": command(job, "resume"),
+    }
+    hint = _HINTS.get(word, _no_hint)(facts)
+    return (*(text.format_map(known) for text in REMEDIES[word]), *hint)
+
+
+# --- with figures that are known here -------------------------------------------------------------------------
+
+
+def _no_hint(_: Facts) -> tuple[str, ...]:
+    return ()
+
+
+def _stuck(facts: Facts) -> tuple[str, ...]:
+    nodes = [pod.spec.node_name for pod in facts.pods if not pod.ended and pod.metadata.deletion_timestamp]
+    return tuple(f"when node {node} is switched off for good: kubectl delete node {node}" for node in nodes[:1] if node)
+
+
+def _smaller(facts: Facts) -> tuple[str, ...]:
+    """How much the job could ask for and be under the level."""
+    for name, load in loads(facts).items():
+        if load.with_job >= load.admission and load.allocatable is not None:
+            left = int((load.admission - load.now) / 100 * load.allocatable)
+            text = f"a job of less than {short_amount(name, left)} {name} in all would be under the level"
+            return (text,) if left > 0 else ()
+    return ()
+
+
+def _fits_now(facts: Facts) -> tuple[str, ...]:
+    """How much of the job there is room for."""
+    room, spec = facts.room, facts.job.spec
+    if room is None or room.places >= spec.parallelism:
+        return ()
+    if room.open == 0:
+        return ("kubectl get nodes shows which are cordoned; kubectl uncordon NODE opens one",)
+    if room.places:
+        return (f"submitted with parallelism {room.places} it would fit now",)
+    if room.largest_free is None or not all(room.largest_free.amounts.values()):
+        return ()
+    largest = spell({name: room.largest_free.amounts.get(name, 0) for name in spec.requests})
+    return (f"pods of {largest} or less would fit now",)
+
+
+_HINTS: Final[Mapping[WaitReason, Callable[[Facts], tuple[str, ...]]]] = {
+    WaitReason.HELD_BACK: _stuck,
+    WaitReason.ADMISSION_LEVEL: _smaller,
+    WaitReason.NO_PLACE: _fits_now,
+}

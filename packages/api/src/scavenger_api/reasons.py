@@ -1,0 +1,133 @@
+"""Every word that appears as the reason of a condition of a ScavengerJob, once, with what it means.
+
+A reason is for programs and for looking up (docs/reasons.md); the message beside it has the figures. `__doc__` of
+each member is its meaning, as the documentation shows it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Self
+
+from scavenger_api.names import REASON_RUNNING
+
+
+class Reason(StrEnum):
+    """Base of the lists below: a word in CamelCase, and what it means."""
+
+    _value_: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        """A member: `word` is its value, `meaning` its docstring."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.__doc__ = meaning
+        return member
+
+    @classmethod
+    def of(cls, word: str) -> Self | None:
+        """The member with that value; None for a word of another list, or of another version."""
+        return next((member for member in cls if member == word), None)
+
+
+class WaitReason(Reason):
+    """Why a job waits: reasons of the condition Admitted while it is False.
+
+    A start that was undone from outside before the job ran has an `InterruptionReason` there.
+    """
+
+    # in line
+    QUEUED = "Queued", "It is in line, and no admission cycle has said more than that yet."
+    NEXT_CYCLE = "NextCycle", "As many jobs as may start at once are starting; its turn is next."
+    STARTING = "Starting", "Its start is under way."
+    SUSPENDED = "Suspended", "It is out of line, by spec.suspend."
+    # what is left of its last run or start
+    PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
+    HELD_BACK = (
+        "HeldBack",
+        "A pod of its last run should have gone long ago, or a Job that is not its own has its name.",
+    )
+    BACKING_OFF = "BackingOff", "Its last start did not come off; the next one waits for a delay that grows."
+    UNSCHEDULABLE = "Unschedulable", "Its last start was taken back: the scheduler found no node for a pod."
+    REFUSED = "Refused", "Its last start was taken back: the kubelet of a node did not admit a pod."
+    START_ERROR = "StartError", "Its last start was taken back: the container runtime could not start a container."
+    START_TIMEOUT = (
+        "StartTimeout",
+        "Its last start was taken back: it took longer than startTimeout allows.",
+    )
+    QUOTA_EXCEEDED = "QuotaExceeded", "Its last start was taken back: a ResourceQuota of its namespace is used up."
+    CREATION_REFUSED = "CreationRefused", "Its last start was taken back: the API server refused its Job or its pods."
+    INSTALLATION_INCOMPLETE = (
+        "InstallationIncomplete",
+        "Its last start was taken back: the PriorityClasses of scavenger jobs are not installed.",
+    )
+    # it will not start before the job or the cluster is changed
+    NO_NODE = "NoNode", "The cluster has no node."
+    NO_SELECTOR_MATCH = "NoSelectorMatch", "No node has the labels of spec.nodeSelector."
+    TAINT_NOT_TOLERATED = "TaintNotTolerated", "Every node it may run on has a taint that it does not tolerate."
+    LARGER_THAN_ANY_NODE = "LargerThanAnyNode", "One of its pods would not fit the largest node if that were empty."
+    LARGER_THAN_CLUSTER = "LargerThanCluster", "Its pods together would not fit all nodes if those were empty."
+    # its queue
+    QUEUE_MISSING = "QueueMissing", "The queue it names does not exist."
+    QUEUE_CLOSED = "QueueClosed", "Its queue is closed."
+    QUEUE_RELEASING = "QueueReleasing", "Its queue is being deleted, and its jobs with it."
+    QUEUE_QUOTA = "QueueQuota", "With it, its queue would use more than its quota."
+    QUEUE_SHARE = "QueueShare", "With it, its queue would use more than its share, and nobody leaves enough over."
+    MAKING_ROOM = "MakingRoom", "Pods are leaving whose room it is to have."
+    # the load
+    BLIND = "Blind", "The load of the cluster is not known: the published levels are stale, unreadable or Blind."
+    ADMIT_FALSE = "AdmitFalse", "The regulator lets nothing new start for now, as after an eviction."
+    ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
+    # room
+    NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
+    NOTHING_RECLAIMED = "NothingReclaimed", "It has capacity: Reclaimed, and nobody publishes reclaimed capacity."
+
+
+class InterruptionReason(Reason):
+    """Who or what took a running job off its nodes: reasons of the condition Interrupted while it is True.
+
+    Closed: it is a label of metrics, too.
+    """
+
+    PREEMPTED = "Preempted", "The scheduler gave its room to an ordinary pod."
+    EVICTED = "Evicted", "Somebody evicted a pod of it through the API."
+    ABOVE_UPPER_LEVEL = (
+        "AboveUpperLevel",
+        "The load had reached the upper level and had to come down, and this job had least to lose.",
+    )
+    YIELD_AT_CHECKPOINT = (
+        "YieldAtCheckpoint",
+        "It had just written a checkpoint, so it lost nothing, and others were waiting for the room.",
+    )
+    NODE_MEMORY = "NodeMemory", "Its node was short of memory, and it gave way before the kubelet had to choose."
+    KUBELET_EVICTED = "KubeletEvicted", "Its node ran short of a resource, and the kubelet ended it."
+    NODE_DRAINED = "NodeDrained", "Its node was tainted with NoExecute, as some drains do."
+    NODE_LOST = "NodeLost", "Its node was lost."
+    NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
+    RECLAIMED = "Reclaimed", "Another queue was under its share and took its room back."
+    STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long, on a node that was crowded."
+    DELETED = "Deleted", "Somebody deleted a pod of it."
+    JOB_DELETED = "JobDeleted", "Somebody deleted its Job."
+
+
+class FailureReason(Reason):
+    """Why a job will never start again: reasons of the condition Succeeded while it is False."""
+
+    FAILED = "Failed", "A container ended by itself with another exit code than 0."
+    NOT_FOUND = "NotFound", "A claim, ConfigMap, Secret or service account that it names does not exist."
+    INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
+    INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
+    INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
+
+
+class StateReason(Reason):
+    """Where a job is, in conditions that are not about why: the phases stand there, too."""
+
+    STARTED = "Started", "Admitted is True: its Job has been created."
+    RUNNING = REASON_RUNNING, "Running is True: all its pods run."
+    COMPLETED = "Completed", "Succeeded is True: all its pods ended with exit code 0."
+    UNFINISHED = "Unfinished", "Succeeded is Unknown: the job has not come to its end."
+
+
+LISTS: Final[tuple[type[Reason], ...]] = (WaitReason, InterruptionReason, FailureReason, StateReason)
+"""All of them."""

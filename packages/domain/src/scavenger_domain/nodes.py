@@ -1,0 +1,65 @@
+"""Which nodes new pods may come to, and which the load is measured over (sections 4.2 and 5 of the design)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from scavenger_domain.taints import PASSING, TaintLike, blocking
+
+
+class _Metadata(Protocol):
+    @property
+    def deletion_timestamp(self) -> str | None: ...
+
+
+class _NodeSpec(Protocol):
+    @property
+    def unschedulable(self) -> bool: ...
+    @property
+    def taints(self) -> Sequence[TaintLike]: ...
+
+
+class NodeLike(Protocol):
+    """A node, as far as it is looked at here: any projection of core/v1 Node."""
+
+    @property
+    def metadata(self) -> _Metadata:
+        """Whether it is being deleted."""
+        ...
+
+    @property
+    def spec(self) -> _NodeSpec:
+        """Its cordon and its taints."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet reports Ready."""
+        ...
+
+
+def cordoned(node: NodeLike) -> bool:
+    """Whether the node is closed to new pods by an administrator or an autoscaler: cordoned, or being deleted."""
+    return node.spec.unschedulable or node.metadata.deletion_timestamp is not None
+
+
+def available(node: NodeLike) -> bool:
+    """Whether pods that tolerate its taints may come: Ready and not cordoned."""
+    return node.ready and not cordoned(node)
+
+
+def is_place(node: NodeLike) -> bool:
+    """Whether pods that tolerate its lasting taints may come now: available, and the taints of a cordon or of a silent
+    kubelet, which Kubernetes takes off a moment later, are gone."""
+    return available(node) and not any(taint.key in PASSING for taint in blocking(node.spec.taints))
+
+
+def counts(node: NodeLike, tolerated_taints: Collection[str] = ()) -> bool:
+    """Whether the levels are about this node: available, and without a blocking taint.
+
+    Args:
+        node: to judge.
+        tolerated_taints: keys of blocking taints that do not take a node out of the load.
+    """
+    return available(node) and all(taint.key in tolerated_taints for taint in blocking(node.spec.taints))

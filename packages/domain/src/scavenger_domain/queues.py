@@ -1,0 +1,32 @@
+"""In which state a queue is, and whether jobs may be admitted from it (section 3 of the design)."""
+
+from __future__ import annotations
+
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
+
+
+def queue_state(*, deleting: bool, closed: bool) -> QueueState:
+    """Open, Closed, or Releasing as soon as its deletion was asked for.
+
+    By what was asked for, not by the status, which is written a little later.
+
+    Args:
+        deleting: whether the ScavengerQueue has a deletionTimestamp.
+        closed: `spec.closed`.
+    """
+    if deleting:
+        return QueueState.RELEASING
+    return QueueState.CLOSED if closed else QueueState.OPEN
+
+
+def why_closed(state: QueueState | None) -> WaitReason | None:
+    """Why no job is admitted from a queue in this state; None when jobs are.
+
+    Args:
+        state: of the queue; None for one that does not exist. (The queue `default` always does, open unless a
+            ScavengerQueue of that name says otherwise.)
+    """
+    if state is None:
+        return WaitReason.QUEUE_MISSING
+    return {QueueState.CLOSED: WaitReason.QUEUE_CLOSED, QueueState.RELEASING: WaitReason.QUEUE_RELEASING}.get(state)

@@ -1,0 +1,58 @@
+"""CPU time at risk: what would have to be computed again if a job went now (section 6 of the design).
+
+The running priority of a job is, summed over its pods, CPU times `time_at_risk`. CPU is what a pod requests; on
+reclaimed capacity, where somebody watched, what it really used on average since its work was last safe.
+
+Moments are datetimes, and spans timedeltas, or both are integers of one unit, as each caller has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, overload
+
+
+@overload
+def start_over(start: int, interval: int, now: int) -> int: ...
+@overload
+def start_over(start: datetime, interval: timedelta, now: datetime) -> datetime: ...
+def start_over(start: Any, interval: Any, now: Any) -> Any:
+    """The last moment up to `now` at which a checkpoint was due: whole intervals after the start of the run.
+
+    It is computed, as the one that the status has lags by up to a reconcile. `start` itself before the first one.
+    """
+    return start + max(0, (now - start) // interval) * interval
+
+
+@overload
+def safe_until(start: int, interval: int, reports: Iterable[int | None], now: int) -> int: ...
+@overload
+def safe_until(start: datetime, interval: timedelta, reports: Iterable[datetime | None], now: datetime) -> datetime: ...
+def safe_until(start: Any, interval: Any, reports: Iterable[Any], now: Any) -> Any:
+    """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
+
+    Nobody has more than an interval at risk, so hiding checkpoints gains nothing. A checkpoint from the future is a
+    wrong clock or a wrong claim, one from before the start belongs to the last run; neither counts.
+
+    Args:
+        start: of the present run. One in the future is another machine's clock, and counts as now.
+        interval: `interruptionAfter`, more than nothing.
+        reports: start-over and checkpoints that are on record, None for those that are not.
+        now: the present.
+    """
+    since = start_over(min(start, now), interval, now)
+    return max((at for at in reports if at is not None and since < at <= now), default=since)
+
+
+@overload
+def time_at_risk(start: int, since: int, now: int, startup_cost: int) -> int: ...
+@overload
+def time_at_risk(start: datetime, since: datetime, now: datetime, startup_cost: timedelta) -> timedelta: ...
+def time_at_risk(start: Any, since: Any, now: Any, startup_cost: Any) -> Any:
+    """For how long each core of a job would have to compute again.
+
+    The time since its work was last safe (`safe_until`). As long as that is the start of the run itself, what a restart
+    costs is added: otherwise a job that has just come back would be the next victim for ever.
+    """
+    return now - since + startup_cost if since == min(start, now) else now - since

@@ -1,0 +1,95 @@
+"""Which taints of a node keep a pod away (k8s.io/api core/v1 ToleratesTaint; kube-scheduler plugin TaintToleration)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
+"""Effects of a taint that keep pods away; PreferNoSchedule only makes a node less liked."""
+
+PASSING: Final = frozenset(
+    (
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    )
+)
+"""Keys of taints that Kubernetes sets for as long as a node is cordoned or not ready.
+
+`spec.unschedulable` and the condition Ready say the same, and a pod waits for that to pass: it is not to tolerate it.
+"""
+
+
+class TaintLike(Protocol):
+    """spec.taints[] of a node."""
+
+    @property
+    def key(self) -> str:
+        """What it is about."""
+        ...
+
+    @property
+    def value(self) -> str:
+        """Its value; may be empty."""
+        ...
+
+    @property
+    def effect(self) -> str:
+        """NoSchedule, PreferNoSchedule or NoExecute."""
+        ...
+
+
+class TolerationLike(Protocol):
+    """spec.tolerations[] of a pod or of a ScavengerJob; what is absent is empty or None."""
+
+    @property
+    def key(self) -> str | None:
+        """Of the taints it covers; empty covers all keys."""
+        ...
+
+    @property
+    def operator(self) -> str | None:
+        """Exists, or Equal, which empty means."""
+        ...
+
+    @property
+    def value(self) -> str | None:
+        """What Equal compares with."""
+        ...
+
+    @property
+    def effect(self) -> str | None:
+        """Of the taints it covers; empty covers all effects."""
+        ...
+
+
+T = TypeVar("T", bound=TaintLike)
+
+
+def tolerates(tolerations: Iterable[TolerationLike], taint: TaintLike) -> bool:
+    """Whether one of the tolerations covers the taint.
+
+    An empty effect covers all effects, an empty key all keys; unknown operators cover nothing.
+    """
+    return any(
+        (not t.effect or t.effect == taint.effect)
+        and (not t.key or t.key == taint.key)
+        and (t.operator == "Exists" or ((not t.operator or t.operator == "Equal") and (t.value or "") == taint.value))
+        for t in tolerations
+    )
+
+
+def blocking(taints: Iterable[T]) -> tuple[T, ...]:
+    """The taints that keep pods away which do not tolerate them."""
+    return tuple(taint for taint in taints if taint.effect in BLOCKING_EFFECTS)
+
+
+def lasting(taints: Iterable[T]) -> tuple[T, ...]:
+    """The blocking taints that do not pass by themselves: without those of a cordon or of a silent kubelet."""
+    return tuple(taint for taint in blocking(taints) if taint.key not in PASSING)
+
+
+def spell_taint(taint: TaintLike) -> str:
+    """A taint as kubectl writes it: `key=value:effect`, or `key:effect`."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -1,0 +1,39 @@
+"""Which nodes new pods may come to, and which the levels are about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_domain.nodes import available, cordoned, counts, is_place
+from scavenger_testing import builders
+
+DELETED = "2026-01-02T12:00:00Z"
+CASES: list[tuple[dict[str, Any], bool, bool]] = [
+    # what is set, a place, counts
+    ({}, True, True),
+    ({"ready": False}, False, False),
+    ({"unschedulable": True}, False, False),
+    ({"deleted": DELETED}, False, False),
+    ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, True, False),
+    ({"taints": [{"key": "gone", "effect": "NoExecute"}]}, True, False),
+    ({"taints": [{"key": "soft", "effect": "PreferNoSchedule"}]}, True, True),
+    ({"taints": [{"key": "ours", "effect": "NoSchedule"}]}, True, True),
+    # Ready again, and the taint that said it was not is still there for a moment
+    ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, False, False),
+]
+
+
+@pytest.mark.parametrize(("changes", "place", "counted"), CASES)
+def test_nodes(changes: dict[str, Any], place: bool, counted: bool) -> None:
+    node = builders.node(**changes)
+    assert is_place(node) is place
+    assert counts(node, ("ours",)) is counted
+    assert not counts(node) or counted
+
+
+def test_a_node_being_deleted_is_as_good_as_cordoned() -> None:
+    assert cordoned(builders.node(unschedulable=True))
+    assert cordoned(builders.node(deleted=DELETED))
+    assert not cordoned(builders.node(ready=False)), "that passes by itself"
+    assert not available(builders.node(ready=False))
