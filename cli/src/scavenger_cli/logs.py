@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ CONTAINER: Final = "main"
 MAX_PODS: Final = 100
 """Pods followed at once; each is a connection that the API server keeps open to a kubelet."""
 RETRY_SECONDS: Final = 0.5
+_TIMESTAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,13 @@ def has_ended(pod: Pod) -> bool:
 
 
 def split_timestamp(line: bytes) -> tuple[bytes, bytes]:
-    """The kubelet's timestamp (RFC 3339, nine digits) and the line behind it."""
+    """The kubelet's timestamp (RFC 3339, nine digits) and the line behind it.
+
+    Without a timestamp these are the kubelet's own words, about a log that it cannot read (any more): no timestamp, and
+    all of them.
+    """
     stamp, _, text = line.partition(b" ")
-    return stamp, text
+    return (stamp, text) if _TIMESTAMP.match(stamp) else (b"", line)
 
 
 def notice(job: Job, before: str | None) -> str | None:
@@ -208,6 +214,7 @@ class Follow:
                 pass
             else:
                 if pod.metadata.uid in self._ended_pods:
+                    problem = reader.unreadable if not reader.read_any else None
                     break  # otherwise a kubelet or a proxy in between ended the answer, and there is more to come
             self._sleep(RETRY_SECONDS)
         self._items.put(Ended(pod.metadata.uid, pod.metadata.name, problem))
@@ -222,6 +229,8 @@ class _LogReader:
     selection: Selection
     last: bytes = b""
     read_any: bool = False
+    unreadable: str | None = None
+    """Why the kubelet could not read the log, or the rest of it; it says so in the log's place."""
 
     def lines(self, *, follow: bool) -> Iterator[Line]:
         index, began = index_of(self.pod), self.last
@@ -233,7 +242,9 @@ class _LogReader:
         path = paths.log(self.pod.metadata.namespace, self.pod.metadata.name)
         for line in self.access.client.stream(path, params):
             stamp, text = split_timestamp(line)
-            if stamp > began:  # sinceTime is exact to the second only
+            if not stamp:
+                self.unreadable = text.decode(errors="replace")
+            elif stamp > began:  # sinceTime is exact to the second only
                 self.last, self.read_any = stamp, True
                 yield Line(index, line if self.selection.timestamps else text)
 
@@ -262,4 +273,7 @@ def printed(access: Access, job: Job, selection: Selection) -> Iterator[Line]:
             f"`kubectl sj logs -f {job.name}` waits for the next",
         )
     for pod in chosen:
-        yield from _LogReader(access, pod, selection).lines(follow=False)
+        reader = _LogReader(access, pod, selection)
+        yield from reader.lines(follow=False)
+        if reader.unreadable:
+            yield Line(index_of(pod), reader.unreadable.encode())

@@ -151,6 +151,33 @@ def test_a_log_that_cannot_be_read_is_said(server: Server, access: Access) -> No
     assert follow(access) == ["--- completed", "--- a-0: may not get pods/log"]
 
 
+GONE = b"failed to try resolving symlinks in path: no such file or directory"
+
+
+def test_the_kubelet_s_words_about_a_log_that_is_gone_are_no_line_of_it(server: Server, access: Access) -> None:
+    """They come without a timestamp, in the place of the rest of the log or of all of it."""
+    broken = Answer(lines=[stamped(1, "step 1"), GONE], cut=True)
+    rest = Answer(lines=[stamped(1, "step 1"), stamped(2, "step 2"), GONE])
+    server.on(f"{NAMESPACE}/a-0/log", broken, rest)
+    server.on(f"{NAMESPACE}/a-1/log", Answer(lines=[GONE]))
+    server.on(NAMESPACE, listed(pod("a-0", ended=True), pod("a-1", 1, ended=True)))
+    server.on(NAMESPACE, Answer(lines=[]), watch=True)
+    server.on(JOBS, listed(scavenger_job("Completed")))
+    server.on(JOBS, Answer(lines=[]), watch=True)
+    seen = follow(access)
+    assert seen[0] == "--- completed"
+    assert sorted(seen[1:]) == [f"--- a-1: {GONE.decode()}", "0 step 1", "0 step 2"]
+    assert server.asked(f"{NAMESPACE}/a-0/log")[1].query["sinceTime"] == "2026-01-05T12:00:01.000000000Z"
+
+
+def test_of_what_has_been_printed_a_log_that_is_gone_is_said(server: Server, access: Access) -> None:
+    server.on(NAMESPACE, listed(pod("b-0", 0), pod("b-1", 1)))
+    server.on(f"{NAMESPACE}/b-0/log", Answer(lines=[GONE]))
+    server.on(f"{NAMESPACE}/b-1/log", Answer(lines=[stamped(1, "I am b-1")]))
+    subject = job("sim", phase="Running", namespace="lab", parallelism=2)
+    assert [line.text for line in printed(access, subject, Selection())] == [GONE, b"I am b-1"]
+
+
 def test_one_member(server: Server, access: Access) -> None:
     for index in (0, 1):
         server.on(f"{NAMESPACE}/a-{index}/log", Answer(lines=[stamped(1, "hello")]))
