@@ -26,11 +26,11 @@ import msgspec
 from scavenger_api.times import format_time
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODDISRUPTIONBUDGETS, PODS
-from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
-from scavenger_prioritizer.plan import plan_classes
+from scavenger_prioritizer.controller import Prioritizer
+from scavenger_prioritizer.core.plan import plan_classes
+from scavenger_prioritizer.core.snapshot import Share, Snapshot, Source
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.shell import Prioritizer
-from scavenger_prioritizer.snapshot import Share, Snapshot, Source
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from scavenger_prioritizer.plan import (
+from scavenger_prioritizer.core.plan import (
     PodWrite,
     StatusWrite,
     cpu_seconds,
@@ -18,9 +18,9 @@ from scavenger_prioritizer.plan import (
     rank,
     run_start,
 )
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, Rules
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, Rules
 
-from .cases import (
+from .builders import (
     HALF_HOUR,
     NO_STARTUP,
     NON_PREEMPTIBLE,

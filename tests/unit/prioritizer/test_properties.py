@@ -9,12 +9,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as alter
-from scavenger_prioritizer.plan import plan_classes, rank, takes_part
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
+from scavenger_prioritizer.core.plan import plan_classes, rank, takes_part
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
 
 from tests.unit.effort import examples
 
-from .cases import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
+from .builders import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
 
 # From a week ago to an hour ahead, so that clocks disagree; some far away, as in a status edited by hand.
 times = st.one_of(

@@ -11,7 +11,7 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_webhook import tls
-from scavenger_webhook.certificates import (
+from scavenger_webhook.core.certificates import (
     Bundle,
     CertificateError,
     CertificateRules,

@@ -8,8 +8,8 @@ from typing import Final
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_runtime.metrics import counter, gauge, histogram
 
-from scavenger_prioritizer.plan import ClassPlan
-from scavenger_prioritizer.snapshot import RISK_PER_CPU_SECOND, Source
+from scavenger_prioritizer.core.plan import ClassPlan
+from scavenger_prioritizer.core.snapshot import RISK_PER_CPU_SECOND, Source
 
 CLASSES: Final = (PREEMPTIBLE, NON_PREEMPTIBLE)
 

@@ -14,8 +14,8 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_prioritizer import metrics
-from scavenger_prioritizer.plan import kept_until, run_start, takes_part
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, PodFacts
+from scavenger_prioritizer.core.plan import kept_until, run_start, takes_part
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, PodFacts
 
 
 class ReclaimedUsage:

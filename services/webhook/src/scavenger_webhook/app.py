@@ -15,7 +15,7 @@ from scavenger_runtime.logging import get_logger
 from starlette.requests import ClientDisconnect
 
 from scavenger_webhook import metrics
-from scavenger_webhook.models import (
+from scavenger_webhook.core.models import (
     AdmissionRequest,
     AdmissionResponse,
     MalformedReview,
@@ -23,8 +23,8 @@ from scavenger_webhook.models import (
     answer,
     parse_review,
 )
-from scavenger_webhook.review import review, subject
-from scavenger_webhook.snapshot import Facts
+from scavenger_webhook.core.review import review, subject
+from scavenger_webhook.core.snapshot import Facts
 
 MUTATE_PODS: Final = "/mutate/pods"
 MUTATE_QUOTAS: Final = "/mutate/resourcequotas"

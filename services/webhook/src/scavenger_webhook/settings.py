@@ -8,8 +8,8 @@ from pydantic import model_validator
 from scavenger_api import names
 from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
 
-from scavenger_webhook.certificates import CertificateRules
-from scavenger_webhook.snapshot import LowPriority, Rules
+from scavenger_webhook.core.certificates import CertificateRules
+from scavenger_webhook.core.snapshot import LowPriority, Rules
 
 DAY = 86400.0
 

@@ -13,9 +13,9 @@ from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
+from scavenger_prioritizer.controller import Prioritizer
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.shell import Prioritizer
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually

@@ -18,7 +18,7 @@ from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_domain.risk import safe_until, time_at_risk
 
-from scavenger_prioritizer.snapshot import (
+from scavenger_prioritizer.core.snapshot import (
     RISK_PER_CPU_SECOND,
     Gang,
     JobFacts,

@@ -13,7 +13,8 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import PodDisruptionBudget
-from scavenger_prioritizer.observe import (
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Share, Source
+from scavenger_prioritizer.facts import (
     BUDGET_SPEC,
     MIN_AVAILABLE,
     JobView,
@@ -27,11 +28,10 @@ from scavenger_prioritizer.observe import (
     pod_millicores,
     pod_signature,
 )
-from scavenger_prioritizer.snapshot import MICROSECONDS, Share, Source
 
 from tests.unit.effort import examples
 
-from . import cases
+from . import builders
 
 T0 = "2026-01-02T03:04:05Z"
 T0_MICROS = 1_767_323_045 * MICROSECONDS
@@ -247,21 +247,21 @@ def test_no_text_breaks_a_fact(moment: str, phase: str, interval: str, count: in
 
 
 def test_pods_belong_to_the_present_run() -> None:
-    owner = cases.job("j", run="j-2")
-    mine = cases.pod("a", job="j", run="j-2")
+    owner = builders.job("j", run="j-2")
+    mine = builders.pod("a", job="j", run="j-2")
     pods = [
         mine,
-        cases.pod("earlier-run", job="j", run="j-1"),
-        cases.pod("borrowed-label", job="j", run=""),
-        cases.pod("other-namespace", job="j", run="j-2", namespace="elsewhere"),
-        cases.pod("other-job", job="k", run="j-2"),
+        builders.pod("earlier-run", job="j", run="j-1"),
+        builders.pod("borrowed-label", job="j", run=""),
+        builders.pod("other-namespace", job="j", run="j-2", namespace="elsewhere"),
+        builders.pod("other-job", job="k", run="j-2"),
     ]
     assert [g.pods for g in gangs([owner], pods)] == [(mine,)]
 
 
 def test_a_job_that_does_not_name_its_run_has_all_pods_of_its_label() -> None:
-    pods = [cases.pod("a", job="j", run="x"), cases.pod("b", job="j")]
-    assert gangs([cases.job("j")], pods)[0].pods == tuple(pods)
+    pods = [builders.pod("a", job="j", run="x"), builders.pod("b", job="j")]
+    assert gangs([builders.job("j")], pods)[0].pods == tuple(pods)
 
 
 # --- nodes, budgets, levels ---

@@ -30,7 +30,9 @@ from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
 
 from scavenger_prioritizer import metrics
-from scavenger_prioritizer.observe import (
+from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite, plan_classes
+from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts, Share, Snapshot, Source
+from scavenger_prioritizer.facts import (
     BUDGET_NAME,
     BUDGET_SPEC,
     SCAVENGERJOBS,
@@ -44,9 +46,7 @@ from scavenger_prioritizer.observe import (
     pod_facts,
     pod_signature,
 )
-from scavenger_prioritizer.plan import ClassPlan, PodWrite, StatusWrite, plan_classes
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.snapshot import JobFacts, PodFacts, Share, Snapshot, Source
 from scavenger_prioritizer.usage import ReclaimedUsage
 
 PASS: Final = "classes"

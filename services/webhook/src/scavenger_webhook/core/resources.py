@@ -12,9 +12,9 @@ from scavenger_api.job import Capacity, ScavengerJobSpec
 from scavenger_api.quantity import MAX_UNITS, QuantityError, amount, format_amount, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 
-from scavenger_webhook.references import resource_name_problem
-from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts
-from scavenger_webhook.verdict import FORBIDDEN, Problem, shown, warning
+from scavenger_webhook.core.references import resource_name_problem
+from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts
+from scavenger_webhook.core.verdict import FORBIDDEN, Problem, shown, warning
 
 FIELD: Final = "spec.resources"
 HUGEPAGES: Final = "hugepages-"

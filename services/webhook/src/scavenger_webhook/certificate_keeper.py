@@ -25,7 +25,7 @@ from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 
 from scavenger_webhook import metrics, tls
-from scavenger_webhook.certificates import (
+from scavenger_webhook.core.certificates import (
     AUTHORITY_CERTIFICATE,
     AUTHORITY_KEY,
     NEXT_CERTIFICATE,
@@ -40,7 +40,7 @@ from scavenger_webhook.certificates import (
     plan_step,
     take_step,
 )
-from scavenger_webhook.observe import (
+from scavenger_webhook.facts import (
     CONFIGURATIONS,
     SECRETS,
     Secret,

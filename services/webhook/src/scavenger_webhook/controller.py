@@ -19,9 +19,10 @@ from scavenger_runtime.service import ServiceContext
 
 from scavenger_webhook import tls
 from scavenger_webhook.app import Limits, create_app
-from scavenger_webhook.keeper import FolderKeeper, Keeper, SecretKeeper
-from scavenger_webhook.models import AdmissionRequest
-from scavenger_webhook.observe import (
+from scavenger_webhook.certificate_keeper import FolderKeeper, Keeper, SecretKeeper
+from scavenger_webhook.core.models import AdmissionRequest
+from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts, Rules
+from scavenger_webhook.facts import (
     PRIORITYCLASSES,
     SCAVENGERQUEUES,
     decode_queue,
@@ -31,7 +32,6 @@ from scavenger_webhook.observe import (
 )
 from scavenger_webhook.server import TlsServer
 from scavenger_webhook.settings import WebhookSettings
-from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts, Rules
 
 LOOK_UP_SECONDS: Final = 2.0
 """For the question whether a queue has just been created."""

@@ -25,7 +25,7 @@ from scavenger_domain.requests import running_requests
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 
-from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 
 BUDGET_NAME: Final = "scavenger-non-preemptible"
 """The one PodDisruptionBudget of a namespace."""
