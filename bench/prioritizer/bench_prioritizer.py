@@ -111,7 +111,7 @@ async def _measure() -> list[Figure]:
         for pod in pods:
             api.put(PODS, pod)
         for namespace in budgets:
-            await prioritizer._apply_budget(namespace)
+            await prioritizer.writer._apply_budget(namespace)
         tasks = [asyncio.ensure_future(informer.run()) for informer in prioritizer.informers]
         await asyncio.gather(*(informer.wait_synced() for informer in prioritizer.informers))
         gc.collect()
@@ -122,14 +122,14 @@ async def _measure() -> list[Figure]:
         writes = len(api.requests)
         cpu = time.process_time()
         for _ in range(PASSES):
-            prioritizer._known_jobs.refresh([])
-            prioritizer._known_pods.refresh([])
+            prioritizer.job_facts.refresh([])
+            prioritizer.pod_facts.refresh([])
             with _took(first):
-                await prioritizer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(prioritizer.decide())
         cpu = (time.process_time() - cpu) / PASSES
         for _ in range(PASSES):
             with _took(idle):
-                await prioritizer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(prioritizer.decide())
         idle_writes = len(api.requests) - writes
         for turn in range(PASSES):
             for pod in pods[turn * CHANGED : (turn + 1) * CHANGED]:

@@ -11,15 +11,16 @@ import structlog
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook import tls
+from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.certificate_keeper import (
     ANNOTATION_ROTATE_BEFORE,
     CONFIGURATION_NAME,
-    SECRET_NAME,
     FolderKeeper,
     SecretKeeper,
 )
-from scavenger_webhook.core.certificates import Bundle, CertificateRules, new_authority, new_serving
+from scavenger_webhook.core.certificates import Bundle, CertificateRules
 from scavenger_webhook.facts import CONFIGURATIONS, SECRETS
+from scavenger_webhook.writer import SECRET_NAME
 
 from .builders import Object
 from .waiting import running, until
@@ -70,7 +71,9 @@ async def test_two_replicas_agree_on_one_authority_through_every_step() -> None:
         furnish(api)
         one, other = keeper(api), keeper(api)
         async with at_work(one), at_work(other):
-            await until("both ready", lambda: one.ready.is_set() and other.ready.is_set() and one.told and other.told)
+            await until(
+                "both ready", lambda: one.ready.is_set() and other.ready.is_set() and one.injected and other.injected
+            )
             first = stored(api)
             assert first is not None
             assert one.bundle == other.bundle == first
@@ -106,12 +109,12 @@ async def test_a_mistyped_rotation_time_is_said_once_and_the_rotation_goes_on(mi
                 return [line for line in lines if line.get("annotation") == ANNOTATION_ROTATE_BEFORE]
 
             async with at_work(made):
-                await until("ready", lambda: made.told)
+                await until("ready", lambda: made.injected)
                 first = stored(api)
                 assert first is not None
                 ask(api, mistyped)
                 await until("said", said)
-                assert await made.look() is False
+                assert await made.reconcile() is False
                 assert stored(api) == first
                 assert [(line["log_level"], line["value"]) for line in said()] == [("warning", mistyped)]
                 assert said()[0]["secret"] == f"{NAMESPACE}/{SECRET_NAME}"
@@ -142,7 +145,7 @@ async def test_a_damaged_secret_is_mended_with_what_is_in_use(damage: dict[str, 
         furnish(api)
         made = keeper(api)
         async with at_work(made):
-            await until("ready", lambda: made.told)
+            await until("ready", lambda: made.injected)
             before = stored(api)
             api.edit(SECRETS, NAMESPACE, SECRET_NAME, lambda o: o.update(data=dict(damage)))
             await until("mended", lambda: "tls.key" in secret(api))
@@ -162,7 +165,7 @@ async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back() -> None:
         furnish(api)
         made = keeper(api)
         async with at_work(made):
-            await until("told", lambda: made.told)
+            await until("told", lambda: made.injected)
 
             def forget(obj: Object) -> None:
                 obj["webhooks"][1]["clientConfig"].pop("caBundle")
@@ -174,7 +177,7 @@ async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back() -> None:
 def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path) -> None:
     context = tls.server_context()
     made = FolderKeeper(str(tmp_path), SystemClock(), context)
-    made.look()
+    made.poll()
     assert not made.ready.is_set()
     assert str(tmp_path) in made.problem
     now = SystemClock().now()
@@ -183,13 +186,13 @@ def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path) ->
         serving = new_serving(authority, now, RULES)
         (tmp_path / "tls.crt").write_bytes(serving.certificate)
         (tmp_path / "tls.key").write_bytes(serving.key)
-        made.look()
+        made.poll()
         assert made.ready.is_set()
         assert made.loaded == serving.certificate
     (tmp_path / "tls.key").write_bytes(authority.key)
     (tmp_path / "tls.crt").write_bytes(authority.certificate + b"x")
-    made.look()
+    made.poll()
     (tmp_path / "tls.key").write_bytes(b"")
     (tmp_path / "tls.crt").write_bytes(b"rubbish")
-    made.look()
+    made.poll()
     assert "no certificate from" in made.problem

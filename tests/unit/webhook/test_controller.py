@@ -12,11 +12,11 @@ from scavenger_kube.resources import NODES
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS
-from scavenger_webhook.certificate_keeper import SECRET_NAME
 from scavenger_webhook.controller import ClusterView
 from scavenger_webhook.core.snapshot import LOW_PRIORITY, SCAVENGER_CLASSES, Rules
 from scavenger_webhook.facts import PRIORITYCLASSES, SCAVENGERQUEUES
 from scavenger_webhook.settings import WebhookSettings
+from scavenger_webhook.writer import SECRET_NAME
 
 from .builders import job, pod, request
 from .waiting import running, until

@@ -35,7 +35,7 @@ class PrioritizerSettings(ServiceSettings):
     )
     usage_period: Seconds = option(
         30.0,
-        "between two looks at what pods on reclaimed capacity really use, from the metrics API",
+        "between two polls of what pods on reclaimed capacity really use, from the metrics API",
         unit="seconds",
         gt=0,
     )

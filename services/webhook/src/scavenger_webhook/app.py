@@ -93,8 +93,8 @@ async def _answer(request: AdmissionRequest, facts_of: FactsOf) -> AdmissionResp
     metrics.REVIEWS.labels(request.resource.resource, outcome).inc()
     metrics.REVIEW_SECONDS.labels(request.resource.resource).observe(seconds)
     # With every pod of the cluster passing through, only what its author may ask about is worth a line.
-    tell = log.info if outcome in ("refused", "warned") else log.debug
-    tell("reviewed", outcome=outcome, seconds=round(seconds, 6), fields=_fields(response), **_about(request))
+    write = log.info if outcome in ("refused", "warned") else log.debug
+    write("reviewed", outcome=outcome, seconds=round(seconds, 6), fields=_fields(response), **_about(request))
     return response
 
 

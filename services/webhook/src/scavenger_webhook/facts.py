@@ -1,4 +1,4 @@
-"""From the objects that the informers show to the facts of a review."""
+"""From the objects of the API to the facts that reviews are made on: plain values. Pure: no clock, no client."""
 
 from __future__ import annotations
 

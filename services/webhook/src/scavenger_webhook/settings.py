@@ -1,4 +1,4 @@
-"""Settings of the webhook: what every service has, and its own."""
+"""What the webhook can be told, by environment or flag."""
 
 from __future__ import annotations
 
