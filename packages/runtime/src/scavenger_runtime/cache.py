@@ -105,7 +105,7 @@ class Cache(Generic[T]):
         return [Change("modified", old, obj)]
 
     def remove(self, key: str, last: T | None = None) -> list[Change[T]]:
-        """Forget an object; `last` is its final state, where the API told it."""
+        """Forget an object; `last` is its final state, where the API sent it."""
         old = self._objects.pop(key, None)
         if old is None:
             return []

@@ -268,9 +268,9 @@ class Informer(Generic[T]):
         state: to report it as deleted would be a lie with consequences."""
         initial = not self._synced.is_set()
         for key in set(self._cache.keys()) - found.keys() - unreadable:
-            self._tell(self._cache.remove(key))
+            self._notify(self._cache.remove(key))
         for obj in found.values():
-            self._tell(self._put(obj, initial=initial))
+            self._notify(self._put(obj, initial=initial))
         self._version = version
         OBJECTS.labels(self.name).set(len(self._cache))
 
@@ -314,12 +314,12 @@ class Informer(Generic[T]):
         if event.malformed is not None:
             self._report(event.malformed)
             if event.type == "DELETED":
-                self._tell(self._cache.remove(event.malformed.key))
+                self._notify(self._cache.remove(event.malformed.key))
         elif event.obj is not None:
             if event.type == "DELETED":
-                self._tell(self._cache.remove(event.obj.metadata.key, event.obj))
+                self._notify(self._cache.remove(event.obj.metadata.key, event.obj))
             else:
-                self._tell(self._put(event.obj))
+                self._notify(self._put(event.obj))
             OBJECTS.labels(self.name).set(len(self._cache))
         if event.resource_version:
             self._version = event.resource_version
@@ -334,7 +334,7 @@ class Informer(Generic[T]):
             self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"index: {error!r}"))
             return ()
 
-    def _tell(self, changes: Iterable[Change[T]]) -> None:
+    def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
             for handler in self._handlers:
                 self._call(handler, change)

@@ -1,4 +1,4 @@
-"""The shell around every service: settings in, exit code out.
+"""What every service runs in: settings in, exit code out.
 
 `run_service` configures logging, connects, answers probes, keeps informers running, handles signals and
 election, and ends the process when something in it has ended that should not have: a half-dead service is
@@ -178,7 +178,7 @@ async def serve(
     ended: Callable[[int], None] | None = None,
 ) -> int:
     """`run_service` inside a running event loop. connect: makes the client (default: from the settings).
-    started: told the context before main runs. ended: told the exit code before anything is closed.
+    started: called with the context before main runs. ended: called with the exit code before anything is closed.
     Returns the exit code."""
     clock = clock or SystemClock()
     stop = _stop_on_signals()
