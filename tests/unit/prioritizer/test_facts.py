@@ -97,7 +97,7 @@ def test_a_pod() -> None:
         ("Failed", T0, False, False),
     ],
 )
-def test_live_and_leaving(phase: str, deleted: str | None, live: bool, terminating: bool) -> None:
+def test_live_and_terminating(phase: str, deleted: str | None, live: bool, terminating: bool) -> None:
     facts = pod_facts(pod(status__phase=phase, metadata__deletionTimestamp=deleted))
     assert (facts.live, facts.terminating) == (live, terminating)
 

@@ -88,7 +88,7 @@ async def test_two_replicas_agree_on_one_authority_through_every_step() -> None:
             await until("the next one signs", lambda: (stored(api) or first).authority != first.authority)
             await until("the old one retires", lambda: (stored(api) or first).previous is None)
             await until("both follow", lambda: one.bundle == other.bundle == stored(api))
-            await until("and everybody is told", lambda: injected(api) == {trusted(api)})
+            await until("and everybody trusts it", lambda: injected(api) == {trusted(api)})
         assert secret(api)["mine"] == "eA=="
 
 
@@ -165,13 +165,13 @@ async def test_a_configuration_that_loses_its_ca_bundle_gets_it_back() -> None:
         furnish(api)
         made = keeper(api)
         async with at_work(made):
-            await until("told", lambda: made.injected)
+            await until("trusted", lambda: made.injected)
 
             def forget(obj: Object) -> None:
                 obj["webhooks"][1]["clientConfig"].pop("caBundle")
 
             api.edit(CONFIGURATIONS[0], None, CONFIGURATION_NAME, forget)
-            await until("told again", lambda: injected(api) == {trusted(api)})
+            await until("trusted again", lambda: injected(api) == {trusted(api)})
 
 
 def test_mounted_certificates_are_read_again_when_they_change(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The loop around a reconcile: takes keys off the queue, and decides when each is due again.
 
-Reconciles are level-triggered: they get a key, read what is, and bring it closer to what should be.
-Whatever one raises is an answer to "when is it due again", never the end of the loop.
+Reconciles are level-triggered: they get a key, read what is, and bring it closer to what should be. Whatever one raises
+is an answer to "when is it due again", never the end of the loop.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ Reconcile = Callable[[str], Awaitable[Result | None]]
 
 
 class ReconcileLoop:
-    """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one
-    key.
+    """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one key.
 
     name: in logs and metrics. queue: to share or to configure one. drain_seconds: how long a reconcile under
     way may go on after `run` was cancelled; a second cancellation ends it at once.
@@ -72,9 +71,7 @@ class ReconcileLoop:
         self.queue.add(key, after=after, priority=priority)
 
     async def run(self) -> None:
-        """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to
-        end.
-        """
+        """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to end."""
         workers = {asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)}
         try:
             await asyncio.gather(*(asyncio.shield(worker) for worker in workers))

@@ -130,9 +130,9 @@ class Gang(Record, frozen=True, gc=False):
 class Rules:
     """What an administrator may set.
 
-    startup_cost: microseconds added per core until the first checkpoint after a start.
-    step, status_step: CPU-seconds by which the running priority must have moved before it is written to a pod, and to a
-    status. ratio: and by which share of the smaller of the two values.
+    startup_cost: microseconds added per core until the first checkpoint after a start. step, status_step: CPU-seconds
+    by which the running priority must have moved before it is written to a pod, and to a status. ratio: and by which
+    share of the smaller of the two values.
     """
 
     startup_cost: int = 60 * MICROSECONDS

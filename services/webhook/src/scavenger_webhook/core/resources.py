@@ -154,8 +154,8 @@ def _offered(node: NodeFacts) -> NodeFacts:
 
 
 def requested(spec: ScavengerJobSpec) -> dict[str, int]:
-    """What one pod asks for, without what is not a quantity: that is a
-    problem of its own, and keeps nothing else from being said.
+    """What one pod asks for, without what is not a quantity: that is a problem of its own, and keeps nothing else from
+    being said.
     """
     found: dict[str, int] = {}
     for resource, text in spec.resources.effective().items():
