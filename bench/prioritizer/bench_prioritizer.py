@@ -26,11 +26,11 @@ import msgspec
 from scavenger_api.times import format_time
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODDISRUPTIONBUDGETS, PODS
-from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
-from scavenger_prioritizer.plan import plan_classes
+from scavenger_prioritizer.controller import Prioritizer
+from scavenger_prioritizer.core.plan import plan_classes
+from scavenger_prioritizer.core.snapshot import Share, Snapshot, Source
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.shell import Prioritizer
-from scavenger_prioritizer.snapshot import Share, Snapshot, Source
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock
@@ -111,7 +111,7 @@ async def _measure() -> list[Figure]:
         for pod in pods:
             api.put(PODS, pod)
         for namespace in budgets:
-            await prioritizer._apply_budget(namespace)
+            await prioritizer.writer._apply_budget(namespace)
         tasks = [asyncio.ensure_future(informer.run()) for informer in prioritizer.informers]
         await asyncio.gather(*(informer.wait_synced() for informer in prioritizer.informers))
         gc.collect()
@@ -122,14 +122,14 @@ async def _measure() -> list[Figure]:
         writes = len(api.requests)
         cpu = time.process_time()
         for _ in range(PASSES):
-            prioritizer._known_jobs.refresh([])
-            prioritizer._known_pods.refresh([])
+            prioritizer.job_facts.refresh([])
+            prioritizer.pod_facts.refresh([])
             with _took(first):
-                await prioritizer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(prioritizer.decide())
         cpu = (time.process_time() - cpu) / PASSES
         for _ in range(PASSES):
             with _took(idle):
-                await prioritizer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(prioritizer.decide())
         idle_writes = len(api.requests) - writes
         for turn in range(PASSES):
             for pod in pods[turn * CHANGED : (turn + 1) * CHANGED]:

@@ -30,8 +30,9 @@ from scavenger_kube.errors import ApiError
 from scavenger_testing.fake_api import FakeApi
 from scavenger_testing.processes import cpu_seconds, resident_kb
 from scavenger_webhook.app import MUTATE_PODS
-from scavenger_webhook.keeper import CONFIGURATION_NAME, SECRET_NAME
-from scavenger_webhook.observe import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
+from scavenger_webhook.certificate_keeper import CONFIGURATION_NAME
+from scavenger_webhook.facts import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
+from scavenger_webhook.writer import SECRET_NAME
 
 from bench import Skipped
 

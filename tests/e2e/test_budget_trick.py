@@ -26,7 +26,7 @@ from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install
 from scavenger_cluster.waiting import wait_for
 from scavenger_kube.resources import MERGE_PATCH
-from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC
 from scavenger_testing.cluster_names import cluster_name
 
 TIMES = 20

@@ -15,11 +15,11 @@ from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 from scavenger_api.times import format_time, micros
 from scavenger_cli.objects import Job
 from scavenger_domain.risk import safe_until, start_over, time_at_risk
-from scavenger_prioritizer.observe import JobView as PrioritizerView
-from scavenger_prioritizer.observe import gangs as prioritizer_gangs
-from scavenger_prioritizer.observe import job_facts, pod_facts
-from scavenger_prioritizer.plan import cpu_time_at_risk, run_start
-from scavenger_prioritizer.snapshot import Rules
+from scavenger_prioritizer.core.plan import cpu_time_at_risk, run_start
+from scavenger_prioritizer.core.snapshot import Rules
+from scavenger_prioritizer.facts import JobView as PrioritizerView
+from scavenger_prioritizer.facts import gangs as prioritizer_gangs
+from scavenger_prioritizer.facts import job_facts, pod_facts
 from scavenger_regulator.observe import JobView as RegulatorView
 from scavenger_regulator.observe import gangs as regulator_gangs
 from scavenger_regulator.risk import at_risk

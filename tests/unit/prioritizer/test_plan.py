@@ -6,21 +6,21 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from scavenger_prioritizer.plan import (
+from scavenger_prioritizer.core.plan import (
     PodWrite,
     StatusWrite,
     cpu_seconds,
     cpu_time_at_risk,
-    held_class,
+    current_class,
     moved,
-    places,
     plan_classes,
+    preemptible_count,
     rank,
     run_start,
 )
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, Rules
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, Rules
 
-from .cases import (
+from .builders import (
     HALF_HOUR,
     NO_STARTUP,
     NON_PREEMPTIBLE,
@@ -210,8 +210,8 @@ def test_the_order_is_total_and_does_not_depend_on_the_input(order: tuple[int, .
         (7, 14.29, 2),
     ],
 )
-def test_places(jobs: int, percentage: float, expected: int) -> None:
-    assert places(jobs, percentage) == expected
+def test_preemptible_count(jobs: int, percentage: float, expected: int) -> None:
+    assert preemptible_count(jobs, percentage) == expected
 
 
 def test_the_least_at_risk_are_preemptible() -> None:
@@ -236,10 +236,12 @@ def test_only_running_jobs_take_part(phase: str) -> None:
 @pytest.mark.parametrize(
     "gone",
     [
-        pytest.param(gang("gone", going=True), id="deleted or suspended"),
+        pytest.param(gang("gone", stopping=True), id="deleted or suspended"),
         pytest.param(gang("gone", pods=[]), id="no pod"),
         pytest.param(gang("gone", pods=[pod(live=False)]), id="ended"),
-        pytest.param(gang("gone", pods=[pod("a"), pod("b", live=False, leaving=True)]), id="a member is leaving"),
+        pytest.param(
+            gang("gone", pods=[pod("a"), pod("b", live=False, terminating=True)]), id="a member is terminating"
+        ),
     ],
 )
 def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
@@ -307,7 +309,7 @@ def test_the_last_classes_are_kept() -> None:
 )
 def test_the_label_is_the_truth(labels: list[str], status: str, expected: str) -> None:
     members = [pod(f"p{n}", class_=label) for n, label in enumerate(labels)]
-    assert held_class(gang(pods=members, class_=status)) == expected
+    assert current_class(gang(pods=members, class_=status)) == expected
 
 
 def test_a_gang_half_labelled_is_made_whole() -> None:
@@ -403,7 +405,7 @@ def test_pods_of_a_starting_job_stay_preemptible() -> None:
 
 
 def test_pods_of_a_job_that_leaves_are_left_alone() -> None:
-    members = [pod("a", class_=NON_PREEMPTIBLE, live=False, leaving=True), pod("b", class_=NON_PREEMPTIBLE)]
+    members = [pod("a", class_=NON_PREEMPTIBLE, live=False, terminating=True), pod("b", class_=NON_PREEMPTIBLE)]
     plan = plan_classes(snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], 100))
     assert plan.writes == 0
 

@@ -9,12 +9,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as alter
-from scavenger_prioritizer.plan import plan_classes, rank, takes_part
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
+from scavenger_prioritizer.core.plan import plan_classes, rank, takes_part
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
 
 from tests.unit.effort import examples
 
-from .cases import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
+from .builders import NON_PREEMPTIBLE, NOW, PREEMPTIBLE, carried_out, preemptible, published
 
 # From a week ago to an hour ahead, so that clocks disagree; some far away, as in a status edited by hand.
 times = st.one_of(
@@ -38,7 +38,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
     for n in range(draw(st.integers(0, 8))):
         pods = []
         for p in range(draw(st.sampled_from([0, 1, 1, 1, 2, 5]))):
-            state = draw(st.sampled_from(["live"] * 8 + ["ended", "leaving"]))
+            state = draw(st.sampled_from(["live"] * 8 + ["ended", "terminating"]))
             pods.append(
                 PodFacts(
                     namespace="lab",
@@ -47,7 +47,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
                     millicores=draw(st.sampled_from([0, 1, 500, 1000, 64_000])),
                     node=draw(nodes),
                     live=state == "live",
-                    leaving=state == "leaving",
+                    terminating=state == "terminating",
                     started=draw(times),
                     checkpoint=draw(times),
                     class_=draw(labels),
@@ -65,7 +65,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
             start_over=draw(times),
             checkpoints=tuple(c for c in draw(st.lists(times, max_size=2)) if c is not None),
             interruptions=draw(st.integers(0, 3)),
-            going=draw(st.sampled_from([False] * 9 + [True])),
+            stopping=draw(st.sampled_from([False] * 9 + [True])),
             reclaimed=draw(st.booleans()),
             class_=draw(labels),
             written=draw(figures),

@@ -23,16 +23,16 @@ Start = Callable[..., "Running"]
 
 
 class Running:
-    """An informer at work, and what its handler was told."""
+    """An informer at work, and what its handler was recorded."""
 
     def __init__(self, informer: Informer[Pod]) -> None:
         self.informer = informer
-        self.told: list[tuple[str, str, bool]] = []
+        self.recorded: list[tuple[str, str, bool]] = []
         informer.add_handler(self.note)
         self.task = asyncio.create_task(informer.run())
 
     def note(self, change: Change[Pod]) -> None:
-        self.told.append((change.kind, change.key, change.initial))
+        self.recorded.append((change.kind, change.key, change.initial))
 
     @property
     def names(self) -> set[str]:
@@ -76,18 +76,18 @@ async def test_lists_in_pages_then_follows(api: FakeApi, start: Start) -> None:
     await synced(running, api)
     assert len(running.informer) == 7
     assert running.informer.synced
-    assert [told[2] for told in running.told] == [True] * 7
+    assert [recorded[2] for recorded in running.recorded] == [True] * 7
     assert api.count("GET", "/pods", watch=False) == 3
 
     put(api, ["new"])
     api.edit(PODS, "default", "p0", lambda pod: pod["metadata"].update(labels={"x": "y"}))
     api.remove(PODS, "default", "p1")
     await running.holds("p0", "p2", "p3", "p4", "p5", "p6", "new")
-    assert [told for told in running.told[7:] if told[1] != "default/p1"] == [
+    assert [recorded for recorded in running.recorded[7:] if recorded[1] != "default/p1"] == [
         ("added", "default/new", False),
         ("modified", "default/p0", False),
     ]
-    assert running.told[-1] == ("deleted", "default/p1", False)
+    assert running.recorded[-1] == ("deleted", "default/p1", False)
 
 
 async def test_a_deletion_tells_the_final_state(api: FakeApi, start: Start) -> None:
@@ -128,7 +128,7 @@ async def test_410_lists_anew_and_works_out_what_was_missed(api: FakeApi, start:
     put(api, ["stays", "goes", "changes", "replaced"])
     running = start()
     await synced(running, api)
-    running.told.clear()
+    running.recorded.clear()
 
     api.drop_watches()
     api.hang(methods={"GET"}, path="watch=true")  # so that nothing of the following is seen
@@ -139,15 +139,15 @@ async def test_410_lists_anew_and_works_out_what_was_missed(api: FakeApi, start:
     api.compact()
     api.heal()
     await running.holds("stays", "comes", "changes", "replaced")
-    await eventually(lambda: len(running.told) == 5)
-    assert sorted(running.told) == [
+    await eventually(lambda: len(running.recorded) == 5)
+    assert sorted(running.recorded) == [
         ("added", "default/comes", False),
         ("added", "default/replaced", False),
         ("deleted", "default/goes", False),
         ("deleted", "default/replaced", False),
         ("modified", "default/changes", False),
     ]
-    kinds = [kind for kind, key, _ in running.told if key == "default/replaced"]
+    kinds = [kind for kind, key, _ in running.recorded if key == "default/replaced"]
     assert kinds == ["deleted", "added"], "an object of the same name is another object"
 
 
@@ -259,7 +259,7 @@ async def test_an_object_that_becomes_malformed_keeps_its_last_readable_state(ap
     await eventually(lambda: api.count("GET", "/pods", watch=False) == 2)
     put(api, ["d"])
     await running.holds("a", "b", "c", "d")
-    assert ("deleted", "default/a", False) not in running.told
+    assert ("deleted", "default/a", False) not in running.recorded
     api.remove(PODS, "default", "a")
     await running.holds("b", "c", "d")
 
@@ -353,4 +353,4 @@ async def test_selectors_and_namespace_are_the_servers_work(api: FakeApi, start:
     assert running.names == {"a"}
     api.edit(PODS, "default", "a", lambda pod: pod["metadata"]["labels"].update(team="blue"))
     await running.holds()
-    assert running.told[-1][0] == "deleted", "it left the selection"
+    assert running.recorded[-1][0] == "deleted", "it left the selection"

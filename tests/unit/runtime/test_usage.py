@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.names import LABEL_JOB
 from scavenger_kube.resources import Resource
-from scavenger_runtime.usage import MARKS, Sample, UsageMeter, scavenger_pod_usage
+from scavenger_runtime.usage import MAX_POINTS, Sample, UsageMeter, scavenger_pod_usage
 from scavenger_testing.fake_api import FakeApi
 
 METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
@@ -70,10 +70,10 @@ def test_the_share_that_was_watched() -> None:
     assert watched.watched("a/p", 200, 300) == 0
 
 
-@given(st.lists(st.floats(0, 64), min_size=2, max_size=5 * MARKS))
+@given(st.lists(st.floats(0, 64), min_size=2, max_size=5 * MAX_POINTS))
 def test_long_runs_are_kept_in_bounded_size_and_their_whole_is_exact(rates: list[float]) -> None:
     watched = meter(*((cores, 110.0 + 10 * i) for i, cores in enumerate(rates)))
-    assert len(watched._curves["a/p"].times) <= MARKS
+    assert len(watched._curves["a/p"].times) <= MAX_POINTS
     whole = watched.cpu_seconds("a/p", 100, 100 + 10 * len(rates))
     assert whole == pytest.approx(10 * sum(rates))
 

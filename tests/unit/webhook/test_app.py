@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_webhook import app as app_module
 from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, SUBJECTS, VALIDATE_JOBS, Limits, create_app
-from scavenger_webhook.snapshot import Facts
+from scavenger_webhook.core.snapshot import Facts
 
 from tests.unit.effort import examples
 
-from .cases import Object, facts, job, pod, raw
+from .builders import Object, facts, job, pod, raw
 
 LIMITS = Limits(max_body=2**20, body_timeout=0.1)
 JSON = (b"content-type", b"application/json")

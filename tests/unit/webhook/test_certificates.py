@@ -11,16 +11,14 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_webhook import tls
-from scavenger_webhook.certificates import (
+from scavenger_webhook.certificate_issuer import new_authority, new_serving, take_step
+from scavenger_webhook.core.certificates import (
     Bundle,
     CertificateError,
     CertificateRules,
     KeyPair,
     Step,
-    new_authority,
-    new_serving,
     plan_step,
-    take_step,
 )
 
 from tests.unit.effort import examples

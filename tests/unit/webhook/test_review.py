@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from scavenger_api.job import ScavengerJobSpec
-from scavenger_webhook.image import image_problem
-from scavenger_webhook.models import MalformedReview, parse_review
-from scavenger_webhook.resources import requested
-from scavenger_webhook.review import MAX_PROBLEMS, NotOurs
-from scavenger_webhook.snapshot import Facts, LowPriority, NodeFacts, QueueFacts
-from scavenger_webhook.verdict import MAX_WARNING, warning
+from scavenger_webhook.core.image import image_problem
+from scavenger_webhook.core.models import MalformedReview, parse_review
+from scavenger_webhook.core.resources import requested
+from scavenger_webhook.core.review import MAX_PROBLEMS, NotOurs
+from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts
+from scavenger_webhook.core.verdict import MAX_WARNING, warning
 
-from .cases import GI, Object, answer_to, facts, job, patched, pod, problems, rules
+from .builders import GI, Object, answer_to, facts, job, patched, pod, problems, rules
 
 # --- pods ---
 

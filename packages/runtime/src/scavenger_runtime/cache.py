@@ -1,6 +1,4 @@
-"""The objects an informer holds, by key and by index. No I/O: what the API says comes in, what changed
-comes out.
-"""
+"""The objects an informer holds, by key and by index. No I/O: what the API says comes in, what changed comes out."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ IndexFunction = Callable[[T], Iterable[str]]
 class Change(Generic[T]):
     """What happened to an object.
 
-    old: as it was (for a deletion: its last known state). new: as it is, None for a deletion. initial: part
-    of the first list, so nothing that has just happened; controllers queue such keys with LOW_PRIORITY.
+    old: as it was (for a deletion: its last known state). new: as it is, None for a deletion. initial: part of the
+    first list, so nothing that has just happened; controllers queue such keys with LOW_PRIORITY.
     """
 
     kind: Literal["added", "modified", "deleted"]
@@ -45,10 +43,10 @@ class Change(Generic[T]):
 class Cache(Generic[T]):
     """Objects by key, and by the values that index functions name.
 
-    Writes replace whatever is stored; resource versions are never compared for order. They need not be: a
-    watch delivers in order from the version it was started at, and every list here is a consistent read. Nor
-    would it help where they really go back, after etcd was restored from a backup: a cache that refuses older
-    versions would be wrong for ever.
+    Writes replace whatever is stored; resource versions are never compared for order. They need not be: a watch
+    delivers in order from the version it was started at, and every list here is a consistent read. Nor would it help
+    where they really go back, after etcd was restored from a backup: a cache that refuses older versions would be wrong
+    for ever.
     """
 
     def __init__(self, indices: Mapping[str, IndexFunction[T]]) -> None:
@@ -67,9 +65,7 @@ class Cache(Generic[T]):
         return self._objects.get(key)
 
     def same(self, obj: T) -> T:
-        """The stored object where it is the same version of the same object (one copy in memory), else
-        `obj`.
-        """
+        """The stored object where it is the same version of the same object (one copy in memory), else `obj`."""
         old = self._objects.get(obj.metadata.key)
         if old is None or old.metadata.uid != obj.metadata.uid:
             return obj
@@ -84,9 +80,7 @@ class Cache(Generic[T]):
         return list(self._objects.values())
 
     def by_index(self, name: str, value: str) -> Sequence[T]:
-        """The objects an index function named `value` for. Raises KeyError for an index that does not
-        exist.
-        """
+        """The objects an index function named `value` for. Raises KeyError for an index that does not exist."""
         return list(self._buckets[name].get(value, {}).values())
 
     def put(self, obj: T, *, initial: bool = False) -> list[Change[T]]:
@@ -105,7 +99,7 @@ class Cache(Generic[T]):
         return [Change("modified", old, obj)]
 
     def remove(self, key: str, last: T | None = None) -> list[Change[T]]:
-        """Forget an object; `last` is its final state, where the API told it."""
+        """Forget an object; `last` is its final state, where the API sent it."""
         old = self._objects.pop(key, None)
         if old is None:
             return []

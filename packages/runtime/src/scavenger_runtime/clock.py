@@ -1,8 +1,7 @@
 """Time, passed in: wall clock for what is written down, monotonic clock for what is waited for.
 
-Two clocks because they answer different questions. Deadlines, backoffs and leases are measured on the
-monotonic one, as the wall clock of a node jumps when it is corrected; timestamps in the API are wall time, as
-other machines read them.
+Two clocks because they answer different questions. Deadlines, backoffs and leases are measured on the monotonic one, as
+the wall clock of a node jumps when it is corrected; timestamps in the API are wall time, as other machines read them.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class SystemClock:
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when it takes longer than `seconds` on that clock.
 
-    `asyncio.timeout` knows only the event loop's clock; this one works on a virtual clock as well.
-    Raises TimeoutError, or whatever the work raises.
+    `asyncio.timeout` knows only the event loop's clock; this one works on a virtual clock as well. Raises TimeoutError,
+    or whatever the work raises.
     """
     task = asyncio.ensure_future(work)
     timer = asyncio.ensure_future(clock.sleep(seconds))

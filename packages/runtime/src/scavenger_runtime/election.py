@@ -131,9 +131,8 @@ class Elector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait to be elected, then run `lead` until it ends, and release the Lease.
 
-        When the leadership is lost, `lead` is cancelled and LeadershipLost raised. When this task is
-        cancelled, `lead` is cancelled and may take its time to drain: the Lease is renewed meanwhile, and
-        released after.
+        When the leadership is lost, `lead` is cancelled and LeadershipLost raised. When this task is cancelled, `lead`
+        is cancelled and may take its time to drain: the Lease is renewed meanwhile, and released after.
         """
         await self._acquire()
         leading = asyncio.create_task(_call(lead))
@@ -147,9 +146,7 @@ class Elector:
             await asyncio.gather(renewing, return_exceptions=True)
 
     async def _both(self, leading: asyncio.Task[None], renewing: asyncio.Task[str]) -> None:
-        """Until the work ends (then the Lease is released) or the leadership does (then the work is
-        cancelled).
-        """
+        """Until the work ends (then the Lease is released) or the leadership does (then the work is cancelled)."""
         cancelled = False
         while not leading.done() and not renewing.done():
             try:
@@ -170,9 +167,7 @@ class Elector:
         leading.result()
 
     async def _cut_off(self, leading: asyncio.Task[None]) -> None:
-        """End the work of a leader that is none any more: one cancellation asks it to drain, the second
-        ends that.
-        """
+        """End the work of a leader that is none any more: one cancellation asks it to drain, the second ends that."""
         for _ in range(2):
             leading.cancel()
             await asyncio.sleep(0)

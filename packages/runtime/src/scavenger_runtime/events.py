@@ -1,8 +1,8 @@
 """Kubernetes Events: what `kubectl describe` shows a person about an object.
 
-Fire and forget: recording never waits, never fails, and never floods. Repetitions of an event become a count
-on the one that is there; every object has a budget of writes; when the API server is slow, what piles up is
-bounded and the rest is dropped and counted.
+Fire and forget: recording never waits, never fails, and never floods. Repetitions of an event become a count on the one
+that is there; every object has a budget of writes; when the API server is slow, what piles up is bounded and the rest
+is dropped and counted.
 """
 
 from __future__ import annotations
@@ -131,9 +131,7 @@ class EventRecorder:
         self._idle.set()
 
     def normal(self, resource: Resource[Any], obj: Described, reason: str, message: str) -> None:
-        """Something that is as it should be. reason: one word in CamelCase; message: a sentence for a
-        person.
-        """
+        """Something that is as it should be. reason: one word in CamelCase; message: a sentence for a person."""
         self.record(resource, obj, "Normal", reason, message)
 
     def warning(self, resource: Resource[Any], obj: Described, reason: str, message: str) -> None:

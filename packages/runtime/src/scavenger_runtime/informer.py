@@ -1,11 +1,11 @@
 """A cache of one kind of object that follows the API server and never stops quietly.
 
-List in pages, then watch from the version of the list. The watch ends sooner or later, in good order (the
-server closes it after `timeoutSeconds`), with an error, or by falling silent; it is then started again where
-it left off. When that place is no longer known to the server (410), everything is listed anew and what
-changed meanwhile, deletions included, is worked out from the difference. Failures are waited for with a
-jittered, growing backoff, for as long as it takes; but a cache that has not been able to follow for
-`stale_after` seconds is no longer `healthy()`, and its process should end.
+List in pages, then watch from the version of the list. The watch ends sooner or later, in good order (the server closes
+it after `timeoutSeconds`), with an error, or by falling silent; it is then started again where it left off. When that
+place is no longer known to the server (410), everything is listed anew and what changed meanwhile, deletions included,
+is worked out from the difference. Failures are waited for with a jittered, growing backoff, for as long as it takes;
+but a cache that has not been able to follow for `stale_after` seconds is no longer `healthy()`, and its process should
+end.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ QUICK_WATCH = 1.0
 """A watch that ends in good order within that many seconds, with nothing said, is followed by a wait."""
 
 LIST_AFTER_FAILURES = 4
-"""Failures in a row to resume a watch after which the place to resume from is given up and everything
-listed anew.
-"""
+"""Failures in a row to resume a watch after which the place to resume from is given up and everything listed anew."""
 
 OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"])
 LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
@@ -147,15 +145,11 @@ class Informer(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the cache was last known to follow: a list, an event, a bookmark, a watch ended
-        in good order.
-        """
+        """Seconds since the cache last followed: a list, an event, a bookmark, a watch that ended in good order."""
         return self._clock.monotonic() - self._followed_at
 
     def healthy(self) -> bool:
-        """Whether the cache could follow within the last `stale_after` seconds. Belongs in the liveness
-        probe.
-        """
+        """Whether the cache could follow within the last `stale_after` seconds. Belongs in the liveness probe."""
         return self.age <= self._stale_after
 
     async def wait_synced(self) -> None:
@@ -178,16 +172,14 @@ class Informer(Generic[T]):
         return self._cache.items()
 
     def by_index(self, name: str, value: str) -> Sequence[T]:
-        """The objects whose index function named `value`. Raises KeyError for an index that does not
-        exist.
-        """
+        """The objects whose index function named `value`. Raises KeyError for an index that does not exist."""
         return self._cache.by_index(name, value)
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Have `handler` called with every change, after it is in the cache.
 
-        It is called synchronously and must not do I/O; what it raises is logged and counted and stops
-        nothing. Objects already in the cache are shown to it at once, as initial additions.
+        It is called synchronously and must not do I/O; what it raises is logged and counted and stops nothing. Objects
+        already in the cache are shown to it at once, as initial additions.
         """
         self._handlers.append(handler)
         for obj in self._cache.items():
@@ -226,12 +218,11 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         """Read everything and work out what changed since the last time.
 
-        Without a resourceVersion, hence a consistent read (from the server's cache since 1.31, from etcd
-        before): a list "not older than" what is known would be cheaper on old servers, but after a restart
-        nothing is known, and a cache that goes back in time makes a controller start a job a second time.
-        resourceVersionMatch is not allowed without a version. Pages after the first are bound to its version
-        by the continue token; when the server has forgotten that one (410), a huge list is read again in one
-        piece.
+        Without a resourceVersion, hence a consistent read (from the server's cache since 1.31, from etcd before): a
+        list "not older than" what is known would be cheaper on old servers, but after a restart nothing is known, and a
+        cache that goes back in time makes a controller start a job a second time. resourceVersionMatch is not allowed
+        without a version. Pages after the first are bound to its version by the continue token; when the server has
+        forgotten that one (410), a huge list is read again in one piece.
         """
         try:
             pages = await self._pages(self._page_size)
@@ -268,9 +259,9 @@ class Informer(Generic[T]):
         state: to report it as deleted would be a lie with consequences."""
         initial = not self._synced.is_set()
         for key in set(self._cache.keys()) - found.keys() - unreadable:
-            self._tell(self._cache.remove(key))
+            self._notify(self._cache.remove(key))
         for obj in found.values():
-            self._tell(self._put(obj, initial=initial))
+            self._notify(self._put(obj, initial=initial))
         self._version = version
         OBJECTS.labels(self.name).set(len(self._cache))
 
@@ -299,9 +290,9 @@ class Informer(Generic[T]):
     def _doubt(self, lasted: float, seconds: int) -> None:
         """A watch without a single event or bookmark proves little.
 
-        Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop.
-        Ended after minutes without a bookmark, it may hang on a version that does not exist, as after a
-        restore of etcd: list anew.
+        Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop. Ended
+        after minutes without a bookmark, it may hang on a version that does not exist, as after a restore of etcd: list
+        anew.
         """
         if lasted < QUICK_WATCH:
             raise Unavailable(0, "EmptyWatch", f"the watch ended after {lasted:.2f} s with nothing said")
@@ -314,12 +305,12 @@ class Informer(Generic[T]):
         if event.malformed is not None:
             self._report(event.malformed)
             if event.type == "DELETED":
-                self._tell(self._cache.remove(event.malformed.key))
+                self._notify(self._cache.remove(event.malformed.key))
         elif event.obj is not None:
             if event.type == "DELETED":
-                self._tell(self._cache.remove(event.obj.metadata.key, event.obj))
+                self._notify(self._cache.remove(event.obj.metadata.key, event.obj))
             else:
-                self._tell(self._put(event.obj))
+                self._notify(self._put(event.obj))
             OBJECTS.labels(self.name).set(len(self._cache))
         if event.resource_version:
             self._version = event.resource_version
@@ -334,7 +325,7 @@ class Informer(Generic[T]):
             self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"index: {error!r}"))
             return ()
 
-    def _tell(self, changes: Iterable[Change[T]]) -> None:
+    def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
             for handler in self._handlers:
                 self._call(handler, change)

@@ -1,8 +1,7 @@
 """Structured logs: one JSON object a line, with time, level, service, logger and event, then what the line is
 about.
 
-The standard library's loggers (ours and the libraries') go the same way, so that a process speaks one
-language.
+The standard library's loggers (ours and the libraries') go the same way, so that a process speaks one language.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-    """A counter `scavenger_<name>`; the exposition appends `_total`. The same name twice is the same
-    counter.
-    """
+    """A counter `scavenger_<name>`; the exposition appends `_total`. The same name twice is the same counter."""
     return _once(name, lambda full: Counter(full, text, labels, registry=REGISTRY))
 
 

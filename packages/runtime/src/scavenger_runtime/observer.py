@@ -1,4 +1,4 @@
-"""What a service tells of its requests to the API server, in metrics and in the log."""
+"""Requests to the API server, as metrics and log show them."""
 
 from __future__ import annotations
 

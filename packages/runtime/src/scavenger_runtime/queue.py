@@ -8,9 +8,9 @@ An item is in at most one of these places:
 - *delayed*: its wait is not over, in a heap ordered by when it will be;
 - *being processed*; added again meanwhile, its request is kept aside until `done`.
 
-Moving an item leaves its old place behind (removal from the middle is linear); such dead places are skipped
-when they surface and swept out when they outnumber the living. So adding and taking are O(1) for what is
-ready at once, and O(log n) for what is delayed or raised.
+Moving an item leaves its old place behind (removal from the middle is linear); such dead places are skipped when they
+surface and swept out when they outnumber the living. So adding and taking are O(1) for what is ready at once, and
+O(log n) for what is delayed or raised.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class _Entry(Generic[K]):
 
 
 class PriorityQueue(Generic[K]):
-    """Hands out each item to one worker at a time, highest priority first, then in the order they became
-    ready.
+    """Hands out each item to one worker at a time, highest priority first, then in the order they became ready.
 
-    clock: a Clock, or a bare monotonic callable (seconds). base_delay, max_delay: seconds of wait for the
-    first rate-limited add of an item and at most; doubled with each one until `forget`. Not thread-safe: use
-    it from one event loop.
+    clock: a Clock, or a bare monotonic callable (seconds). base_delay, max_delay: seconds of wait for the first
+    rate-limited add of an item and at most; doubled with each one until `forget`. Not thread-safe: use it from one
+    event loop.
     """
 
     def __init__(
@@ -159,9 +158,7 @@ class PriorityQueue(Generic[K]):
             self._wake()
 
     def forget(self, item: K) -> None:
-        """The item is well again: its next rate-limited wait is the shortest. Does not take it off the
-        queue.
-        """
+        """The item is well again: its next rate-limited wait is the shortest. Does not take it off the queue."""
         self._retries.pop(item, None)
 
     def retries(self, item: K) -> int:
@@ -258,9 +255,7 @@ class PriorityQueue(Generic[K]):
         return entry
 
     def _first_in_lane(self) -> tuple[int, int, _Entry[K] | None]:
-        """Rank, turn and entry at the head of the first lane that has a living one; dead ones go on the
-        way.
-        """
+        """Rank, turn and entry at the head of the first lane that has a living one; dead ones go on the way."""
         while self._ranks:
             rank = self._ranks[0]
             lane = self._lanes[rank]

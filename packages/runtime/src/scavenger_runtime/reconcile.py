@@ -1,7 +1,7 @@
-"""The loop around a reconcile: takes keys off the queue, and decides when to look at them again.
+"""The loop around a reconcile: takes keys off the queue, and decides when each is due again.
 
-Reconciles are level-triggered: they get a key, look at what is, and bring it closer to what should be.
-Whatever one raises is an answer to "when to look again", never the end of the loop.
+Reconciles are level-triggered: they get a key, read what is, and bring it closer to what should be. Whatever one raises
+is an answer to "when is it due again", never the end of the loop.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a reconcile that went well may ask for. requeue_after: seconds until the key is looked at
-    again.
-    """
+    """What a reconcile that went well may ask for. requeue_after: seconds until the key is due again."""
 
     requeue_after: float | None = None
 
@@ -41,8 +39,7 @@ Reconcile = Callable[[str], Awaitable[Result | None]]
 
 
 class ReconcileLoop:
-    """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one
-    key.
+    """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one key.
 
     name: in logs and metrics. queue: to share or to configure one. drain_seconds: how long a reconcile under
     way may go on after `run` was cancelled; a second cancellation ends it at once.
@@ -70,13 +67,11 @@ class ReconcileLoop:
         DEPTH.labels(name).set_function(lambda: len(self.queue))
 
     def add(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:
-        """Have a key looked at, after `after` seconds. See `PriorityQueue.add`."""
+        """Have a key reconciled, after `after` seconds. See `PriorityQueue.add`."""
         self.queue.add(key, after=after, priority=priority)
 
     async def run(self) -> None:
-        """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to
-        end.
-        """
+        """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to end."""
         workers = {asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)}
         try:
             await asyncio.gather(*(asyncio.shield(worker) for worker in workers))
@@ -128,7 +123,7 @@ class ReconcileLoop:
         OUTCOMES.labels(self.name, outcome).inc()
 
     def _failed(self, key: str, priority: int, error: Exception) -> str:
-        """Log a failure as loudly as it deserves, and say when to look again."""
+        """Log a failure as loudly as it deserves, and say when it is due again."""
         retries = self.queue.retries(key)
         if isinstance(error, NotFound):
             self._log.debug("object is gone", key=key, error=str(error))

@@ -1,8 +1,7 @@
-"""The shell around every service: settings in, exit code out.
+"""What every service runs in: settings in, exit code out.
 
-`run_service` configures logging, connects, answers probes, keeps informers running, handles signals and
-election, and ends the process when something in it has ended that should not have: a half-dead service is
-worse than a restarted one.
+`run_service` configures logging, connects, answers probes, keeps informers running, handles signals and election, and
+ends the process when something in it has ended that should not have: a half-dead service is worse than a restarted one.
 
     async def main(context: ServiceContext[MySettings]) -> None:
         pods = context.add_informer(Informer(context.client, PODS))   # warm in standbys, too
@@ -86,9 +85,7 @@ class ServiceContext(Generic[S]):
         return informer
 
     def add_task(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something beside main, leader or not. The process ends with a failure when it ends by
-        itself.
-        """
+        """Run something beside main, leader or not. The process ends with a failure when it ends by itself."""
         task = asyncio.create_task(work, name=name)
         self._tasks[task] = name
         task.add_done_callback(self._ended.put_nowait)
@@ -142,8 +139,7 @@ Main = Callable[[ServiceContext[S]], Awaitable[None]]
 
 
 def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
-    """Run a service until it is told to stop (0), or loses its leadership or fails (1). Returns the exit
-    code.
+    """Run a service until it is told to stop (0), or loses its leadership or fails (1). Returns the exit code.
 
     name: in logs, metrics, events and as the name of the Lease; by default from the package of the settings'
     class, `scavenger_admitter` → `scavenger-admitter`.
@@ -178,7 +174,7 @@ async def serve(
     ended: Callable[[int], None] | None = None,
 ) -> int:
     """`run_service` inside a running event loop. connect: makes the client (default: from the settings).
-    started: told the context before main runs. ended: told the exit code before anything is closed.
+    started: called with the context before main runs. ended: called with the exit code before anything is closed.
     Returns the exit code."""
     clock = clock or SystemClock()
     stop = _stop_on_signals()
@@ -208,9 +204,7 @@ async def serve(
 
 
 async def _run_main(context: ServiceContext[S], main: Main[S], stop: asyncio.Event) -> int:
-    """Until main ends, something beside it ends, or a signal comes; then main has `shutdown_timeout`
-    seconds to end.
-    """
+    """Until main ends, something beside it ends, or a signal comes; then main has `shutdown_timeout` seconds to end."""
     running = asyncio.create_task(_call(main, context), name="main")
     failing = asyncio.create_task(context.failed())
     stopping = asyncio.create_task(stop.wait())

@@ -1,7 +1,7 @@
 """Settings of a service: one typed class, read from flags, then the environment, then defaults.
 
-`health_port` is `--health-port` and SCAVENGER_HEALTH_PORT. `--help` lists every setting with its unit,
-default and both names, all of it from the class, so that it cannot be out of date.
+`health_port` is `--health-port` and SCAVENGER_HEALTH_PORT. `--help` lists every setting with its unit, default and both
+names, all of it from the class, so that it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that
 
 
 def unique_identity() -> str:
-    """Host name (the pod's name), process id and a random part: no two processes share it, not even
-    restarts of one.
-    """
+    """Host name (the pod's name), process id and a random part: no two processes share it, not even restarts of one."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 

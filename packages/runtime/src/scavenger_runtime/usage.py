@@ -1,7 +1,7 @@
 """CPU time that pods really used, added up from the rates that the metrics API reports.
 
 The metrics API knows only now: cores, as an average over the last window. What a pod used between two moments is the
-sum of rate times window, and where nobody looked (before the first figure, a gap, a restart of the service) the mean
+sum of rate times window, and where nobody measured (before the first figure, a gap, a restart of the service) the mean
 rate of what was seen stands in. So a figure is exact where it was watched and an estimate elsewhere, and there is one
 for every span of a pod's life as soon as there is a single sample.
 
@@ -25,7 +25,7 @@ from scavenger_kube.metrics_api import POD_METRICS, ContainerMetrics, PodMetrics
 
 from scavenger_runtime.logging import get_logger
 
-MARKS: Final = 64
+MAX_POINTS: Final = 64
 """Points kept of each pod; when there are more, every other one is dropped: long runs are known less finely."""
 SMALLEST_WINDOW: Final = 1.0
 
@@ -55,12 +55,12 @@ class _Curve:
             self.times.append(began)
             self.totals.append(0.0)
         elif sample.at <= self.times[-1]:
-            return  # looked at twice
+            return  # polled twice
         # Up to the last sample the CPU time is known; a gap between the two counts at the newer rate.
         used = sample.cores * (sample.at - self.times[-1])
         self.times.append(sample.at)
         self.totals.append(self.totals[-1] + used)
-        if len(self.times) > MARKS:
+        if len(self.times) > MAX_POINTS:
             del self.times[1:-1:2], self.totals[1:-1:2]
 
     def until(self, at: float) -> float:
@@ -112,12 +112,12 @@ class UsageMeter:
         return max(0.0, min(until, curve.times[-1]) - max(since, curve.times[0])) / (until - since)
 
 
-# --- asking ---------------------------------------------------------------------------------------
+# --- polling ---
 
 
 class PodUsage:
     """A meter of the scavenger pods that the caller wants measured, fed from the metrics API. Without answers the old
-    figures stand, and it is said once.
+    figures stand, and it is logged once.
 
     timeout: seconds until a question counts as failed.
     """
@@ -128,7 +128,7 @@ class PodUsage:
         self._timeout = timeout
         self._failing = False
 
-    async def look(self, pods: Collection[str]) -> bool | None:
+    async def poll(self, pods: Collection[str]) -> bool | None:
         """Take one set of figures in, of these pods (`namespace/name`) and no others.
 
         Returns:

@@ -34,9 +34,7 @@ def metadata(
     resource_version: str | None = None,
     generation: int | None = None,
 ) -> dict[str, Any]:
-    """metadata of any object; namespace None for cluster-scoped ones. owner: an object that controls this
-    one.
-    """
+    """metadata of any object; namespace None for cluster-scoped ones. owner: an object that controls this one."""
     found = {
         "name": name,
         "namespace": namespace,
@@ -196,9 +194,7 @@ def scavengerjob_dict(
     status: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """A ScavengerJob. phase, status: its status. Other fields: metadata where `metadata` takes them, else
-    spec.
-    """
+    """A ScavengerJob. phase, status: its status. Other fields: metadata where `metadata` takes them, else spec."""
     meta = {key: fields.pop(key) for key in _METADATA & fields.keys()}
     amounts = {"cpu": cpu, "memory": memory}
     spec: dict[str, Any] = {

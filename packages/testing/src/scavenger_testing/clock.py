@@ -64,9 +64,7 @@ class VirtualClock:
             self._wake_next()
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock step by step: each sleeper wakes at its own time and gets to run before the
-        clock goes on.
-        """
+        """Move the clock step by step: each sleeper wakes at its own time and gets to run before the clock goes on."""
         until = self._elapsed + seconds
         await settle()
         while (deadline := self.next_deadline) is not None and deadline <= until:

@@ -1,9 +1,9 @@
 """A small API server in memory, for tests of everything that speaks to one.
 
-It does what the services rely on and nothing else: CRUD with resource versions and conflicts, lists in pages,
-watches with bookmarks and 410, the four patches, the status subresource, finalizers, evictions against
-budgets. And it fails on command. The contract tests run the same cases against it and against a real server;
-where they differ, this one is wrong.
+It does what the services rely on and nothing else: CRUD with resource versions and conflicts, lists in pages, watches
+with bookmarks and 410, the four patches, the status subresource, finalizers, evictions against budgets. And it fails on
+command. The contract tests run the same cases against it and against a real server; where they differ, this one is
+wrong.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(slots=True)
 class Fault:
-    """What goes wrong with the next `times` requests it fits. status None: the connection is dropped (drop)
-    or never answered (hang), or the request is handled late (delay)."""
+    """What goes wrong with the next `times` requests it fits. status None: the connection is dropped (drop) or never
+    answered (hang), or the request is handled late (delay)."""
 
     action: Literal["fail", "drop", "hang", "delay", "drop_after"]
     times: int
@@ -420,9 +420,7 @@ class FakeApi:
 
 
 def _event(entry: Entry, label_selector: str, field_selector: str) -> bytes | None:
-    """A write as a watch with these selectors sees it: an object that no longer matches is deleted to
-    that watch.
-    """
+    """A write as a watch with these selectors sees it: an object that no longer matches is deleted to that watch."""
     was = entry.old is not None and matches(entry.old, label_selector, field_selector)
     now = entry.new is not None and matches(entry.new, label_selector, field_selector)
     if not was and not now:

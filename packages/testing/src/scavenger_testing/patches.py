@@ -1,7 +1,7 @@
 """The four ways to patch, as far as the services use them. Pure functions of dicts; nothing given is changed.
 
-Approximations: lists are merged by key only for the lists named in MERGE_KEYS, and server-side apply
-remembers whole applied objects per manager instead of field sets.
+Approximations: lists are merged by key only for the lists named in MERGE_KEYS, and server-side apply remembers whole
+applied objects per manager instead of field sets.
 """
 
 from __future__ import annotations
@@ -141,9 +141,7 @@ def _put(place: Any, last: str, value: Any, *, insert: bool) -> None:
 
 
 def apply(target: Any, applied: Any, before: Any) -> Any:
-    """Server-side apply: what `applied` says, without what the same manager applied `before` and does no
-    more.
-    """
+    """Server-side apply: what `applied` says, without what the same manager applied `before` and does no more."""
     result = copied(target)
     if before is not None:
         result = _remove_dropped(result, before, applied)

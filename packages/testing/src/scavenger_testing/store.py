@@ -81,8 +81,7 @@ class Store:
         self.version = 1
         self.oldest = 0
         self.graceful_pods = False
-        """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as
-        with a kubelet.
+        """Whether a pod on a node stays, with a deletionTimestamp, until it is deleted with grace 0, as with a kubelet.
         """
 
     def list(self, where: Collection) -> list[Object]:
@@ -144,9 +143,7 @@ class Store:
         return self._write(where, found.obj if found else None, obj)
 
     def change(self, where: Collection, name: str, subresource: str, make: Callable[[Object], Object]) -> Object:
-        """Replace an object by what `make` makes of it, within what the subresource may change. Raises
-        Refusal.
-        """
+        """Replace an object by what `make` makes of it, within what the subresource may change. Raises Refusal."""
         old = self._stored(where, name).obj
         new = make(patches.copied(old))
         asked = new.get("metadata", {}).get("resourceVersion")
@@ -189,9 +186,7 @@ class Store:
         return changed
 
     def delete(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
-        """Delete, or mark for deletion what has finalizers; dependents go too, unless orphaned. Raises
-        Refusal.
-        """
+        """Delete, or mark for deletion what has finalizers; dependents go too, unless orphaned. Raises Refusal."""
         obj = self._stored(where, name).obj
         for precondition, value in (options.get("preconditions") or {}).items():
             if obj["metadata"].get(precondition) != value:
@@ -229,9 +224,7 @@ class Store:
             self.delete(Collection(kind.api_version, kind.plural, namespace), name, {})
 
     def _allowed(self, where: Collection, old: Object, new: Object, subresource: str) -> Object:
-        """What of a change takes effect: the status only through /status, and nothing else there;
-        identity never.
-        """
+        """What of a change takes effect: the status only through /status, and nothing else there; identity never."""
         if subresource == "status":
             new = {**old, "status": new.get("status", {})}
         elif where.plural not in STATUS_KINDS_WITHOUT:

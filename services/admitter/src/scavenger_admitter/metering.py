@@ -63,7 +63,7 @@ class Metering:
     async def round(self) -> None:
         """Ask once, unless there is nobody to ask about."""
         known = {pod.metadata.key for _, pods in self._running() for pod in pods}
-        answered = await self._usage.look(known)
+        answered = await self._usage.poll(known)
         # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
         if answered or (answered is None and self._any):
             self._measured()

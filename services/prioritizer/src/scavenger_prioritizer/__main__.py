@@ -6,8 +6,8 @@ import sys
 
 from scavenger_runtime.service import run_service
 
+from scavenger_prioritizer.controller import main
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.shell import main
 
 if __name__ == "__main__":
     sys.exit(run_service(PrioritizerSettings.load(), main))

@@ -8,8 +8,8 @@ from typing import Final
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_runtime.metrics import counter, gauge, histogram
 
-from scavenger_prioritizer.plan import ClassPlan
-from scavenger_prioritizer.snapshot import RISK_PER_CPU_SECOND, Source
+from scavenger_prioritizer.core.plan import ClassPlan
+from scavenger_prioritizer.core.snapshot import RISK_PER_CPU_SECOND, Source
 
 CLASSES: Final = (PREEMPTIBLE, NON_PREEMPTIBLE)
 
@@ -18,7 +18,7 @@ PODS: Final = gauge("preemption_pods", "Living pods of running jobs by class.", 
 AT_RISK: Final = gauge("preemption_cpu_seconds_at_risk", "CPU time lost if all jobs of the class went now.", ("class",))
 CORDONED: Final = gauge("preemption_jobs_on_cordoned_nodes", "Running jobs with a pod on a cordoned node.")
 BOUNDARY: Final = gauge(
-    "preemption_boundary_cpu_seconds", "CPU time at risk of the last job that is preemptible by its place."
+    "preemption_boundary_cpu_seconds", "CPU time at risk of the last job that is preemptible by its position."
 )
 PERCENTAGE: Final = gauge(
     "preemption_percentage", "Percent of the running jobs to be preemptible; NaN while classes are kept."
@@ -32,7 +32,7 @@ PASSES: Final = counter("preemption_passes", "Passes by outcome.", ("outcome",))
 MEASURED: Final = gauge(
     "preemption_measured_pods", "Pods on reclaimed capacity whose CPU time at risk is measured, not estimated."
 )
-USAGE_POLLS: Final = counter("preemption_usage_polls", "Looks at the metrics API by outcome.", ("outcome",))
+USAGE_POLLS: Final = counter("preemption_usage_polls", "Questions to the metrics API by outcome.", ("outcome",))
 DECISION_SECONDS: Final = histogram("preemption_decision_seconds", "Snapshot and plan of one pass.")
 PASS_SECONDS: Final = histogram("preemption_pass_seconds", "One pass with its writes.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_runtime.settings import STARTUP_COST, Names, Seconds, ServiceSettings, option
 
-from scavenger_prioritizer.observe import DRAIN_TAINTS
-from scavenger_prioritizer.snapshot import MICROSECONDS, Rules
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Rules
+from scavenger_prioritizer.facts import DRAIN_TAINTS
 
 
 class PrioritizerSettings(ServiceSettings):
@@ -35,7 +35,7 @@ class PrioritizerSettings(ServiceSettings):
     )
     usage_period: Seconds = option(
         30.0,
-        "between two looks at what pods on reclaimed capacity really use, from the metrics API",
+        "between two polls of what pods on reclaimed capacity really use, from the metrics API",
         unit="seconds",
         gt=0,
     )

@@ -14,14 +14,14 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_prioritizer import metrics
-from scavenger_prioritizer.plan import kept_until, run_start, takes_part
-from scavenger_prioritizer.snapshot import MICROSECONDS, Gang, PodFacts
+from scavenger_prioritizer.core.plan import kept_until, run_start, takes_part
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, PodFacts
 
 
 class ReclaimedUsage:
-    """Measures the pods of gangs on reclaimed capacity that the last snapshot held.
+    """Measures the pods of gangs on reclaimed capacity that the last snapshot current.
 
-    period: seconds between two looks. timeout: seconds until one counts as failed.
+    period: seconds between two questions. timeout: seconds until one counts as failed.
     """
 
     def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
@@ -57,14 +57,14 @@ class ReclaimedUsage:
         return None if used is None else round(1000 * used * MICROSECONDS / (now - since))
 
     async def run(self) -> None:
-        """Look every `period` seconds until cancelled."""
+        """Poll every `period` seconds until cancelled."""
         while True:
             await self._clock.sleep(self._period)
-            await self.look()
+            await self.poll()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Take one set of figures in, where there is anything to measure."""
-        answered = await self._usage.look(self._pods)
+        answered = await self._usage.poll(self._pods)
         if answered is not None:
             metrics.USAGE_POLLS.labels("done" if answered else "failed").inc()
 

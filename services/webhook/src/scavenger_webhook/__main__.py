@@ -6,8 +6,8 @@ import sys
 
 from scavenger_runtime.service import run_service
 
+from scavenger_webhook.controller import main
 from scavenger_webhook.settings import WebhookSettings
-from scavenger_webhook.shell import main
 
 if __name__ == "__main__":
     sys.exit(run_service(WebhookSettings.load(), main))

@@ -15,7 +15,7 @@ from scavenger_runtime.logging import get_logger
 from starlette.requests import ClientDisconnect
 
 from scavenger_webhook import metrics
-from scavenger_webhook.models import (
+from scavenger_webhook.core.models import (
     AdmissionRequest,
     AdmissionResponse,
     MalformedReview,
@@ -23,8 +23,8 @@ from scavenger_webhook.models import (
     answer,
     parse_review,
 )
-from scavenger_webhook.review import review, subject
-from scavenger_webhook.snapshot import Facts
+from scavenger_webhook.core.review import review, subject
+from scavenger_webhook.core.snapshot import Facts
 
 MUTATE_PODS: Final = "/mutate/pods"
 MUTATE_QUOTAS: Final = "/mutate/resourcequotas"
@@ -93,8 +93,8 @@ async def _answer(request: AdmissionRequest, facts_of: FactsOf) -> AdmissionResp
     metrics.REVIEWS.labels(request.resource.resource, outcome).inc()
     metrics.REVIEW_SECONDS.labels(request.resource.resource).observe(seconds)
     # With every pod of the cluster passing through, only what its author may ask about is worth a line.
-    tell = log.info if outcome in ("refused", "warned") else log.debug
-    tell("reviewed", outcome=outcome, seconds=round(seconds, 6), fields=_fields(response), **_about(request))
+    write = log.info if outcome in ("refused", "warned") else log.debug
+    write("reviewed", outcome=outcome, seconds=round(seconds, 6), fields=_fields(response), **_about(request))
     return response
 
 

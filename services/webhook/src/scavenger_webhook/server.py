@@ -19,7 +19,7 @@ next request is sent.
 
 
 class _Server(uvicorn.Server):
-    """A server that is told to stop by its service, not by signals."""
+    """A server that its service stops, not a signal."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
 
 
 class TlsServer:
-    """Serves an application until told to stop. The context may get another certificate at any time."""
+    """Serves an application until cancelled. The context may get another certificate at any time."""
 
     def __init__(self, app: FastAPI, context: ssl.SSLContext, *, address: str, port: int) -> None:
         self._address = address

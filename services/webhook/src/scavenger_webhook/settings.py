@@ -1,4 +1,4 @@
-"""Settings of the webhook: what every service has, and its own."""
+"""What the webhook can be told, by environment or flag."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import model_validator
 from scavenger_api import names
 from scavenger_runtime.settings import Names, Seconds, ServiceSettings, option
 
-from scavenger_webhook.certificates import CertificateRules
-from scavenger_webhook.snapshot import LowPriority, Rules
+from scavenger_webhook.core.certificates import CertificateRules
+from scavenger_webhook.core.snapshot import LowPriority, Rules
 
 DAY = 86400.0
 

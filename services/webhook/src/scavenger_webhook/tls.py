@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scavenger_webhook.certificates import CertificateError
+from scavenger_webhook.core.certificates import CertificateError
 
 
 def server_context() -> ssl.SSLContext:

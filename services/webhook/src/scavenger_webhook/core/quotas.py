@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from scavenger_api.model import Model
 
-from scavenger_webhook.snapshot import SCAVENGER_CLASSES
-from scavenger_webhook.verdict import ACCEPTED, Verdict, warning
+from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict, warning
 
 SCOPE: Final = "PriorityClass"
 REQUIREMENT: Final = {"scopeName": SCOPE, "operator": "NotIn", "values": sorted(SCAVENGER_CLASSES)}

@@ -17,12 +17,19 @@ from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.model import Model
 
-from scavenger_webhook.jobs import review_created, review_updated
-from scavenger_webhook.models import AdmissionRequest, AdmissionResponse, Cause, Status, StatusDetails, encoded_patch
-from scavenger_webhook.pods import Pod, review_pod
-from scavenger_webhook.quotas import ResourceQuota, review_quota
-from scavenger_webhook.snapshot import Facts
-from scavenger_webhook.verdict import ACCEPTED, INVALID, Problem, Verdict
+from scavenger_webhook.core.jobs import review_created, review_updated
+from scavenger_webhook.core.models import (
+    AdmissionRequest,
+    AdmissionResponse,
+    Cause,
+    Status,
+    StatusDetails,
+    encoded_patch,
+)
+from scavenger_webhook.core.pods import Pod, review_pod
+from scavenger_webhook.core.quotas import ResourceQuota, review_quota
+from scavenger_webhook.core.snapshot import Facts
+from scavenger_webhook.core.verdict import ACCEPTED, INVALID, Problem, Verdict
 
 MAX_PROBLEMS: Final = 50
 """So many are listed: the rest is worth another try, and a Status is to stay readable."""

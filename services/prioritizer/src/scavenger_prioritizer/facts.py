@@ -1,7 +1,7 @@
-"""From the objects of the API to the facts a plan is made of. Pure: objects in, facts out.
+"""From the objects of the API to the facts that classes are decided on: plain values. Pure: no clock, no client.
 
-Ten thousand pods are looked at every few seconds and few of them have changed, so facts are kept as long as
-the informer holds the very same object.
+Facts of ten thousand pods are asked for every few seconds and few of these have changed, so facts are kept for as long
+as the informer holds the very same object.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from scavenger_domain.requests import running_requests
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 
-from scavenger_prioritizer.snapshot import Gang, JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 
 BUDGET_NAME: Final = "scavenger-non-preemptible"
 """The one PodDisruptionBudget of a namespace."""
 
 MIN_AVAILABLE: Final = 1_000_000
-"""An integer no namespace reaches, so that no disruption of what the budget selects is ever allowed. An
-integer, because a percentage needs a controller with a scale subresource, which a Job is not (disruption.go
-of kube-controller-manager)."""
+"""An integer no namespace reaches, so that no disruption of what the budget selects is ever allowed. An integer,
+because a percentage needs a controller with a scale subresource, which a Job is not (disruption.go of
+kube-controller-manager).
+"""
 
 BUDGET_SPEC: Final[Mapping[str, Any]] = {
     "minAvailable": MIN_AVAILABLE,
@@ -50,7 +51,7 @@ _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-# --- the ScavengerJob, as far as it is looked at ---
+# --- the ScavengerJob, as far as it is read here ---
 
 
 class PreemptionView(Struct, frozen=True, gc=False, rename="camel"):
@@ -125,7 +126,7 @@ def job_facts(job: JobView) -> JobFacts:
         start_over=_moment(status.priority_start_over_timestamp),
         checkpoints=tuple(c for c in checkpoints if c is not None),
         interruptions=max(0, status.interrupted_count),
-        going=job.metadata.deletion_timestamp is not None or job.spec.suspend,
+        stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
         written=None if written is None else round(written),
     )
@@ -155,7 +156,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         run=controller.name if controller is not None else "",
         node=pod.spec.node_name,
         live=not pod.ended and not deleted,
-        leaving=deleted and not pod.ended,
+        terminating=deleted and not pod.ended,
         started=_moment(pod.status.start_time),
         index=completion_index(meta.annotations, meta.labels),
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
@@ -183,15 +184,14 @@ def is_cordoned(node: Node, taints: Collection[str] = DRAIN_TAINTS) -> bool:
 
 
 def budget_is_right(budget: PodDisruptionBudget) -> bool:
-    """Whether the budget selects and forbids what it should; fields that the API server fills in do not
-    matter."""
+    """Whether the budget selects and forbids what it should; fields that the API server fills in do not matter."""
     return all(budget.spec.get(key) == value for key, value in BUDGET_SPEC.items())
 
 
-# --- facts that last ---
+# --- facts that are kept ---
 
 
-class Described(Protocol):
+class HasMetadata(Protocol):
     """Anything with metadata."""
 
     @property
@@ -200,11 +200,11 @@ class Described(Protocol):
         ...
 
 
-Obj = TypeVar("Obj", bound=Described)
+Obj = TypeVar("Obj", bound=HasMetadata)
 F = TypeVar("F", JobFacts, PodFacts)
 
 
-class Known(Generic[Obj, F]):
+class FactsCache(Generic[Obj, F]):
     """Facts about objects, made anew only for objects that are not the same as the last time."""
 
     def __init__(self, describe: Callable[[Obj], F]) -> None:
@@ -227,8 +227,7 @@ class Known(Generic[Obj, F]):
         return facts
 
     def note(self, planned: F, *, class_: str | None = None, written: int | None = None) -> None:
-        """Remember what was written to an object until the informer shows it, so that it is not written
-        twice.
+        """Remember what was written to an object until the informer shows it, so that it is not written twice.
 
         Does nothing when the informer has shown another version meanwhile: that one is nearer to the truth.
         """
@@ -245,8 +244,8 @@ class Known(Generic[Obj, F]):
 def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
     """Each job with the pods of its present run.
 
-    Pods count when the Job that the status names controls them: a pod of an earlier run stuck on a dead
-    node is not the job's CPU time, and a pod with a borrowed label must not make a job look expensive.
+    Pods count when the Job that the status names controls them: a pod of an earlier run stuck on a dead node is not the
+    job's CPU time, and a pod with a borrowed label must not make a job look expensive.
     """
     members: dict[tuple[str, str], list[PodFacts]] = {}
     for pod in pods:
@@ -258,7 +257,7 @@ def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
     return found
 
 
-# --- what is worth looking again for ---
+# --- changes that a new pass is worth ---
 
 
 def pod_signature(pod: Pod) -> Hashable:
@@ -269,8 +268,7 @@ def pod_signature(pod: Pod) -> Hashable:
 
 
 def job_signature(job: JobView) -> Hashable:
-    """What of a ScavengerJob a class depends on; `status.preemption` and the start-overs, which are
-    computed, are not."""
+    """What of a ScavengerJob a class depends on. Not `status.preemption` and the start-overs: both are computed."""
     status, meta = job.status, job.metadata
     return (
         status.phase,

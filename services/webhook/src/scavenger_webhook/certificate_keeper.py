@@ -1,7 +1,7 @@
 """Keeps the certificates: in the Secret, in the server, and in the caBundle of the configurations.
 
 Every replica does this, and they meet in the Secret: each change is made on the version it was decided on, so of two
-that want the same one succeeds and the other takes over what it finds.
+replicas that want the same one succeeds, and the other uses what it then finds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from cryptography import x509
 from scavenger_api import names
 from scavenger_api.times import parse_time
@@ -25,12 +24,8 @@ from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 
 from scavenger_webhook import metrics, tls
-from scavenger_webhook.certificates import (
-    AUTHORITY_CERTIFICATE,
-    AUTHORITY_KEY,
-    NEXT_CERTIFICATE,
-    NEXT_KEY,
-    PREVIOUS_CERTIFICATE,
+from scavenger_webhook.certificate_issuer import take_step
+from scavenger_webhook.core.certificates import (
     SERVING_CERTIFICATE,
     SERVING_KEY,
     Bundle,
@@ -38,38 +33,19 @@ from scavenger_webhook.certificates import (
     CertificateRules,
     Step,
     plan_step,
-    take_step,
 )
-from scavenger_webhook.observe import (
-    CONFIGURATIONS,
-    SECRETS,
-    Secret,
-    WebhookConfiguration,
-    decode_secret,
-    stale_webhooks,
-)
+from scavenger_webhook.facts import CONFIGURATIONS, SECRETS, Secret, WebhookConfiguration, stale_webhooks
+from scavenger_webhook.writer import SECRET_NAME, CertificateWriter
 
 CONFIGURATION_NAME: Final = names.WEBHOOK
-SECRET_NAME: Final = f"{names.WEBHOOK}-tls"
 ANNOTATION_ROTATE_BEFORE: Final = f"{names.GROUP}/rotate-before"
 """On the Secret, RFC 3339: everything made before that moment is replaced, one step after the other."""
 
-OURS: Final = frozenset(
-    {
-        AUTHORITY_CERTIFICATE,
-        AUTHORITY_KEY,
-        NEXT_CERTIFICATE,
-        NEXT_KEY,
-        PREVIOUS_CERTIFICATE,
-        SERVING_CERTIFICATE,
-        SERVING_KEY,
-    }
-)
 RESTORE: Final = "restore"
 """Beside the steps of `plan_step`, for metrics and logs."""
 
-LOOK_SECONDS: Final = 10.0
-"""Time passes without events: so often it is looked whether something is due."""
+POLL_SECONDS: Final = 10.0
+"""Certificates age without events: so often it is checked whether something is due."""
 
 log = get_logger(__name__)
 
@@ -80,12 +56,12 @@ class SecretKeeper:
     def __init__(
         self, client: ApiClient, namespace: str, rules: CertificateRules, clock: Clock, context: ssl.SSLContext
     ) -> None:
-        self._client = client
         self._namespace = namespace
+        self._writer = CertificateWriter(client, namespace)
         self._rules = rules
         self._clock = clock
         self._context = context
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._bundle: Bundle | None = None
         self._secret: Secret | None = None
         self._trusted_since: float | None = None
@@ -95,7 +71,7 @@ class SecretKeeper:
         """Set once the server has a certificate."""
         self.problem = "no certificate yet"
         """Why there is none, for the probe."""
-        self.told = False
+        self.injected = False
         """Whether every configuration has once been seen to trust the authorities."""
         by_name = f"metadata.name={CONFIGURATION_NAME}"
         self.secrets = Informer(
@@ -106,11 +82,11 @@ class SecretKeeper:
         ]
         self.secrets.add_handler(self._on_secret)
         for informer in self.configurations:
-            informer.add_handler(lambda change: self._news.set())
+            informer.add_handler(lambda change: self._changed.set())
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """The caches it looks at."""
+        """The caches it works on."""
         return (self.secrets, *self.configurations)
 
     @property
@@ -119,13 +95,13 @@ class SecretKeeper:
         return self._bundle
 
     async def run(self) -> None:
-        """Look whenever something changed, and every few seconds."""
+        """Reconcile whenever something changed, and every few seconds."""
         for informer in self.informers:
             await informer.wait_synced()
         while True:
-            self._news.clear()
+            self._changed.clear()
             try:
-                again = await self.look()
+                again = await self.reconcile()
             except Conflict:
                 again = False  # another replica was faster: its event is on the way
             except ApiError as error:
@@ -134,9 +110,9 @@ class SecretKeeper:
             if not again:
                 await self._wait()
 
-    async def look(self) -> bool:
-        """One look: take up what the Secret holds, do the step that is due, tell the API servers. True when something
-        was done, so that the next look is due at once. Raises ApiError.
+    async def reconcile(self) -> bool:
+        """Use what the Secret holds, have the API servers trust it, and take the step that is due. True when the Secret
+        was written, so that the next reconcile is due at once. Raises ApiError.
         """
         secret = self._secret
         if secret is None:
@@ -145,18 +121,20 @@ class SecretKeeper:
             return False
         found = self._read(secret)
         if found is not None:
-            self._take_up(found)
+            self._use(found)
         if found is None and self._bundle is not None:
-            await self._write(secret, self._bundle, RESTORE)  # emptied by hand: what is in use goes back
+            # emptied by hand: what is in use goes back
+            self._secret = await self._writer.write_bundle(secret, self._bundle, RESTORE)
             return True
         await self._inject()
         step = self._due(secret, found)
         if step is Step.NOTHING:
             return False
-        await self._write(secret, take_step(step, found, self._clock.now(), self._rules), step.value)
+        after = take_step(step, found, self._clock.now(), self._rules)
+        self._secret = await self._writer.write_bundle(secret, after, step.value)
         return True
 
-    # --- deciding -------------------------------------------------------------------------------------
+    # --- what is due ---
 
     def _due(self, secret: Secret, bundle: Bundle | None) -> Step:
         since = self._trusted_since
@@ -170,7 +148,7 @@ class SecretKeeper:
         )
 
     def _rotate_before(self, secret: Secret) -> datetime | None:
-        """The moment that the administrator has asked for. What is no time is said once, and asks for nothing."""
+        """The moment that the administrator has asked for. What is no time is logged once, and asks for nothing."""
         text = secret.metadata.annotations.get(ANNOTATION_ROTATE_BEFORE)
         moment = parse_time(text)
         misread = text if moment is None else None
@@ -193,9 +171,9 @@ class SecretKeeper:
             log.warning("the secret cannot be used", error=str(error))
             return None
 
-    # --- doing ----------------------------------------------------------------------------------------
+    # --- what is done ---
 
-    def _take_up(self, bundle: Bundle) -> None:
+    def _use(self, bundle: Bundle) -> None:
         """Have the server use it, and remember since when it is trusted."""
         if self._bundle is None or self._bundle.trusted != bundle.trusted:
             self._trusted_since = None
@@ -210,22 +188,6 @@ class SecretKeeper:
         log.info("certificate in use", expires=bundle.serving.expires_at, authority=bundle.authority.made_at)
         self.ready.set()
 
-    async def _write(self, seen: Secret, bundle: Bundle, step: str) -> None:
-        """Put a bundle into the Secret, if that is still the one that was seen. Raises Conflict, ApiError."""
-        secret = orjson.loads(await self._client.get(SECRETS, self._namespace, SECRET_NAME))
-        if secret["metadata"]["resourceVersion"] != seen.metadata.resource_version:
-            raise Conflict(409, "Conflict", f"Secret {SECRET_NAME} has changed")
-        others = {name: value for name, value in (secret.get("data") or {}).items() if name not in OURS}
-        secret["data"] = {**others, **bundle.to_data()}
-        try:
-            answer = await self._client.replace(SECRETS, self._namespace, SECRET_NAME, secret)
-        except ApiError:
-            metrics.STEPS.labels(step, "failed").inc()
-            raise
-        metrics.STEPS.labels(step, "done").inc()
-        log.info("certificates written", step=step)
-        self._secret = decode_secret(answer)
-
     async def _inject(self) -> None:
         """Bring the caBundle of every configuration up to date. Raises ApiError."""
         if self._bundle is None:
@@ -237,43 +199,22 @@ class SecretKeeper:
                 stale = stale_webhooks(configuration, wanted)
                 if stale:
                     trusted = False
-                    await self._patch(informer, configuration, wanted, stale)
+                    await self._writer.write_ca_bundle(informer.resource, configuration, wanted, stale)
         if not trusted:
             self._trusted_since = None
         elif self._trusted_since is None:
             self._trusted_since = self._clock.monotonic()
-            self.told = True
+            self.injected = True
 
-    async def _patch(
-        self,
-        informer: Informer[WebhookConfiguration],
-        configuration: WebhookConfiguration,
-        wanted: str,
-        stale: Sequence[str],
-    ) -> None:
-        """`test` has the patch refused where the list has changed meanwhile; its event brings us back."""
-        patch: list[dict[str, Any]] = []
-        for index, hook in enumerate(configuration.webhooks):
-            if hook.name in stale:
-                patch.append({"op": "test", "path": f"/webhooks/{index}/name", "value": hook.name})
-                patch.append({"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted})
-        try:
-            await self._client.json_patch(informer.resource, None, configuration.metadata.name, patch)
-        except ApiError:
-            metrics.INJECTIONS.labels("failed").inc()
-            raise
-        metrics.INJECTIONS.labels("done").inc()
-        log.info("caBundle written", kind=informer.resource.kind, webhooks=list(stale))
-
-    # --- waiting --------------------------------------------------------------------------------------
+    # --- waiting ---
 
     def _on_secret(self, change: Change[Secret]) -> None:
         self._secret = change.new
-        self._news.set()
+        self._changed.set()
 
     async def _wait(self) -> None:
-        seconds = min(LOOK_SECONDS, max(0.1, self._rules.overlap / 4))
-        waiting = asyncio.ensure_future(self._news.wait())
+        seconds = min(POLL_SECONDS, max(0.1, self._rules.overlap / 4))
+        waiting = asyncio.ensure_future(self._changed.wait())
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
@@ -294,16 +235,16 @@ class FolderKeeper:
         self.loaded = b""
         self.ready = asyncio.Event()
         self.problem = f"no certificate in {folder} yet"
-        self.told = True
+        self.injected = True
 
     async def run(self) -> None:
-        """Look every few seconds: a mounted Secret changes without notice."""
+        """Poll every few seconds: a mounted Secret changes without notice."""
         while True:
-            self.look()
-            await self._clock.sleep(LOOK_SECONDS)
+            self.poll()
+            await self._clock.sleep(POLL_SECONDS)
 
-    def look(self) -> None:
-        """Take up what the folder holds, if it is something new."""
+    def poll(self) -> None:
+        """Use what the folder holds, if it is something new."""
         try:
             certificate = (self._folder / SERVING_CERTIFICATE).read_bytes()
             if certificate == self.loaded:

@@ -8,7 +8,7 @@ from typing import Final
 
 from scavenger_api.job import ScavengerJobSpec, VolumeMount
 
-from scavenger_webhook.verdict import Problem, shown, warning
+from scavenger_webhook.core.verdict import Problem, shown, warning
 
 SYSTEM_FOLDERS: Final = {
     "/": "everything",

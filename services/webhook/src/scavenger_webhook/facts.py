@@ -1,4 +1,4 @@
-"""From the objects that the informers show to the facts of a review."""
+"""From the objects of the API to the facts that reviews are made on: plain values. Pure: no clock, no client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scavenger_domain.queues import queue_state
 from scavenger_kube.kinds import Node, ObjectMeta, Struct
 from scavenger_kube.resources import Resource, scavenger_queues
 
-from scavenger_webhook.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
+from scavenger_webhook.core.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
 
 
 class PriorityClass(Struct, frozen=True, gc=False, rename="camel"):

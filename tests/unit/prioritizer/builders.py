@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace as alter
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
-from scavenger_prioritizer.plan import ClassPlan
-from scavenger_prioritizer.snapshot import (
+from scavenger_prioritizer.core.plan import ClassPlan
+from scavenger_prioritizer.core.snapshot import (
     MICROSECONDS,
     Gang,
     JobFacts,

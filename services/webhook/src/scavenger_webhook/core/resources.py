@@ -12,9 +12,9 @@ from scavenger_api.job import Capacity, ScavengerJobSpec
 from scavenger_api.quantity import MAX_UNITS, QuantityError, amount, format_amount, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 
-from scavenger_webhook.references import resource_name_problem
-from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts
-from scavenger_webhook.verdict import FORBIDDEN, Problem, shown, warning
+from scavenger_webhook.core.references import resource_name_problem
+from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts
+from scavenger_webhook.core.verdict import FORBIDDEN, Problem, shown, warning
 
 FIELD: Final = "spec.resources"
 HUGEPAGES: Final = "hugepages-"
@@ -154,8 +154,8 @@ def _offered(node: NodeFacts) -> NodeFacts:
 
 
 def requested(spec: ScavengerJobSpec) -> dict[str, int]:
-    """What one pod asks for, without what is not a quantity: that is a
-    problem of its own, and keeps nothing else from being said.
+    """What one pod asks for, without what is not a quantity: that is a problem of its own, and keeps nothing else from
+    being said.
     """
     found: dict[str, int] = {}
     for resource, text in spec.resources.effective().items():

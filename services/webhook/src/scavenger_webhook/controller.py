@@ -1,4 +1,4 @@
-"""The shell around `review`: informers in, answers out; decides nothing."""
+"""Informers, the view of the cluster that they keep current, and the start of all that serves. Decides nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from scavenger_runtime.service import ServiceContext
 
 from scavenger_webhook import tls
 from scavenger_webhook.app import Limits, create_app
-from scavenger_webhook.keeper import FolderKeeper, Keeper, SecretKeeper
-from scavenger_webhook.models import AdmissionRequest
-from scavenger_webhook.observe import (
+from scavenger_webhook.certificate_keeper import FolderKeeper, Keeper, SecretKeeper
+from scavenger_webhook.core.models import AdmissionRequest
+from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts, Rules
+from scavenger_webhook.facts import (
     PRIORITYCLASSES,
     SCAVENGERQUEUES,
     decode_queue,
@@ -31,13 +32,12 @@ from scavenger_webhook.observe import (
 )
 from scavenger_webhook.server import TlsServer
 from scavenger_webhook.settings import WebhookSettings
-from scavenger_webhook.snapshot import Facts, NodeFacts, QueueFacts, Rules
 
-LOOK_UP_SECONDS: Final = 2.0
-"""For the question whether a queue has just been created."""
+QUEUE_TIMEOUT: Final = 2.0
+"""Seconds for the question whether a queue has just been created."""
 
-REMEMBER_MISSING: Final = 1.0
-"""Seconds for which a queue that was not there is not asked for again."""
+MISSING_SECONDS: Final = 1.0
+"""For so long a queue that was not there is not asked for again."""
 
 MAX_MISSING: Final = 1000
 
@@ -55,7 +55,7 @@ async def main(context: ServiceContext[WebhookSettings]) -> None:
     for informer in (*cluster.informers, *keeper.informers):
         context.add_informer(informer)
     context.probes.add_readiness("certificate", lambda: keeper.ready.is_set() or keeper.problem)
-    context.probes.add_readiness("ca-bundle", lambda: keeper.told or "the configurations do not trust it yet")
+    context.probes.add_readiness("ca-bundle", lambda: keeper.injected or "the configurations do not trust it yet")
     context.add_task("certificates", keeper.run())
     await context.wait_synced()
     await keeper.ready.wait()
@@ -127,12 +127,12 @@ class ClusterView:
         if self._missing.get(name, 0.0) > now:
             return None
         try:
-            body = await self._client.request("GET", SCAVENGERQUEUES.path(None, name), timeout=LOOK_UP_SECONDS)
+            body = await self._client.request("GET", SCAVENGERQUEUES.path(None, name), timeout=QUEUE_TIMEOUT)
             return queue_facts(decode_queue(body))
         except NotFound:
             if len(self._missing) >= MAX_MISSING:
                 self._missing.clear()
-            self._missing[name] = now + REMEMBER_MISSING
+            self._missing[name] = now + MISSING_SECONDS
         except (ApiError, ValueError) as error:
             log.warning("queue not looked up", queue=name, error=str(error))
         return None

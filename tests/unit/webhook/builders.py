@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from scavenger_api.queue import QueueState
-from scavenger_webhook.models import AdmissionRequest, AdmissionResponse
-from scavenger_webhook.review import review
-from scavenger_webhook.snapshot import Facts, NodeFacts, PriorityClassFacts, QueueFacts, Rules
+from scavenger_webhook.core.models import AdmissionRequest, AdmissionResponse
+from scavenger_webhook.core.review import review
+from scavenger_webhook.core.snapshot import Facts, NodeFacts, PriorityClassFacts, QueueFacts, Rules
 
 Object = dict[str, Any]
 

@@ -13,11 +13,12 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import PodDisruptionBudget
-from scavenger_prioritizer.observe import (
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Share, Source
+from scavenger_prioritizer.facts import (
     BUDGET_SPEC,
     MIN_AVAILABLE,
+    FactsCache,
     JobView,
-    Known,
     budget_is_right,
     gangs,
     is_cordoned,
@@ -27,11 +28,10 @@ from scavenger_prioritizer.observe import (
     pod_millicores,
     pod_signature,
 )
-from scavenger_prioritizer.snapshot import MICROSECONDS, Share, Source
 
 from tests.unit.effort import examples
 
-from . import cases
+from . import builders
 
 T0 = "2026-01-02T03:04:05Z"
 T0_MICROS = 1_767_323_045 * MICROSECONDS
@@ -83,11 +83,11 @@ def test_a_pod() -> None:
         "j-1",
     )
     assert (facts.millicores, facts.node, facts.started) == (500, "n1", T0_MICROS)
-    assert (facts.live, facts.leaving, facts.class_, facts.written) == (True, False, "preemptible", None)
+    assert (facts.live, facts.terminating, facts.class_, facts.written) == (True, False, "preemptible", None)
 
 
 @pytest.mark.parametrize(
-    ("phase", "deleted", "live", "leaving"),
+    ("phase", "deleted", "live", "terminating"),
     [
         ("Pending", None, True, False),
         ("Running", None, True, False),
@@ -97,9 +97,9 @@ def test_a_pod() -> None:
         ("Failed", T0, False, False),
     ],
 )
-def test_live_and_leaving(phase: str, deleted: str | None, live: bool, leaving: bool) -> None:
+def test_live_and_terminating(phase: str, deleted: str | None, live: bool, terminating: bool) -> None:
     facts = pod_facts(pod(status__phase=phase, metadata__deletionTimestamp=deleted))
-    assert (facts.live, facts.leaving) == (live, leaving)
+    assert (facts.live, facts.terminating) == (live, terminating)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_job() -> None:
     )
     assert (facts.started, facts.start_over, facts.checkpoints) == (T0_MICROS, T0_MICROS, (T0_MICROS,))
     assert (facts.run, facts.interruptions, facts.interval) == ("j-1", 2, 1800 * MICROSECONDS)
-    assert (facts.class_, facts.written, facts.created, facts.going) == (
+    assert (facts.class_, facts.written, facts.created, facts.stopping) == (
         NON_PREEMPTIBLE,
         13,
         T0_MICROS,
@@ -219,8 +219,8 @@ def test_an_interval_that_cannot_be(text: str) -> None:
 
 
 def test_a_job_that_is_going() -> None:
-    assert job_facts(job(deletionTimestamp=T0)).going
-    assert job_facts(job(spec={"suspend": True})).going
+    assert job_facts(job(deletionTimestamp=T0)).stopping
+    assert job_facts(job(spec={"suspend": True})).stopping
 
 
 @settings(max_examples=examples(50))
@@ -247,21 +247,21 @@ def test_no_text_breaks_a_fact(moment: str, phase: str, interval: str, count: in
 
 
 def test_pods_belong_to_the_present_run() -> None:
-    owner = cases.job("j", run="j-2")
-    mine = cases.pod("a", job="j", run="j-2")
+    owner = builders.job("j", run="j-2")
+    mine = builders.pod("a", job="j", run="j-2")
     pods = [
         mine,
-        cases.pod("earlier-run", job="j", run="j-1"),
-        cases.pod("borrowed-label", job="j", run=""),
-        cases.pod("other-namespace", job="j", run="j-2", namespace="elsewhere"),
-        cases.pod("other-job", job="k", run="j-2"),
+        builders.pod("earlier-run", job="j", run="j-1"),
+        builders.pod("borrowed-label", job="j", run=""),
+        builders.pod("other-namespace", job="j", run="j-2", namespace="elsewhere"),
+        builders.pod("other-job", job="k", run="j-2"),
     ]
     assert [g.pods for g in gangs([owner], pods)] == [(mine,)]
 
 
 def test_a_job_that_does_not_name_its_run_has_all_pods_of_its_label() -> None:
-    pods = [cases.pod("a", job="j", run="x"), cases.pod("b", job="j")]
-    assert gangs([cases.job("j")], pods)[0].pods == tuple(pods)
+    pods = [builders.pod("a", job="j", run="x"), builders.pod("b", job="j")]
+    assert gangs([builders.job("j")], pods)[0].pods == tuple(pods)
 
 
 # --- nodes, budgets, levels ---
@@ -340,7 +340,7 @@ def test_facts_are_made_once_per_version() -> None:
         made.append(of.metadata.name)
         return pod_facts(of)
 
-    known: Known[Pod, Any] = Known(describe)
+    known: FactsCache[Pod, Any] = FactsCache(describe)
     first, second = pod(metadata__uid="a"), pod(metadata__uid="b")
     one = known.refresh([first, second])
     again = known.refresh([first, second])
@@ -354,7 +354,7 @@ def test_facts_are_made_once_per_version() -> None:
 
 
 def test_what_was_written_is_remembered_until_the_informer_shows_it() -> None:
-    known: Known[Pod, Any] = Known(pod_facts)
+    known: FactsCache[Pod, Any] = FactsCache(pod_facts)
     shown = pod()
     (planned,) = known.refresh([shown])
     known.note(planned, class_=NON_PREEMPTIBLE)
@@ -365,7 +365,7 @@ def test_what_was_written_is_remembered_until_the_informer_shows_it() -> None:
 
 
 def test_a_write_is_not_remembered_over_a_newer_version() -> None:
-    known: Known[Pod, Any] = Known(pod_facts)
+    known: FactsCache[Pod, Any] = FactsCache(pod_facts)
     (planned,) = known.refresh([pod()])
     newer = pod()
     known.refresh([newer])

@@ -1,9 +1,8 @@
 """What the prioritizer decides on: the running gangs, the nodes on their way out, the published percentage.
 
-Units throughout: times and spans in whole microseconds (times since the epoch), CPU in millicores, CPU time
-at risk in millicore-microseconds inside a decision and in whole CPU-seconds (core-seconds) where it is
-written down. Integers, so that two jobs that are equal compare equal, and an order computed twice is the
-same order.
+Units throughout: times and spans in whole microseconds (times since the epoch), CPU in millicores, CPU time at risk in
+millicore-microseconds inside a decision and in whole CPU-seconds (core-seconds) where it is written down. Integers, so
+that two jobs that are equal compare equal, and an order computed twice is the same order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ RISK_PER_CPU_SECOND = 1000 * MICROSECONDS
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """Base of what there are ten thousand of: made in a fraction of a dataclass's time, and of no interest to the
-    garbage collector, as it holds no cycles."""
+    garbage collector, as it holds no cycles.
+    """
 
 
 class Source(StrEnum):
@@ -41,8 +41,7 @@ class Source(StrEnum):
 class Share:
     """Which share of the running jobs is preemptible.
 
-    percentage: 0 to 100; None keeps the classes as they are. reason: for people, why it is not a published
-    one.
+    percentage: 0 to 100; None keeps the classes as they are. reason: for people, why it is not a published one.
     """
 
     percentage: float | None
@@ -75,7 +74,7 @@ class PodFacts(Record, frozen=True, gc=False):
     """Empty until it is scheduled."""
     live: bool = True
     """Neither in a terminal phase nor being deleted."""
-    leaving: bool = False
+    terminating: bool = False
     """Being deleted before its containers ended: its gang is about to be interrupted."""
     started: int | None = None
     """When the kubelet accepted it."""
@@ -112,7 +111,7 @@ class JobFacts(Record, frozen=True, gc=False):
     checkpoints: tuple[int, ...] = ()
     """Checkpoints recorded on the job itself, wherever they lie in time."""
     interruptions: int = 0
-    going: bool = False
+    stopping: bool = False
     """Being deleted or suspended."""
     class_: str = ""
     """status.preemption.class as it is now."""
@@ -131,9 +130,9 @@ class Gang(Record, frozen=True, gc=False):
 class Rules:
     """What an administrator may set.
 
-    startup_cost: microseconds added per core until the first checkpoint after a start.
-    step, status_step: CPU-seconds by which the running priority must have moved before it is written to a
-    pod, and to a status. ratio: and by which share of the smaller of the two values.
+    startup_cost: microseconds added per core until the first checkpoint after a start. step, status_step: CPU-seconds
+    by which the running priority must have moved before it is written to a pod, and to a status. ratio: and by which
+    share of the smaller of the two values.
     """
 
     startup_cost: int = 60 * MICROSECONDS
@@ -144,11 +143,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything one decision looks at.
+    """Everything one decision is made on.
 
-    now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces
-    in which the budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and
-    the millicores each really used on average since `plan.kept_until`; those not in it are not measured.
+    now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
+    budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the millicores each
+    really used on average since `plan.kept_until`; those not in it are not measured.
     """
 
     now: int

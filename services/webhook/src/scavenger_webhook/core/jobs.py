@@ -8,12 +8,12 @@ from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.queue import QueueState
 
-from scavenger_webhook.image import image_problem
-from scavenger_webhook.mounts import mount_problems, mount_warnings
-from scavenger_webhook.references import reference_problems
-from scavenger_webhook.resources import node_warnings, quantity_problems, quota_problems, reclaimed_warnings
-from scavenger_webhook.snapshot import Facts
-from scavenger_webhook.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
+from scavenger_webhook.core.image import image_problem
+from scavenger_webhook.core.mounts import mount_problems, mount_warnings
+from scavenger_webhook.core.references import reference_problems
+from scavenger_webhook.core.resources import node_warnings, quantity_problems, quota_problems, reclaimed_warnings
+from scavenger_webhook.core.snapshot import Facts
+from scavenger_webhook.core.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
 
 MAX_QUEUES_NAMED = 8
 

@@ -13,9 +13,9 @@ from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_prioritizer.observe import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
+from scavenger_prioritizer.controller import Prioritizer
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_prioritizer.shell import Prioritizer
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually
@@ -92,7 +92,7 @@ class Cluster:
             },
         )
 
-    def looks(self) -> int:
+    def polls(self) -> int:
         return sum("metrics.k8s.io" in request.path for request in self.api.requests)
 
     def publish(self, percentage: float | str, **data: str) -> None:
@@ -134,7 +134,7 @@ class Cluster:
         """Look when the caches have caught up, plan, write; the requests it took."""
         await self.caught_up()
         before = len(self.writes())
-        await self.prioritizer.carry_out(self.prioritizer.decide())
+        await self.prioritizer.writer.carry_out(self.prioritizer.decide())
         return len(self.writes()) - before
 
     async def caught_up(self) -> None:
@@ -234,7 +234,7 @@ async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
     async with cluster() as c:
         c.add_job("j", 10)
         await c.caught_up()
-        await c.prioritizer.carry_out(c.prioritizer.decide())
+        await c.prioritizer.writer.carry_out(c.prioritizer.decide())
         again = c.prioritizer.decide()  # before the informers have had a turn of the loop to hear of it
         assert not [*again.protect, *again.unprotect, *again.refresh, *again.statuses]
 
@@ -397,7 +397,7 @@ async def test_the_limit_of_writes_leaves_the_rest_to_the_next_pass() -> None:
         for n in range(6):
             c.add_job(f"j{n}", 10 * n + 1)
         await c.caught_up()
-        assert await c.prioritizer.carry_out(c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
+        assert await c.prioritizer.writer.carry_out(c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
         assert [c.label(f"j{n}") for n in range(6)] == [PREEMPTIBLE] * 2 + [NON_PREEMPTIBLE] * 4
         assert await c.one_pass() == 5
         assert await c.one_pass() == 3
@@ -438,7 +438,7 @@ async def test_an_absent_api_server_ends_the_pass() -> None:
         c.api.fail(503, times=1000, methods={"PATCH"})
         before = len(c.writes())
         with pytest.raises(Unavailable):
-            await c.prioritizer.carry_out(c.prioritizer.decide())
+            await c.prioritizer.writer.carry_out(c.prioritizer.decide())
         assert len(c.writes()) - before <= 16
         c.api.heal()
         await c.one_pass()
@@ -452,7 +452,7 @@ async def test_a_write_that_took_effect_unseen_is_harmless() -> None:
         c.api.drop(methods={"PATCH"}, path="/pods/", after_write=True)
         await c.caught_up()
         with pytest.raises(Unavailable):
-            await c.prioritizer.carry_out(c.prioritizer.decide())
+            await c.prioritizer.writer.carry_out(c.prioritizer.decide())
         assert c.label("j") == NON_PREEMPTIBLE
         await c.one_pass()
         assert await c.one_pass() == 0
@@ -510,7 +510,7 @@ async def test_on_reclaimed_capacity_the_figure_is_what_was_really_used() -> Non
         c.measure("busy", "250m")
         await c.one_pass()
         assert (c.figure("idle"), c.figure("busy")) == ("600", "300"), "an estimate as long as nobody has looked"
-        await c.prioritizer.usage.look()
+        await c.prioritizer.usage.poll()
         await c.one_pass()
         assert (c.figure("idle"), c.figure("busy")) == ("150", "300")
         assert (c.label("idle"), c.label("busy")) == (PREEMPTIBLE, NON_PREEMPTIBLE)
@@ -522,16 +522,16 @@ async def test_the_metrics_api_is_asked_only_while_there_is_something_to_measure
         await until(c, lambda: c.figure("guaranteed") is not None)
         began = c.clock.monotonic()
         await until(c, lambda: c.clock.monotonic() > began + 100, step=1)
-        assert c.looks() == 0
+        assert c.polls() == 0
         c.add_job("j", 600, capacity="Reclaimed")
         c.measure("j", "100m")
-        await until(c, lambda: c.looks() >= 2, step=1)
+        await until(c, lambda: c.polls() >= 2, step=1)
         await until(c, lambda: int(c.figure("j") or "9999") < 100, step=1)
         c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(phase="Completed"))
         await until(c, lambda: "preemption" not in c.status("j"))
-        before, ended = c.looks(), c.clock.monotonic()
+        before, ended = c.polls(), c.clock.monotonic()
         await until(c, lambda: c.clock.monotonic() > ended + 100, step=1)
-        assert c.looks() - before <= 1
+        assert c.polls() - before <= 1
 
 
 async def test_who_begins_to_lead_measures_before_it_decides() -> None:
@@ -552,11 +552,11 @@ async def test_without_a_metrics_api_the_estimate_remains_and_it_is_said_once(
         c.measure("j", "250m")
         await c.one_pass()
         c.api.fail(status, times=2, methods={"GET"}, path="metrics.k8s.io")
-        await c.prioritizer.usage.look()
-        await c.prioritizer.usage.look()
+        await c.prioritizer.usage.poll()
+        await c.prioritizer.usage.poll()
         assert capsys.readouterr().out.count("is estimated: no metrics") == 1
         assert await c.one_pass() == 0
         assert c.figure("j") == "600"
-        await c.prioritizer.usage.look()
+        await c.prioritizer.usage.poll()
         await c.one_pass()
         assert c.figure("j") == "150"

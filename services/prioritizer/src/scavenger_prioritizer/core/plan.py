@@ -1,8 +1,8 @@
 """Which running jobs an ordinary pod may displace: a pure function of one snapshot (section 6 of the design).
 
-The class stands in two places: as a label on every pod of the gang, which is what schedulers and budgets
-look at, and in the status of the job, for people. The label is the truth: a plan is computed against it, so
-a prioritizer that starts anew goes on where the last one was.
+The class stands twice: as a label on every pod of the gang, which is what schedulers and budgets read, and in the
+status of the job, for people. The label is the truth: a plan is computed against it, so a prioritizer that starts anew
+goes on where the last one was.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_domain.risk import safe_until, time_at_risk
 
-from scavenger_prioritizer.snapshot import (
+from scavenger_prioritizer.core.snapshot import (
     RISK_PER_CPU_SECOND,
     Gang,
     JobFacts,
@@ -40,8 +40,8 @@ class Verdict(Record, frozen=True, gc=False):
     start: int
     cordoned: bool
     class_: str
-    held: str
-    """The class it has had so far."""
+    current: str
+    """The class it has now."""
 
     @property
     def priority(self) -> int:
@@ -50,8 +50,7 @@ class Verdict(Record, frozen=True, gc=False):
 
 
 class PodWrite(Record, frozen=True, gc=False):
-    """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None
-    leaves it."""
+    """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None leaves it."""
 
     pod: PodFacts
     class_: str | None
@@ -70,8 +69,8 @@ class StatusWrite(Record, frozen=True, gc=False):
 class ClassPlan:
     """Verdicts in the order of victims, and the writes that bring the cluster there.
 
-    Carry the writes out in the order of the fields: a job that becomes protected is so before another loses
-    its protection, and a budget is there before the first pod it is to cover and goes after the last.
+    Carry the writes out in the order of the fields: a job that becomes protected is so before another loses its
+    protection, and a budget is there before the first pod it is to cover and goes after the last.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -94,15 +93,15 @@ class ClassPlan:
 
     @property
     def changes(self) -> tuple[Verdict, ...]:
-        """The verdicts that differ from the class held so far."""
-        return tuple(v for v in self.verdicts if v.class_ != v.held)
+        """The verdicts that differ from the current class."""
+        return tuple(v for v in self.verdicts if v.class_ != v.current)
 
 
 def plan_classes(snapshot: Snapshot) -> ClassPlan:
     """The class of every running job, and the fewest writes that make it so.
 
-    Which jobs take part: those in phase Running with a living pod and none that is being removed. A job
-    that is leaving takes no place among the preemptible ones, as it can no longer give way to anybody.
+    Which jobs take part: those in phase Running with a living pod and none that is being removed. A job that is on its
+    way out does not count among the preemptible ones, as it can no longer give way to anybody.
     """
     ranked = rank(snapshot)
     verdicts = tuple(_judge(ranked, snapshot.share))
@@ -124,7 +123,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
 
 
 class Ranked(Record, frozen=True, gc=False):
-    """A gang that takes part, with what its place in the order comes from."""
+    """A gang that takes part, with what its position in the order comes from."""
 
     gang: Gang
     risk: int
@@ -148,11 +147,11 @@ def rank(snapshot: Snapshot) -> list[Ranked]:
 def takes_part(gang: Gang) -> bool:
     """Whether the job runs and stays: phase Running, a living pod, and nothing of it on the way out."""
     job = gang.job
-    if job.phase != Phase.RUNNING or job.going:
+    if job.phase != Phase.RUNNING or job.stopping:
         return False
     living = False
     for pod in gang.pods:
-        if pod.leaving:
+        if pod.terminating:
             return False
         living = living or pod.live
     return living
@@ -167,8 +166,7 @@ def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
 def run_start(gang: Gang, now: int) -> int:
     """When the present run began, never after `now`: a start in the future is another machine's clock.
 
-    The last entry of runningTimestamps; where that was lost, the youngest pod's start; at last the job's
-    creation.
+    The last entry of runningTimestamps; where that was lost, the youngest pod's start; at last the job's creation.
     """
     started = gang.job.started
     if started is None:
@@ -179,9 +177,8 @@ def run_start(gang: Gang, now: int) -> int:
 def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules, used: Mapping[str, int] = _UNMEASURED) -> int:
     """The running priority of a job: what would be computed again if it went now, in millicore-microseconds.
 
-    Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start,
-    whichever is latest. Before the first checkpoint after a start (a reported one, or one that was due) the
-    start-up cost is added.
+    Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start, whichever is
+    latest. Before the first checkpoint after a start (a reported one, or one that was due) the start-up cost is added.
 
     On reclaimed capacity nothing was requested: there it is what each pod `used` on average in that time, millicores
     by UID, and what it asked for where nobody measured.
@@ -208,7 +205,7 @@ def cpu_seconds(risk: int) -> int:
 # --- classes ---
 
 
-def places(jobs: int, percentage: float) -> int:
+def preemptible_count(jobs: int, percentage: float) -> int:
     """⌈jobs · percentage⌉: how many jobs are preemptible; percentage in percent, clamped to 0..100.
 
     A hair is taken off before rounding up, so that 33.3 % of 1,000 is 333 in binary floating point as well.
@@ -217,20 +214,21 @@ def places(jobs: int, percentage: float) -> int:
 
 
 def _judge(ranked: Sequence[Ranked], share: Share) -> Iterable[Verdict]:
-    """Jobs with a pod on a cordoned node keep their place in the order and in the count, and are
-    preemptible wherever it is: so cordoning a node changes the class of no job that is elsewhere."""
-    first = None if share.percentage is None else places(len(ranked), share.percentage)
-    for place, r in enumerate(ranked):
-        held = held_class(r.gang)
-        class_ = held if first is None else PREEMPTIBLE if place < first else NON_PREEMPTIBLE
-        yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, held)
+    """Jobs with a pod on a cordoned node keep their position in the order and in the count, and are preemptible
+    wherever it is: so cordoning a node changes the class of no job that is elsewhere.
+    """
+    count = None if share.percentage is None else preemptible_count(len(ranked), share.percentage)
+    for position, r in enumerate(ranked):
+        current = current_class(r.gang)
+        class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
+        yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, current)
 
 
-def held_class(gang: Gang) -> str:
+def current_class(gang: Gang) -> str:
     """The class a gang has now: what its living pods agree on.
 
-    Where they do not, a prioritizer was stopped between two patches; what the status says was the last
-    complete one. A pod without a class counts as preemptible, as it was born.
+    Where they do not, a prioritizer was stopped between two patches; what the status says was the last complete one. A
+    pod without a class counts as preemptible, as it was created.
     """
     labels = {pod.class_ == NON_PREEMPTIBLE for pod in gang.pods if pod.live}
     if len(labels) == 1:
@@ -244,8 +242,8 @@ def held_class(gang: Gang) -> str:
 def moved(old: int | None, new: int, step: int, ratio: float) -> bool:
     """Whether a running priority has moved enough to matter, in CPU-seconds.
 
-    By at least `step`, and by at least `ratio` times the smaller of the two: small figures decide who goes
-    next and need to be right, large ones only need to be large.
+    By at least `step`, and by at least `ratio` times the smaller of the two: small figures decide who goes next and
+    need to be right, large ones only need to be large.
     """
     if old is None:
         return True
@@ -271,12 +269,12 @@ def _pod_writes(
                 (protect if verdict.class_ == NON_PREEMPTIBLE else unprotect).append(write)
             elif moved(pod.written, priority, rules.step, rules.ratio):
                 refresh.append(PodWrite(pod, None, priority))
-    unprotect.extend(_born_again(snapshot.gangs))
+    unprotect.extend(_starting_preemptible(snapshot.gangs))
     protect.reverse()
     return tuple(protect), tuple(unprotect), tuple(refresh)
 
 
-def _born_again(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
+def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
     """Pods of starting jobs are preemptible; a label that says otherwise was put there by hand."""
     for gang in gangs:
         if gang.job.phase == Phase.STARTING:

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from pydantic import Field
 from scavenger_api.model import Model
 
-from scavenger_webhook.snapshot import (
+from scavenger_webhook.core.snapshot import (
     LOW_PRIORITY,
     SCAVENGER_CLASSES,
     Facts,
     LowPriority,
     PriorityClassFacts,
 )
-from scavenger_webhook.verdict import ACCEPTED, Verdict, warning
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict, warning
 
 
 class PodSpec(Model):

@@ -1,0 +1,227 @@
+"""Informers, the handlers of their events, and the passes that have classes decided and written. Decides nothing.
+
+One pass at a time, every `period` seconds and soon after something changed on which a class depends. A pass is a
+function of what is, so it does not matter what interrupted the one before, or whether that was another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, TypeVar
+
+from scavenger_api import names
+from scavenger_api.levels import LevelsView
+from scavenger_api.times import micros
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import Node, Pod
+from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Change, Informer
+from scavenger_runtime.logging import get_logger
+from scavenger_runtime.queue import PriorityQueue
+from scavenger_runtime.reconcile import ReconcileLoop, Result
+from scavenger_runtime.service import ServiceContext
+
+from scavenger_prioritizer import metrics
+from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
+from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts, Share, Snapshot, Source
+from scavenger_prioritizer.facts import (
+    BUDGET_NAME,
+    SCAVENGERJOBS,
+    FactsCache,
+    JobView,
+    budget_is_right,
+    gangs,
+    is_cordoned,
+    job_facts,
+    job_signature,
+    pod_facts,
+    pod_signature,
+)
+from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_prioritizer.usage import ReclaimedUsage
+from scavenger_prioritizer.writer import PlanWriter
+
+PASS: Final = "classes"
+"""The one key of the loop."""
+
+RETRY_SECONDS: Final = (1.0, 30.0)
+"""Wait after a pass that failed: at first, and at most."""
+
+METRICS_TIMEOUT: Final = 10.0
+"""Seconds after which a question to the metrics API counts as failed."""
+
+T = TypeVar("T", JobView, Pod, Node, PodDisruptionBudget)
+
+log = get_logger(__name__)
+
+
+async def main(context: ServiceContext[PrioritizerSettings]) -> None:
+    """The service: caches in every replica, passes in the one that leads."""
+    prioritizer = Prioritizer(context.client, context.settings, context.clock, context.events)
+    for informer in prioritizer.informers:
+        context.add_informer(informer)
+    await context.lead(prioritizer.run)
+
+
+class Prioritizer:
+    """Holds the caches and runs the passes. `run` works until cancelled, once the informers are synced."""
+
+    def __init__(self, client: ApiClient, settings: PrioritizerSettings, clock: Clock, events: EventRecorder) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._rules = settings.rules()
+        self._source: Source | None = None
+        self._changes: dict[str, str] = {}
+        self.job_facts: FactsCache[JobView, JobFacts] = FactsCache(job_facts)
+        self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
+        self.writer = PlanWriter(
+            client,
+            events,
+            self.job_facts,
+            self.pod_facts,
+            max_writes=settings.max_writes,
+            concurrent_writes=settings.concurrent_writes,
+        )
+        self.usage = ReclaimedUsage(
+            client, clock, period=settings.usage_period, timeout=min(METRICS_TIMEOUT, settings.usage_period)
+        )
+        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
+        self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)
+        self.nodes = Informer(client, NODES, clock=clock)
+        self.levels = Informer(
+            client,
+            CONFIGMAPS,
+            namespace=settings.namespace,
+            field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
+            clock=clock,
+        )
+        self.budgets = Informer(
+            client, PODDISRUPTIONBUDGETS, field_selector=f"metadata.name={BUDGET_NAME}", clock=clock
+        )
+        base, most = RETRY_SECONDS
+        self._loop = ReconcileLoop(
+            PASS,
+            self._pass,
+            workers=1,
+            queue=PriorityQueue(clock=clock, base_delay=base, max_delay=most),
+            clock=clock,
+        )
+        self._add_handlers()
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """The caches that snapshots are made of."""
+        return (self.jobs, self.pods, self.nodes, self.levels, self.budgets)
+
+    async def run(self) -> None:
+        """Pass after pass until cancelled; one under way is finished first."""
+        self.snapshot()  # Now it is known what there is to measure: the first classes are not to follow from estimates.
+        await self.usage.poll()
+        measuring = asyncio.create_task(self.usage.run(), name="usage")
+        try:
+            self._loop.add(PASS)
+            await self._loop.run()
+        finally:
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
+
+    # --- events ---
+
+    def _add_handlers(self) -> None:
+        self.jobs.add_handler(self._on_change(job_signature))
+        self.pods.add_handler(self._on_change(pod_signature))
+        self.nodes.add_handler(self._on_change(self._cordoned))
+        self.budgets.add_handler(self._on_change(budget_is_right))
+        self.levels.add_handler(lambda change: self.request_pass())
+
+    def request_pass(self) -> None:
+        """Have a pass begin within `debounce` seconds."""
+        self._loop.add(PASS, after=self._settings.debounce)
+
+    def _on_change(self, signature: Callable[[T], Hashable]) -> Callable[[Change[T]], None]:
+        """A handler that asks for a pass when what a class depends on has changed, and not when we wrote."""
+
+        def handle(change: Change[T]) -> None:
+            if change.old is None or change.new is None or signature(change.old) != signature(change.new):
+                self.request_pass()
+
+        return handle
+
+    def _cordoned(self, node: Node) -> bool:
+        return is_cordoned(node, self._settings.drain_taints)
+
+    # --- one pass ---
+
+    async def _pass(self, key: str) -> Result:
+        try:
+            with metrics.PASS_SECONDS.time():
+                pending = await self.writer.carry_out(self.decide())
+        except ApiError:
+            metrics.PASSES.labels("failed").inc()
+            raise
+        metrics.PASSES.labels("done").inc()
+        return Result(requeue_after=self._settings.debounce if pending else self._settings.period)
+
+    def snapshot(self) -> Snapshot:
+        """What the caches hold at this moment."""
+        now = self._clock.now()
+        configmap = self.levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
+        view = LevelsView.of(None if configmap is None else configmap.data, now)
+        jobs = self.job_facts.refresh(self.jobs.items())
+        pods = self.pod_facts.refresh(self.pods.items())
+        found = gangs(jobs, pods)
+        return Snapshot(
+            now=micros(now),
+            share=Share.of(view, self._settings.fallback_preemptible_percent),
+            gangs=found,
+            cordoned=frozenset(n.metadata.name for n in self.nodes.items() if self._cordoned(n)),
+            budgets={b.metadata.namespace: budget_is_right(b) for b in self.budgets.items()},
+            rules=self._rules,
+            used=self.usage.rates(found, micros(now)),
+        )
+
+    def decide(self) -> ClassPlan:
+        """Have the classes decided on a snapshot of now, and record the decision in metrics, log and Events."""
+        with metrics.DECISION_SECONDS.time():
+            plan = plan_classes(self.snapshot())
+        metrics.show(plan)
+        self._record_source(plan.share)
+        self._record_changes(plan)
+        return plan
+
+    def _record_changes(self, plan: ClassPlan) -> None:
+        """One line for every job that changes class, once, though it may take several passes to write it."""
+        recorded, self._changes = self._changes, {v.gang.job.uid: v.class_ for v in plan.changes}
+        for position, verdict in enumerate(plan.verdicts, start=1):
+            uid = verdict.gang.job.uid
+            if uid not in self._changes or recorded.get(uid) == verdict.class_:
+                continue
+            metrics.CHANGES.labels(verdict.class_).inc()
+            log.info(
+                "class changed",
+                job=f"{verdict.gang.job.namespace}/{verdict.gang.job.name}",
+                to=verdict.class_,
+                running_priority=verdict.priority,
+                position=position,
+                jobs=len(plan.verdicts),
+                percentage=plan.share.percentage,
+                cordoned=verdict.cordoned,
+            )
+
+    def _record_source(self, share: Share) -> None:
+        """Classes begin, or cease, to follow the regulator. When they do from the first pass on, that is no Event."""
+        before, self._source = self._source, share.source
+        if before is share.source:
+            return
+        log.info("percentage", source=share.source.value, percentage=share.percentage, reason=share.reason)
+        configmap = self.levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
+        if configmap is None:
+            return
+        if share.source is Source.KEPT:
+            self.writer.record_kept(configmap, share.reason)
+        elif before is Source.KEPT:
+            self.writer.record_followed(configmap)

@@ -1,0 +1,1 @@
+"""What decides: pure functions from a snapshot to a plan. No clock, no loop, no client, no log."""

@@ -1,0 +1,192 @@
+"""What the prioritizer writes to the API: labels, annotations, statuses, budgets and Events. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
+from scavenger_kube.kinds import ConfigMap, Pod
+from scavenger_kube.resources import CONFIGMAPS, PODDISRUPTIONBUDGETS, PODS
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.logging import get_logger
+
+from scavenger_prioritizer import metrics
+from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
+from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache, JobView
+
+BUDGET_LABELS: Final = {
+    "app.kubernetes.io/managed-by": names.PRIORITIZER,
+    "app.kubernetes.io/part-of": "scavenger-jobs",
+}
+
+Write = Callable[[], Awaitable[object]]
+
+log = get_logger(__name__)
+
+
+class PlanWriter:
+    """Carries plans out, and notes in the caches what it has written, until the informers show it.
+
+    max_writes: most writes of one plan. concurrent_writes: how many of these are under way at once.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        events: EventRecorder,
+        jobs: FactsCache[JobView, JobFacts],
+        pods: FactsCache[Pod, PodFacts],
+        *,
+        max_writes: int,
+        concurrent_writes: int,
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._jobs = jobs
+        self._pods = pods
+        self._max_writes = max_writes
+        self._concurrent_writes = concurrent_writes
+
+    async def carry_out(self, plan: ClassPlan) -> int:
+        """Write what the plan says, in its order and at most `max_writes`; returns how many writes are left over.
+
+        Raises the ApiError that shows that the API server cannot be written to at all at the moment.
+        """
+        left = self._max_writes
+        for kind, writes in self._writes(plan):
+            await self._all(kind, list(islice(writes, left)))
+            left -= min(left, len(writes))
+        pending = max(0, plan.writes - self._max_writes)
+        metrics.PENDING.set(pending)
+        if plan.writes:
+            log.info(
+                "classes written",
+                protected=len(plan.protect),
+                unprotected=len(plan.unprotect),
+                refreshed=len(plan.refresh),
+                statuses=len(plan.statuses),
+                budgets=len(plan.budgets_needed) + len(plan.budgets_surplus),
+                pending=pending,
+            )
+        return pending
+
+    def record_kept(self, levels: ConfigMap, reason: str) -> None:
+        """An Event on the levels: classes no longer follow them, for this reason."""
+        self._events.warning(CONFIGMAPS, levels, "ClassesKept", f"Running jobs keep their preemption classes: {reason}")
+
+    def record_followed(self, levels: ConfigMap) -> None:
+        """An Event on the levels: classes follow them again."""
+        text = "The preemption classes of running jobs follow the levels again"
+        self._events.normal(CONFIGMAPS, levels, "ClassesFollow", text)
+
+    def _writes(self, plan: ClassPlan) -> Sequence[tuple[str, Sequence[Write]]]:
+        """Protection comes before its loss: between two jobs that swap, neither is bare."""
+        return (
+            ("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed]),
+            ("protect", [partial(self._write_pod, w) for w in plan.protect]),
+            ("unprotect", [partial(self._write_pod, w) for w in plan.unprotect]),
+            ("refresh", [partial(self._write_pod, w) for w in plan.refresh]),
+            ("status", [partial(self._write_status, w) for w in plan.statuses]),
+            ("budget-removal", [partial(self._remove_budget, n) for n in plan.budgets_surplus]),
+        )
+
+    async def _all(self, kind: str, writes: Sequence[Write]) -> None:
+        """All writes of one kind, some at a time. The first sign that the API server is not there ends them."""
+        queue = iter(writes)
+
+        async def work() -> None:
+            for write in queue:
+                metrics.WRITES.labels(kind, await _outcome(kind, write)).inc()
+
+        width = min(len(writes), self._concurrent_writes)
+        workers = [asyncio.ensure_future(work()) for _ in range(width)]
+        try:
+            await asyncio.gather(*workers)
+        except ApiError:
+            metrics.WRITES.labels(kind, "failed").inc()
+            raise
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _write_pod(self, write: PodWrite) -> None:
+        """Label and annotation in one patch. The UID keeps it from a later pod of the same name."""
+        pod, metadata = write.pod, dict[str, Any](uid=write.pod.uid)
+        if write.class_ is not None:
+            metadata["labels"] = {names.LABEL_PREEMPTION_CLASS: write.class_}
+        if write.priority is not None:
+            metadata["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(write.priority)}
+        await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
+        self._pods.note(pod, class_=write.class_, written=write.priority)
+
+    async def _write_status(self, write: StatusWrite) -> None:
+        """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
+        name is taken off by the next pass, as that job does not run yet.
+        """
+        job = write.job
+        if write.class_ is None:
+            patch = {"status": {"preemption": None}}
+            with suppress(NotFound):
+                await self._client.merge_patch(SCAVENGERJOBS, job.namespace, job.name, patch, subresource="status")
+        else:
+            await self._apply_status(job, write.class_, write.priority)
+        self._jobs.note(job, class_=write.class_ or "", written=write.priority)
+
+    async def _apply_status(self, job: JobFacts, class_: str, priority: int) -> None:
+        """Server-side apply of the one field that is ours; the admitter's fields keep their manager."""
+        body = {
+            "apiVersion": SCAVENGERJOBS.api_version,
+            "kind": SCAVENGERJOBS.kind,
+            "metadata": {"namespace": job.namespace, "name": job.name},
+            "status": {"preemption": {"class": class_, "runningPriority": priority}},
+        }
+        await self._client.apply(
+            SCAVENGERJOBS,
+            job.namespace,
+            job.name,
+            body,
+            field_manager=names.PRIORITIZER,
+            subresource="status",
+        )
+
+    async def _apply_budget(self, namespace: str) -> None:
+        body = {
+            "apiVersion": PODDISRUPTIONBUDGETS.api_version,
+            "kind": PODDISRUPTIONBUDGETS.kind,
+            "metadata": {"namespace": namespace, "name": BUDGET_NAME, "labels": BUDGET_LABELS},
+            "spec": BUDGET_SPEC,
+        }
+        await self._client.apply(PODDISRUPTIONBUDGETS, namespace, BUDGET_NAME, body, field_manager=names.PRIORITIZER)
+
+    async def _remove_budget(self, namespace: str) -> None:
+        await self._client.delete(PODDISRUPTIONBUDGETS, namespace, BUDGET_NAME)
+
+
+async def _outcome(kind: str, write: Write) -> str:
+    """Carry one write out and say what became of it.
+
+    An object that is gone or has changed is planned for anew in the next pass; so is one that is refused, in case what
+    refuses it is gone by then. Raises Unavailable, Unauthorized and TooManyRequests: all other writes would meet the
+    same.
+    """
+    try:
+        await write()
+    except NotFound:
+        return "gone"
+    except Conflict:
+        return "conflict"
+    except (Unavailable, Unauthorized, TooManyRequests):
+        raise
+    except ApiError as error:
+        log.warning("write refused", kind=kind, status=error.status, reason=error.reason, error=str(error))
+        return "refused"
+    return "written"

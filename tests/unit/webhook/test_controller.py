@@ -1,0 +1,96 @@
+"""The controller against the API server in memory: facts from caches; and settings, manifests, code of one mind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from scavenger_api import names
+from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
+from scavenger_kube.resources import NODES
+from scavenger_runtime.clock import SystemClock
+from scavenger_testing.fake_api import FakeApi
+from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS
+from scavenger_webhook.controller import ClusterView
+from scavenger_webhook.core.snapshot import LOW_PRIORITY, SCAVENGER_CLASSES, Rules
+from scavenger_webhook.facts import PRIORITYCLASSES, SCAVENGERQUEUES
+from scavenger_webhook.settings import WebhookSettings
+from scavenger_webhook.writer import SECRET_NAME
+
+from .builders import job, pod, request
+from .waiting import running, until
+
+
+async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> None:
+    async with FakeApi() as api:
+        api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
+        api.put(SCAVENGERQUEUES, {"metadata": {"name": "small"}, "spec": {"quota": {"cpu": "1500m", "memory": "1Gi"}}})
+        api.put(
+            NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "x": "bad"}}}
+        )
+        view = ClusterView(api.client(), Rules(), SystemClock())
+        asked = request("scavengerjobs", job(queue="late"))
+        assert await view.facts_for(asked) is None, "nothing is known yet"
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            found = await view.facts_for(request("pods", pod()))
+            assert found is not None
+            assert found.queues["small"].quota == {"cpu": 1500, "memory": 2**30}
+            assert found.nodes[0].allocatable == {"cpu": 4000, "memory": 8 * 2**30}
+            assert found.priority_classes["ordinary-workload"].preemption_policy == "PreemptLowerPriority"
+
+            before = api.count("GET", "scavengerqueues/late")
+            for _ in range(3):
+                known = await view.facts_for(asked)
+                assert known is not None
+                assert known.queue("late") is None
+            assert api.count("GET", "scavengerqueues/late") == before + 1, "not asked for again within a second"
+
+            api.close_watches()
+            api.put(SCAVENGERQUEUES, {"metadata": {"name": "newer"}, "spec": {}})
+            fresh = await view.facts_for(request("scavengerjobs", job(queue="newer")))
+            assert fresh is not None
+            assert fresh.queue("newer") is not None
+
+            api.remove(NODES, None, "n")
+            await until("the node is gone", lambda: view.facts().nodes == ())
+
+
+@pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])
+async def test_no_path_is_made_of_what_is_no_name(name: object) -> None:
+    async with FakeApi() as api:
+        view = ClusterView(api.client(), Rules(), SystemClock())
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            seen = len(api.requests)
+            await view.facts_for(request("scavengerjobs", job(queue=name)))
+            assert [r.path for r in api.requests[seen:] if "watch" not in r.query] == []
+
+
+# --- settings ---
+
+
+def test_settings_say_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        WebhookSettings.load(["--shutdown-delay=30", "--shutdown-timeout=10"])
+    assert "shutdown-timeout > shutdown-delay" in capsys.readouterr().err
+    made = WebhookSettings.load(["--namespace=elsewhere", "--tls-names=127.0.0.1,me", "--low-priority=warn"])
+    assert made.certificate_rules().names[0] == "scavenger-webhook-admission.elsewhere.svc"
+    assert made.certificate_rules().names[-2:] == ("127.0.0.1", "me")
+    assert made.rules().low_priority == "warn"
+
+
+def test_configurations_and_policies_name_what_the_code_names() -> None:
+    folder = Path(__file__).resolve().parents[3] / "manifests" / "webhook"
+    configurations = (folder / "configurations.yaml").read_text()
+    assert f"path: {MUTATE_PODS}\n" in configurations
+    assert f"path: {VALIDATE_JOBS}\n" in configurations
+    assert f"object.spec.priority <= {LOW_PRIORITY})" in configurations
+    assert f"name: {SECRET_NAME}\n" in (folder / "secret.yaml").read_text()
+    policies = (folder / "policies.yaml").read_text()
+    for text in (configurations, policies):
+        assert all(f"'{name}'" in text for name in SCAVENGER_CLASSES)
+    marks = (names.FINALIZER, names.LABEL_PREEMPTION_CLASS, names.ANNOTATION_RUNNING_PRIORITY, names.ANNOTATION_RUN)
+    for mark in (*marks, ANNOTATION_EVICTION_REASON):
+        assert f"'{mark}'" in policies

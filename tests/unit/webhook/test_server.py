@@ -1,0 +1,102 @@
+"""TLS over a real socket: certificates that change under it, and what is no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+import aiohttp
+from scavenger_runtime.clock import SystemClock
+from scavenger_webhook import tls
+from scavenger_webhook.app import MUTATE_PODS, Limits, create_app
+from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_webhook.core.certificates import CertificateRules
+from scavenger_webhook.server import TlsServer
+
+from .builders import facts, pod, raw
+from .waiting import running, until
+
+RULES = CertificateRules(("localhost",))
+
+
+async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() -> None:
+    now = SystemClock().now()
+    authority = new_authority(now, RULES)
+    first, second = (new_serving(authority, now, RULES) for _ in range(2))
+    context = tls.server_context()
+    tls.load(context, first.certificate, first.key)
+
+    async def known(_request: Any) -> Any:
+        return facts()
+
+    server = TlsServer(create_app(known), context, address="127.0.0.1", port=0)
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+
+    async def ask(session: aiohttp.ClientSession) -> None:
+        url = f"https://localhost:{server.port}{MUTATE_PODS}"
+        async with session.post(url, json=raw("pods", pod(priority=0)), ssl=client) as answer:
+            assert (await answer.json())["response"]["allowed"]
+
+    async with running(server.run(0)):
+        await until("serving", lambda: server.serving)
+        async with aiohttp.ClientSession() as old, aiohttp.ClientSession() as new:
+            await ask(old)
+            kept = [id(c) for c in _connections(old)]
+            tls.load(context, second.certificate, second.key)
+            await ask(old)
+            assert [id(c) for c in _connections(old)] == kept, "not dropped"
+            await ask(new)
+            serials = [_serial(connection) for connection in (*_connections(old), *_connections(new))]
+            assert serials == [first.x509.serial_number, second.x509.serial_number]
+        await asyncio.sleep(0.05)  # TLS connections take leave of each other
+    assert not server.serving
+
+
+NO_HTTP = [
+    b"rubbish\r\n\r\n",
+    b"POST /mutate/pods HTTP/9.9\r\n\r\n",
+    b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n",
+]
+
+
+async def test_what_is_no_http_is_turned_away_soon() -> None:
+    now = SystemClock().now()
+    authority = new_authority(now, RULES)
+    serving = new_serving(authority, now, RULES)
+    context = tls.server_context()
+    tls.load(context, serving.certificate, serving.key)
+
+    async def known(_request: Any) -> Any:
+        return facts()
+
+    server = TlsServer(create_app(known, Limits(body_timeout=0.1)), context, address="127.0.0.1", port=0)
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+
+    async def first_line(sent: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("localhost", server.port, ssl=client)
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            line = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+        return line
+
+    async with running(server.run(0)):
+        await until("serving", lambda: server.serving)
+        lines = await asyncio.gather(*(first_line(sent) for sent in NO_HTTP))
+        await asyncio.sleep(0.05)  # TLS connections take leave of each other
+    assert [line for line in lines if line and not line.split()[1].startswith(b"4")] == []
+
+
+def _connections(session: aiohttp.ClientSession) -> list[Any]:
+    assert session.connector is not None
+    return [entry[0] for entries in session.connector._conns.values() for entry in entries]
+
+
+def _serial(connection: Any) -> int:
+    found = connection.transport.get_extra_info("ssl_object").getpeercert()
+    return int(found["serialNumber"], 16)
