@@ -25,12 +25,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from scavenger_regulator.history import History
-from scavenger_regulator.offer import Heard, OfferRules, learn, listen, plan_offers, uses
-from scavenger_regulator.plan import Rules, regulate
-from scavenger_regulator.profile import Profiles
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, Memory, NodeFacts, PodFacts
-from scavenger_regulator.snapshot import Snapshot as Seen
+from scavenger_regulator.core.history import History
+from scavenger_regulator.core.plan import Rules, regulate
+from scavenger_regulator.core.reclaimed.offer import Heard, OfferRules, learn, listen, plan_offers, uses
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, Memory, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import Snapshot as Seen
 
 from bench import Skipped
 

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from scavenger_regulator.levels import apart, water_levels
-from scavenger_regulator.plan import Rules
+from scavenger_regulator.core.levels import apart, water_levels
+from scavenger_regulator.core.plan import Rules
 
 from tests.unit.regulator.cases import GIB
 from tests.unit.regulator.simulation import CORES, Job, World

@@ -12,14 +12,14 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from scavenger_regulator.eviction import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
-from scavenger_regulator.memory import MAX_BYTES
-from scavenger_regulator.node_memory import NodeMemoryRules, Trend, follow, plan_node_memory
-from scavenger_regulator.offer import Heard, OfferRules, learn, listen, plan_offers, uses
-from scavenger_regulator.plan import Rules, regulate
-from scavenger_regulator.profile import Profiles
-from scavenger_regulator.risk import Risk
-from scavenger_regulator.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.eviction.plan import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
+from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.plan import Rules, regulate
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, follow, plan_node_memory
+from scavenger_regulator.core.reclaimed.offer import Heard, OfferRules, learn, listen, plan_offers, uses
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.state import MAX_BYTES
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 GIB = 2.0**30

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
+from scavenger_regulator.core.snapshot import Measurement
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.snapshot import Measurement
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
 from scavenger_testing import debian

@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scavenger_api.evictions import EvictionReason
-from scavenger_regulator.memory import dump_memories, load_memories
-from scavenger_regulator.plan import Decision, Rules, Victim, acted, regulate
-from scavenger_regulator.snapshot import (
+from scavenger_regulator.core.plan import Decision, Rules, Victim, acted, regulate
+from scavenger_regulator.core.snapshot import (
     CLUSTER,
     Departure,
     Figure,
@@ -23,6 +22,7 @@ from scavenger_regulator.snapshot import (
     PodFacts,
     Snapshot,
 )
+from scavenger_regulator.core.state import dump_memories, load_memories
 
 from .cases import GIB, NOW
 

@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.eviction import Candidate
-from scavenger_regulator.load import Trust
-from scavenger_regulator.node_memory import NodeMemoryPlan, NodeMemoryRules, Trend, follow, plan_node_memory
-from scavenger_regulator.snapshot import Departure, Gang, Measurement, Snapshot
+from scavenger_regulator.core.eviction.plan import Candidate
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.node_memory import (
+    NodeMemoryPlan,
+    NodeMemoryRules,
+    Trend,
+    follow,
+    plan_node_memory,
+)
+from scavenger_regulator.core.snapshot import Departure, Gang, Measurement, Snapshot
 
 from tests.unit.regulator.cases import GIB, NOW, ago, figures, gang, names, node, snapshot
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.load import Trust
-from scavenger_regulator.offer import (
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.offer import (
     Heard,
     Offer,
     OfferRules,
@@ -28,8 +28,8 @@ from scavenger_regulator.offer import (
     units,
     uses,
 )
-from scavenger_regulator.profile import Profile, Profiles
-from scavenger_regulator.snapshot import Departure, Figure, Gang, Measurement, NodeFacts, Snapshot
+from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
+from scavenger_regulator.core.snapshot import Departure, Figure, Gang, Measurement, NodeFacts, Snapshot
 
 from tests.unit.regulator.cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
-from scavenger_regulator.history import Figures
-from scavenger_regulator.levels import WaterLevels
-from scavenger_regulator.memory import dump_memories, from_published, load_memories
-from scavenger_regulator.plan import Decision, Rules, Wait, regulate, worth_publishing
-from scavenger_regulator.risk import at_risk
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Gang, Measurement, Memory, Snapshot
-from scavenger_regulator.throttle import ThrottleRules, plan_resizes
+from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.plan import Decision, Rules, Wait, regulate, worth_publishing
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Departure, Gang, Measurement, Memory, Snapshot
+from scavenger_regulator.core.state import dump_memories, from_published, load_memories
+from scavenger_regulator.core.throttle import ThrottleRules, plan_resizes
 
 from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 

@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS
-from scavenger_regulator.observe import SCAVENGERJOBS
+from scavenger_regulator.controller import Regulator
+from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.shell import Regulator
-from scavenger_regulator.writes import PROFILES_CONFIGMAP
+from scavenger_regulator.writer import PROFILES_CONFIGMAP
 from scavenger_testing.builders import condition, job_dict, node_dict, pod_dict, scavengerjob_dict
 
-from tests.unit.regulator.test_shell import POD_METRICS, SYSTEM, Cluster, cluster
+from tests.unit.regulator.test_controller import POD_METRICS, SYSTEM, Cluster, cluster
 
 ON: dict[str, Any] = {"reclaimed": True}
 

@@ -11,13 +11,12 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 from scavenger_runtime.metrics import counter, gauge, histogram
 
-from scavenger_regulator.eviction import Outcome
-from scavenger_regulator.history import Figures
-from scavenger_regulator.node_memory import NodeMemoryPlan
-from scavenger_regulator.observe import RECLAIMED_UNIT
-from scavenger_regulator.offer import Offer, Use
-from scavenger_regulator.plan import Decision, Judgement, Wait
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES
+from scavenger_regulator.core.eviction.plan import Outcome
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.plan import Decision, Judgement, Wait
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan
+from scavenger_regulator.core.reclaimed.offer import Offer, Use
+from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, RESOURCES
 
 LOAD: Final = gauge("regulator_load_percent", "Use divided by allocatable.", ("scope", "resource"))
 ORDINARY: Final = gauge(

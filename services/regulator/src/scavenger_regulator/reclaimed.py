@@ -23,15 +23,15 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.usage import Sample, UsageMeter
 
 from scavenger_regulator import metrics
-from scavenger_regulator.memory import KEY_SOURCE, MAX_BYTES
-from scavenger_regulator.node_memory import NodeMemoryPlan, Trend, follow, plan_node_memory
-from scavenger_regulator.observe import node_facts
-from scavenger_regulator.offer import Heard, Offer, learn, listen, plan_offers, to_write, uses
-from scavenger_regulator.plan import Decision, Victim
-from scavenger_regulator.profile import Profiles
+from scavenger_regulator.core.plan import Decision, Victim
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, Trend, follow, plan_node_memory
+from scavenger_regulator.core.reclaimed.offer import Heard, Offer, learn, listen, plan_offers, to_write, uses
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.snapshot import Snapshot
+from scavenger_regulator.core.state import KEY_SOURCE, MAX_BYTES
+from scavenger_regulator.facts import node_facts
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.snapshot import Snapshot
-from scavenger_regulator.writes import (
+from scavenger_regulator.writer import (
     PROFILES_CONFIGMAP,
     OfferOutcome,
     apply_configmap,

@@ -7,15 +7,15 @@ from typing import Literal, Self
 from pydantic import field_validator, model_validator
 from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
 
-from scavenger_regulator.eviction import DEFAULT_ORDER, SORTERS, EvictionRules
-from scavenger_regulator.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
-from scavenger_regulator.levels import FLOOR, INITIAL, LevelPolicy, ordered
-from scavenger_regulator.load import Trust
-from scavenger_regulator.node_memory import NodeMemoryRules
-from scavenger_regulator.offer import OfferRules
-from scavenger_regulator.plan import Rules
+from scavenger_regulator.core.eviction.plan import DEFAULT_ORDER, SORTERS, EvictionRules
+from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
+from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, ordered
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.plan import Rules
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
+from scavenger_regulator.core.reclaimed.offer import OfferRules
+from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
-from scavenger_regulator.throttle import ThrottleRules
 
 
 class RegulatorSettings(ServiceSettings):

@@ -18,8 +18,8 @@ from scavenger_kube.kinds import ConfigMap
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
 from scavenger_runtime.logging import get_logger
 
-from scavenger_regulator.snapshot import PodFacts
-from scavenger_regulator.throttle import Resize
+from scavenger_regulator.core.snapshot import PodFacts
+from scavenger_regulator.core.throttle import Resize
 
 STATE_CONFIGMAP: Final = "scavenger-regulator-state"
 PROFILES_CONFIGMAP: Final = "scavenger-regulator-profiles"

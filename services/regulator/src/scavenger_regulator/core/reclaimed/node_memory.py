@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from scavenger_regulator.candidates import candidates, credit, leaving
-from scavenger_regulator.eviction import CLOSED, Candidate, least_lossy
-from scavenger_regulator.load import Reading, Trust, believable, read_load
-from scavenger_regulator.snapshot import Departure, Gang, NodeFacts, Snapshot
+from scavenger_regulator.core.eviction.candidates import candidates, credit, leaving
+from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, least_lossy
+from scavenger_regulator.core.load import Reading, Trust, believable, read_load
+from scavenger_regulator.core.snapshot import Departure, Gang, NodeFacts, Snapshot
 
 MEMORY: Final = "memory"
 KEPT: Final = 3

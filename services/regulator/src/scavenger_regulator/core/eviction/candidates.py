@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
-from scavenger_regulator.eviction import Candidate
-from scavenger_regulator.load import Reading, Trust, fresh
-from scavenger_regulator.risk import Risk, at_risk
-from scavenger_regulator.snapshot import (
+from scavenger_regulator.core.eviction.plan import Candidate
+from scavenger_regulator.core.eviction.risk import Risk, at_risk
+from scavenger_regulator.core.load import Reading, Trust, fresh
+from scavenger_regulator.core.snapshot import (
     RESOURCES,
     CpuTime,
     Departure,

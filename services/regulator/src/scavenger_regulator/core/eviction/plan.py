@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from scavenger_regulator.cover import Cover, cheapest_cover, ordered_cover
-from scavenger_regulator.risk import Risk
-from scavenger_regulator.snapshot import RESOURCES, Gang
+from scavenger_regulator.core.eviction.covering_knapsack import Cover, cheapest_cover, ordered_cover
+from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.snapshot import RESOURCES, Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scavenger_api.levels import LevelsState
 
-from scavenger_regulator.snapshot import Gang, PodFacts
+from scavenger_regulator.core.snapshot import Gang, PodFacts
 
 MIN_CORES = 0.01
 

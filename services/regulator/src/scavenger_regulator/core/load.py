@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Gang, Measurement, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import (
+    CLUSTER,
+    RESOURCES,
+    Departure,
+    Figure,
+    Gang,
+    Measurement,
+    NodeFacts,
+    PodFacts,
+)
 
 PLAUSIBLE = 1.1
 """A node that uses more than this times its capacity has a wrong figure, not a high one. (More than

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from scavenger_api.times import parse_time
 from scavenger_kube import kinds
-from scavenger_regulator.observe import JobView, gangs, node_facts, pod_facts, pod_requests
+from scavenger_regulator.facts import JobView, gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse

@@ -10,19 +10,17 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
-from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
+from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts
 from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct, condition
 from scavenger_kube.resources import scavenger_jobs
 
-from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0
-RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
-"""How many cores or bytes one unit of the extended resource is that stands for them."""
 
 
 # --- the ScavengerJob, as far as it is looked at ------------------------------------------------------------

@@ -19,10 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.load import Trust, believable, pod_use
-from scavenger_regulator.observe import RECLAIMED_UNIT
-from scavenger_regulator.profile import Profile, Profiles
-from scavenger_regulator.snapshot import RESOURCES, Departure, Figure, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.load import Trust, believable, pod_use
+from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
+from scavenger_regulator.core.snapshot import (
+    RECLAIMED_UNIT,
+    RESOURCES,
+    Departure,
+    Figure,
+    Measurement,
+    NodeFacts,
+    PodFacts,
+    Snapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)

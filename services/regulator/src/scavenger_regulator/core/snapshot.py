@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from scavenger_regulator.history import Figures as History
-from scavenger_regulator.levels import WaterLevels
+from scavenger_api.reclaimed import MIB
+
+from scavenger_regulator.core.history import Figures as History
+from scavenger_regulator.core.levels import WaterLevels
 
 CLUSTER: Final = ""
 """The scope of all counted nodes together; any other scope is the name of one node."""
 
 RESOURCES: Final = ("cpu", "memory")
+
+RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
+"""How many cores or bytes one unit of the extended resource is that stands for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.times import format_time
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_regulator.observe import SCAVENGERJOBS
-from scavenger_regulator.plan import Decision
+from scavenger_regulator.controller import Regulator
+from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.snapshot import CLUSTER, Measurement
+from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.shell import Regulator
-from scavenger_regulator.snapshot import CLUSTER, Measurement
-from scavenger_regulator.writes import STATE_CONFIGMAP
+from scavenger_regulator.writer import STATE_CONFIGMAP
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually

@@ -14,8 +14,8 @@ from typing import Any
 from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
-from scavenger_regulator.levels import WaterLevels, ordered
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Memory
+from scavenger_regulator.core.levels import WaterLevels, ordered
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Memory
 
 KEY_MEMORY = "memory"
 KEY_HISTORY = "history"

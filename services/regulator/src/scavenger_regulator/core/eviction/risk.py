@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_domain.risk import safe_until, start_over, time_at_risk
 
-from scavenger_regulator.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
+from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
 
 
 @dataclass(frozen=True, slots=True)

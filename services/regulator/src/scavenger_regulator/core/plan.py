@@ -21,8 +21,8 @@ from enum import StrEnum
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
 
-from scavenger_regulator.candidates import candidates, credit
-from scavenger_regulator.eviction import (
+from scavenger_regulator.core.eviction.candidates import candidates, credit
+from scavenger_regulator.core.eviction.plan import (
     Candidate,
     EvictionPlan,
     EvictionRules,
@@ -31,8 +31,8 @@ from scavenger_regulator.eviction import (
     least_lossy,
     plan_evictions,
 )
-from scavenger_regulator.history import Figures
-from scavenger_regulator.levels import (
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.levels import (
     FLOOR,
     INITIAL,
     PERCENTAGE,
@@ -42,8 +42,8 @@ from scavenger_regulator.levels import (
     step_toward,
     water_levels,
 )
-from scavenger_regulator.load import Reading, Trust, Unreadable, read_load
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Memory, Pending, Snapshot
+from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Memory, Pending, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

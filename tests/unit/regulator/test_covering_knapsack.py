@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.cover import cheapest_cover, ordered_cover
+from scavenger_regulator.core.eviction.covering_knapsack import cheapest_cover, ordered_cover
 
 Case = tuple[list[float], list[tuple[float, ...]], list[float]]
 

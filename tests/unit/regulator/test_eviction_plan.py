@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_regulator.eviction import (
+from scavenger_regulator.core.eviction.plan import (
     EvictionRules,
     Outcome,
     by_at_risk,

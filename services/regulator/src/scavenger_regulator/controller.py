@@ -27,9 +27,11 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.service import ServiceContext
 
 from scavenger_regulator import metrics
-from scavenger_regulator.eviction import Outcome
-from scavenger_regulator.history import Figures, History, dump_histories, load_histories
-from scavenger_regulator.memory import (
+from scavenger_regulator.core.eviction.plan import Outcome
+from scavenger_regulator.core.history import Figures, History, dump_histories, load_histories
+from scavenger_regulator.core.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
+from scavenger_regulator.core.state import (
     KEY_HISTORY,
     KEY_MEMORY,
     KEY_SOURCE,
@@ -38,17 +40,15 @@ from scavenger_regulator.memory import (
     from_published,
     load_memories,
 )
-from scavenger_regulator.observe import SCAVENGERJOBS, gangs, node_facts, on_reclaimed_capacity
-from scavenger_regulator.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
+from scavenger_regulator.core.throttle import Resize, plan_resizes
+from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts, on_reclaimed_capacity
 from scavenger_regulator.reclaimed import SAVE_EVERY, ReclaimedCapacity
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
 from scavenger_regulator.sources import Source, SourceError
 from scavenger_regulator.sources.metrics_api import MetricsApiSource
 from scavenger_regulator.sources.prometheus import PrometheusSource
 from scavenger_regulator.sources.requests import RequestsSource
-from scavenger_regulator.throttle import Resize, plan_resizes
-from scavenger_regulator.writes import (
+from scavenger_regulator.writer import (
     AT_ONCE,
     STATE_CONFIGMAP,
     EvictionOutcome,
