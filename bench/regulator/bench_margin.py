@@ -14,7 +14,7 @@ from typing import Any
 from scavenger_regulator.core.levels import apart, water_levels
 from scavenger_regulator.core.plan import Rules
 
-from tests.unit.regulator.cases import GIB
+from tests.unit.regulator.builders import GIB
 from tests.unit.regulator.simulation import CORES, Job, World
 
 TICKS = 4 * 120

@@ -293,8 +293,8 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         c.regulator = successor
         c.measure(9, age=2)  # taken before it began
         decision = await c.period(10)
-        assert decision.judgements[CLUSTER].state == "Evicting"
-        assert decision.judgements[CLUSTER].wait == "Started"
+        assert decision.scopes[CLUSTER].state == "Evicting"
+        assert decision.scopes[CLUSTER].wait == "Started"
         assert len(c.pods()) == 3
         c.measure(9)  # its predecessor's victims are still leaving
         decision = await c.period()

@@ -13,7 +13,7 @@ from scavenger_regulator.sources.metrics_api import parse
 from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
 from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
-from .cases import GIB, NOW
+from .builders import GIB, NOW
 
 T0 = "2026-01-02T12:00:00Z"
 

@@ -19,9 +19,9 @@ from scavenger_regulator.core.reclaimed.node_memory import (
     follow,
     plan_node_memory,
 )
-from scavenger_regulator.core.snapshot import Departure, Gang, Measurement, Snapshot
+from scavenger_regulator.core.snapshot import Gang, Measurement, RecentTermination, Snapshot
 
-from tests.unit.regulator.cases import GIB, NOW, ago, figures, gang, names, node, snapshot
+from tests.unit.regulator.builders import GIB, NOW, ago, figures, gang, names, node, snapshot
 
 RULES = NodeMemoryRules()
 UPPER = 90.0
@@ -147,13 +147,13 @@ def test_guaranteed_jobs_are_no_victims() -> None:
 
 
 def test_what_is_leaving_already_is_enough() -> None:
-    leaving = reclaimed("leaving", pod_leaving_until=NOW)
+    leaving = reclaimed("leaving", pod_deletion_deadline=NOW)
     assert plan(seen(leaving, reclaimed("a"), used=92)) is None
-    guaranteed = gang("leaving", pod_leaving_until=NOW)
+    guaranteed = gang("leaving", pod_deletion_deadline=NOW)
     assert plan(seen(guaranteed, reclaimed("a"), used=92)) is None
-    gone = Departure("node-1", {"memory": 4 * GIB}, ago(15))
-    assert plan(seen(reclaimed("a"), used=92, departures=(gone,))) is None
-    assert plan(seen(reclaimed("a"), used=92, departures=(replace(gone, at=ago(90)),))) is not None
+    gone = RecentTermination("node-1", {"memory": 4 * GIB}, ago(15))
+    assert plan(seen(reclaimed("a"), used=92, recent_terminations=(gone,))) is None
+    assert plan(seen(reclaimed("a"), used=92, recent_terminations=(replace(gone, at=ago(90)),))) is not None
 
 
 def test_whom_another_rule_takes_is_not_taken_twice() -> None:

@@ -12,17 +12,25 @@ from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.plan import Decision, Rules, Wait, regulate, worth_publishing
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Departure, Gang, Measurement, Memory, Snapshot
-from scavenger_regulator.core.state import dump_memories, from_published, load_memories
+from scavenger_regulator.core.snapshot import (
+    CLUSTER,
+    RESOURCES,
+    Gang,
+    Measurement,
+    RecentTermination,
+    ScopeState,
+    Snapshot,
+)
+from scavenger_regulator.core.state import dump_states, load_states, states_from_published
 from scavenger_regulator.core.throttle import ThrottleRules, plan_resizes
 
-from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
+from .builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 
 RULES = Rules(yield_at_checkpoint=False)
 
 
-def decide(taken: Snapshot, memory: Memory | None = None, rules: Rules = RULES) -> Decision:
-    return regulate(taken, {CLUSTER: memory} if memory else {}, rules)
+def decide(taken: Snapshot, state: ScopeState | None = None, rules: Rules = RULES) -> Decision:
+    return regulate(taken, {CLUSTER: state} if state else {}, rules)
 
 
 def victims(decision: Decision) -> list[str]:
@@ -72,10 +80,10 @@ def test_states(cpu: float, memory: float, state: str, percentage: float, admit:
 )
 def test_blind(facts: dict[str, Any], says: str) -> None:
     taken = snapshot([gang("job")], **facts)
-    decision = decide(taken, Memory(evicting=frozenset({"cpu"}), closed=True))
+    decision = decide(taken, ScopeState(evicting=frozenset({"cpu"}), closed=True))
     assert (decision.published.state, decision.published.admit, decision.victims) == (LevelsState.BLIND, False, ())
     assert says in decision.published.message
-    assert decision.memories[CLUSTER].evicting == {"cpu"}, "what it was at is not forgotten"
+    assert decision.states[CLUSTER].evicting == {"cpu"}, "what it was at is not forgotten"
     assert LevelsView.of(decision.published.to_data(), NOW).visibility is Visibility.BLIND
 
 
@@ -104,7 +112,7 @@ def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> Non
     upper = published.upper("memory")
     assert upper is not None
     assert published.admission("memory") == pytest.approx(upper - 5)
-    before = Memory(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
+    before = ScopeState(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
     published = decide(snapshot(history=enough), before).published
     assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)
 
@@ -149,7 +157,7 @@ def test_gangs_go_whole_and_count_whole() -> None:
 def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
     taken = snapshot(crowd(), cpu=8)
     assert victims(decide(taken)) == []
-    assert victims(decide(taken, Memory(evicting=frozenset({"cpu"})))) == ["job-0"]
+    assert victims(decide(taken, ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
 def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
@@ -170,33 +178,33 @@ def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leaving_until", "expected"),
+    ("deletion_deadline", "expected"),
     [
-        (ago(-20), ["job-0"]),  # its use is credited
+        (ago(-20), ["job-0"]),  # its use is pending release
         (ago(50), ["job-0"]),  # a little late
-        (ago(61), ["job-0", "job-1"]),  # stuck: neither credited nor asked again
+        (ago(61), ["job-0", "job-1"]),  # stuck: neither counted nor asked again
     ],
 )
-def test_what_is_leaving(leaving_until: datetime, expected: list[str]) -> None:
-    gone = gang("leaving", started=1, pod_leaving_until=leaving_until)
+def test_what_is_leaving(deletion_deadline: datetime, expected: list[str]) -> None:
+    gone = gang("leaving", started=1, pod_deletion_deadline=deletion_deadline)
     assert victims(decide(snapshot([gone, *crowd()], cpu=9))) == expected
 
 
-def test_of_a_gang_with_one_leaving_all_is_credited() -> None:
+def test_of_a_gang_with_one_leaving_all_is_pending_release() -> None:
     partly = gang("partly", started=1)
-    partly = replace(partly, pods=(*partly.pods, pod("partly-1", leaving_until=ago(-20))))
+    partly = replace(partly, pods=(*partly.pods, pod("partly-1", deletion_deadline=ago(-20))))
     assert victims(decide(snapshot([partly, *crowd()], cpu=9))) == []
 
 
 @pytest.mark.parametrize(("at", "expected"), [(ago(24), ["job-0"]), (ago(26), ["job-0", "job-1"])])
 def test_what_went_after_the_sample_began_is_still_in_it(at: datetime, expected: list[str]) -> None:
-    gone = Departure("node-1", {"cpu": 1.0, "memory": GIB}, at)
-    assert victims(decide(snapshot(crowd(), cpu=9, departures=(gone,)))) == expected
+    gone = RecentTermination("node-1", {"cpu": 1.0, "memory": GIB}, at)
+    assert victims(decide(snapshot(crowd(), cpu=9, recent_terminations=(gone,)))) == expected
 
 
 def test_a_process_waits_for_measurements_that_began_after_it() -> None:
     decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))
-    assert (victims(decision), decision.judgements[CLUSTER].wait) == ([], Wait.STARTED)
+    assert (victims(decision), decision.scopes[CLUSTER].wait) == ([], Wait.STARTED)
     assert decision.published.state == "Evicting"
 
 
@@ -228,8 +236,8 @@ def test_who_has_a_guarantee_goes_when_the_firm_load_is_too_high() -> None:
 @pytest.mark.parametrize(("reclaimed", "evicting"), [(True, set()), (False, {"cpu"})])
 def test_what_left_reclaimed_capacity_is_not_taken_for_load(reclaimed: bool, evicting: set[str]) -> None:
     """Its CPU is still in the average of the last seconds."""
-    gone = Departure("node-1", {"cpu": 4.0, "memory": GIB}, ago(20), reclaimed)
-    assert decide(snapshot(cpu=10, departures=(gone,))).memories[CLUSTER].evicting == evicting
+    gone = RecentTermination("node-1", {"cpu": 4.0, "memory": GIB}, ago(20), reclaimed)
+    assert decide(snapshot(cpu=10, recent_terminations=(gone,))).states[CLUSTER].evicting == evicting
 
 
 def test_nobody_goes_because_a_reclaimed_pod_has_no_figure() -> None:
@@ -260,7 +268,7 @@ def test_a_level_per_node() -> None:
     assert decision.published.admit
 
 
-def test_what_nodes_free_is_credited_to_the_cluster() -> None:
+def test_what_nodes_free_counts_for_the_cluster() -> None:
     nodes = {"a": node("a"), "b": node("b")}
     gangs = [gang(f"{n}-{i}", 100 * (i + 1), on=n) for n in nodes for i in range(4)]
     use = {n: figures(9, GIB) for n in nodes}
@@ -298,11 +306,11 @@ def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
     assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, 0).cpu_seconds == 0
 
 
-# --- memory ---
+# --- what is remembered ---
 
 
-def test_memory_survives() -> None:
-    memory = Memory(
+def test_state_survives() -> None:
+    state = ScopeState(
         levels={"cpu": WaterLevels(61.5, 70, 80)},
         evicting=frozenset({"cpu"}),
         closed=True,
@@ -311,29 +319,33 @@ def test_memory_survives() -> None:
         yielded_at=ago(5),
         waiting_since=ago(60),
     )
-    assert load_memories(dump_memories({CLUSTER: memory, "node-1": Memory()}), NOW, 300) == {
-        CLUSTER: memory,
-        "node-1": Memory(),
+    assert load_states(dump_states({CLUSTER: state, "node-1": ScopeState()}), NOW, 300) == {
+        CLUSTER: state,
+        "node-1": ScopeState(),
     }
-    assert load_memories(dump_memories({CLUSTER: memory}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
+    assert load_states(dump_states({CLUSTER: state}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
 
 
 @given(
     st.text(max_size=20)
     | st.sampled_from(['{"":{"levels":{"cpu":[1,2]},"evicting":[[1]],"cooldownUntil":5}}', "[]", "null"])
 )
-def test_garbage_is_no_memory(text: str) -> None:
-    for memory in load_memories(text, NOW, 300).values():
-        assert memory == Memory()
+def test_garbage_is_no_state(text: str) -> None:
+    for state in load_states(text, NOW, 300).values():
+        assert state == ScopeState()
 
 
-def test_memory_from_what_is_published() -> None:
+def test_state_from_what_is_published() -> None:
     evicting = decide(snapshot(cpu=9)).published
-    memory = from_published(evicting, NOW, 300)[CLUSTER]
-    assert (memory.closed, memory.evicting, memory.cooldown_until) == (True, frozenset(), ago(-300))
-    assert memory.levels["cpu"] == WaterLevels(70, 80, 85)
-    assert from_published(None, NOW, 300) == from_published(PublishedLevels(LevelsState.BLIND), NOW, 300) == {}
-    assert not from_published(decide(snapshot()).published, NOW, 300)[CLUSTER].closed
+    state = states_from_published(evicting, NOW, 300)[CLUSTER]
+    assert (state.closed, state.evicting, state.cooldown_until) == (True, frozenset(), ago(-300))
+    assert state.levels["cpu"] == WaterLevels(70, 80, 85)
+    assert (
+        states_from_published(None, NOW, 300)
+        == states_from_published(PublishedLevels(LevelsState.BLIND), NOW, 300)
+        == {}
+    )
+    assert not states_from_published(decide(snapshot()).published, NOW, 300)[CLUSTER].closed
 
 
 # --- throttle before evict ---
@@ -354,7 +366,7 @@ THROTTLE = ThrottleRules(enabled=True, share=0.4)
         ("Blind", 0.4, {}, []),
         ("Speculative", 1.0, {"on": "node-9"}, []),
         ("Speculative", 1.0, {"pod_refused_resize": True}, []),
-        ("Speculative", 1.0, {"pod_leaving_until": ago(-5)}, []),
+        ("Speculative", 1.0, {"pod_deletion_deadline": ago(-5)}, []),
         ("Speculative", 1.0, {"running": False}, []),
     ],
 )
@@ -400,10 +412,10 @@ def test_at_risk_of_reclaimed_capacity_is_what_was_used(
 def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:
     seen = snapshot(cpu=5)
     own = regulate(
-        seen, {"node-1": Memory(levels={r: WaterLevels(10, 20, 30) for r in RESOURCES})}, Rules(per_node=True)
+        seen, {"node-1": ScopeState(levels={r: WaterLevels(10, 20, 30) for r in RESOURCES})}, Rules(per_node=True)
     )
     assert own.levels_on("node-1")["cpu"] == WaterLevels(11, 21, 31), "a step toward the initial ones"
-    assert own.levels_on("node-2") == own.judgements[CLUSTER].levels
+    assert own.levels_on("node-2") == own.scopes[CLUSTER].levels
     alone = regulate(seen, {}, Rules())
-    assert alone.levels_on("node-1") == alone.judgements[CLUSTER].levels
+    assert alone.levels_on("node-1") == alone.scopes[CLUSTER].levels
     assert regulate(snapshot(age=600), {}, Rules()).levels_on("node-1") == {}

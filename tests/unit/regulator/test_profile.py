@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scavenger_regulator.core.reclaimed.profile import BUCKETS, Profile, Profiles
 from scavenger_regulator.core.state import MAX_BYTES
 
-from tests.unit.regulator.cases import GIB, NOW, ago
+from tests.unit.regulator.builders import GIB, NOW, ago
 
 ROOM = 10.0
 BUCKET = ROOM / BUCKETS

@@ -29,16 +29,32 @@ from scavenger_runtime.service import ServiceContext
 from scavenger_regulator import metrics
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures, History, dump_histories, load_histories
-from scavenger_regulator.core.plan import SAYS, Decision, Judgement, Victim, acted, regulate, worth_publishing
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Departure, Figure, Measurement, Memory, Snapshot
+from scavenger_regulator.core.plan import (
+    OUTCOME_MESSAGES,
+    Decision,
+    ScopeDecision,
+    Victim,
+    after_evictions,
+    regulate,
+    worth_publishing,
+)
+from scavenger_regulator.core.snapshot import (
+    CLUSTER,
+    RESOURCES,
+    Figure,
+    Measurement,
+    RecentTermination,
+    ScopeState,
+    Snapshot,
+)
 from scavenger_regulator.core.state import (
     KEY_HISTORY,
     KEY_MEMORY,
     KEY_SOURCE,
     MAX_BYTES,
-    dump_memories,
-    from_published,
-    load_memories,
+    dump_states,
+    load_states,
+    states_from_published,
 )
 from scavenger_regulator.core.throttle import Resize, plan_resizes
 from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts, on_reclaimed_capacity
@@ -65,13 +81,15 @@ ASK_HISTORY_EVERY: Final = timedelta(minutes=10)
 NODE_BUCKETS: Final = 12
 """Parts of the window for the history of one node: there may be a thousand of them in one ConfigMap."""
 
-WORRYING: Final = frozenset(SAYS[outcome] for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES))
+WARNING_MESSAGES: Final = frozenset(
+    OUTCOME_MESSAGES[outcome] for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES)
+)
 """Messages of a regulator that cannot bring the load down."""
 
-STRICTLY_IN_ORDER: Final = 16
+ONE_BY_ONE: Final = 16
 """Up to so many victims are evicted one after the other; more of them some at a time, begun in order."""
 
-REMEMBER_DEPARTURES: Final = timedelta(minutes=15)
+REMEMBER_TERMINATIONS: Final = timedelta(minutes=15)
 
 log = get_logger(__name__)
 
@@ -106,17 +124,17 @@ class Regulator:
         self._reclaimed = ReclaimedCapacity(client, settings, clock, events, self.nodes)
 
         self._started = clock.now()
-        self._memories: dict[str, Memory] = {}
+        self._states: dict[str, ScopeState] = {}
         self._histories: dict[str, dict[str, History]] = {}
         self._asked: dict[str, Figures] | None = None
         self._asked_at: datetime | None = None
         self._refused: dict[str, datetime] = {}
-        self._departures: list[Departure] = []
+        self._recent_terminations: list[RecentTermination] = []
         self._figures: dict[str, dict[str, Figure]] = {}
         self._published: PublishedLevels | None = None
         self._configmap: ConfigMap | None = None
         self._saved: tuple[str, datetime] | None = None
-        self._last: Judgement | None = None
+        self._last: ScopeDecision | None = None
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -171,26 +189,26 @@ class Regulator:
         with metrics.DECISION_SECONDS.time():
             snapshot = self.snapshot(measurement)
             self._reclaimed.watch(snapshot)
-            decision = self._reclaimed.plan(snapshot, regulate(snapshot, self._memories, self._rules))
-        for scope in self._memories.keys() - decision.judgements.keys():
+            decision = self._reclaimed.plan(snapshot, regulate(snapshot, self._states, self._rules))
+        for scope in self._states.keys() - decision.scopes.keys():
             metrics.forget_scope(scope)
-        self._memories = decision.memories
+        self._states = decision.states
         metrics.show(decision, snapshot.history.get(CLUSTER, {}), snapshot.now)
-        self._tell(decision)
+        self._record_decision(decision)
         return snapshot, decision
 
     def snapshot(self, measurement: Measurement) -> Snapshot:
         """What the caches hold at this moment."""
         now = self._clock.now()
         self._refused = {uid: until for uid, until in self._refused.items() if until > now}
-        self._departures = [d for d in self._departures if now - d.at <= REMEMBER_DEPARTURES]
+        self._recent_terminations = [t for t in self._recent_terminations if now - t.at <= REMEMBER_TERMINATIONS]
         return Snapshot(
             now=now,
             started=self._started,
             nodes={n.metadata.name: node_facts(n, self._settings.tolerated_taints) for n in self.nodes.items()},
             gangs=gangs(self.jobs.items(), self.pods.items()),
             measurement=self._with_last_figures(measurement),
-            departures=tuple(self._departures),
+            recent_terminations=tuple(self._recent_terminations),
             refused=frozenset(self._refused),
             history=self._history(),
             cpu_time=self._reclaimed.cpu_time,
@@ -223,15 +241,15 @@ class Regulator:
         return Measurement(measurement.nodes, pods, measurement.total)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        """Note the departure of a scavenger pod: deleted, or ended."""
+        """Note the termination of a scavenger pod: deleted, or ended."""
         old, new = change.old, change.new
         if old is None or old.ended or not (new is None or new.ended) or not old.spec.node_name:
             return
         figures = self._figures.pop(old.metadata.key, None)
         if figures and names.LABEL_JOB in old.metadata.labels:
             use = {resource: figure.value for resource, figure in figures.items()}
-            gone = Departure(old.spec.node_name, use, self._clock.now(), on_reclaimed_capacity(old))
-            self._departures.append(gone)
+            gone = RecentTermination(old.spec.node_name, use, self._clock.now(), on_reclaimed_capacity(old))
+            self._recent_terminations.append(gone)
 
     # --- history ------------------------------------------------------------------------------------------
 
@@ -257,8 +275,8 @@ class Regulator:
 
     def _learn(self, decision: Decision) -> None:
         """Take the ordinary load into the histories."""
-        for scope, judgement in decision.judgements.items():
-            reading = judgement.reading
+        for scope, decided in decision.scopes.items():
+            reading = decided.reading
             if reading is None or reading.ordinary is None:
                 continue
             histories = self._histories.setdefault(scope, {})
@@ -267,7 +285,7 @@ class Regulator:
                 if resource not in histories:
                     histories[resource] = History(self._settings.history_window, buckets)
                 histories[resource].add(reading.observed_at, reading.ordinary[resource])
-        for scope in self._histories.keys() - decision.judgements.keys():
+        for scope in self._histories.keys() - decision.scopes.keys():
             if self.nodes.get(scope) is None:
                 del self._histories[scope]
 
@@ -285,29 +303,29 @@ class Regulator:
             log.warning("levels not published", error=str(error))
             return False
         metrics.PUBLISHED.labels("written").inc()
-        self._tell_transition(self._published, new)
+        self._record_transition(self._published, new)
         self._published = new
         return True
 
-    def _tell_transition(self, old: PublishedLevels | None, new: PublishedLevels) -> None:
+    def _record_transition(self, old: PublishedLevels | None, new: PublishedLevels) -> None:
         if self._configmap is None or (old is not None and (old.state, old.message) == (new.state, new.message)):
             return
         text = f"{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
-        worrying = new.state is LevelsState.BLIND or new.message in WORRYING
+        worrying = new.state is LevelsState.BLIND or new.message in WARNING_MESSAGES
         self._events.record(CONFIGMAPS, self._configmap, "Warning" if worrying else "Normal", new.state.value, text)
 
     # --- acting -------------------------------------------------------------------------------------------
 
     async def _act(self, victims: Sequence[Victim]) -> None:
         """Evict, and remember what really went."""
-        one_by_one = len(victims) <= STRICTLY_IN_ORDER
+        one_by_one = len(victims) <= ONE_BY_ONE
         work = [partial(self._evict, victim) for victim in victims]
         outcomes = await in_order(work, 1 if one_by_one else AT_ONCE)
         now = self._clock.now()
         done = [v for v, outcome in zip(victims, outcomes, strict=True) if outcome is EvictionOutcome.EVICTED]
-        for scope in {victim.scope for victim in done} & self._memories.keys():
+        for scope in {victim.scope for victim in done} & self._states.keys():
             mine = [victim for victim in done if victim.scope == scope]
-            self._memories[scope] = acted(self._memories[scope], mine, now, self._rules)
+            self._states[scope] = after_evictions(self._states[scope], mine, now, self._rules)
 
     async def _evict(self, victim: Victim) -> EvictionOutcome:
         gang, now = victim.candidate.gang, self._clock.now()
@@ -329,10 +347,10 @@ class Regulator:
             cpu_seconds_lost=round(victim.candidate.loss, 1),
             frees={r: round(points, 2) for r, points in victim.candidate.frees.items()},
         )
-        self._tell_victim(victim, outcome)
+        self._record_victim(victim, outcome)
         return outcome
 
-    def _tell_victim(self, victim: Victim, outcome: EvictionOutcome) -> None:
+    def _record_victim(self, victim: Victim, outcome: EvictionOutcome) -> None:
         job = self.jobs.get(victim.candidate.gang.key)
         if job is None or outcome not in (EvictionOutcome.EVICTED, EvictionOutcome.DRY_RUN):
             return
@@ -349,18 +367,18 @@ class Regulator:
         """Throttle or give back, where that is switched on."""
         if not self._throttle.enabled or self._settings.dry_run:
             return
-        judgement = decision.judgements[CLUSTER]
+        decided = decision.scopes[CLUSTER]
         everybody = gangs(self.jobs.items(), self.pods.items())
         blocked = {pod.node for gang in everybody for pod in gang.pods if pod.refused_resize}
-        wanted = plan_resizes(judgement.state, everybody, blocked, self._throttle)
+        wanted = plan_resizes(decided.state, everybody, blocked, self._throttle)
         outcomes = await in_order([partial(resize, self._client, one) for one in wanted])
         for one, outcome in zip(wanted, outcomes, strict=True):
             direction = "throttled" if one.cores < one.gang.cores else "restored"
             metrics.RESIZES.labels(direction, outcome.value).inc()
             if outcome is ResizeOutcome.DONE:
-                self._tell_resize(one, direction)
+                self._record_resize(one, direction)
 
-    def _tell_resize(self, done: Resize, direction: str) -> None:
+    def _record_resize(self, done: Resize, direction: str) -> None:
         log.info("resized", pod=done.pod.key, container=done.container, cores=done.cores, direction=direction)
 
     # --- what is kept -------------------------------------------------------------------------------------
@@ -376,16 +394,16 @@ class Regulator:
         levels = PublishedLevels.parse(self._configmap.data) if self._configmap else None
         data = state.data if state else {}
         cooldown = self._settings.cooldown
-        self._memories = load_memories(data.get(KEY_MEMORY), now, cooldown) or from_published(levels, now, cooldown)
+        self._states = load_states(data.get(KEY_MEMORY), now, cooldown) or states_from_published(levels, now, cooldown)
         # What was measured in another way has another mean and another deviation.
         same_source = data.get(KEY_SOURCE) == self.source.name
         self._histories = self._load_histories(data.get(KEY_HISTORY) if same_source else None, now)
         await self._reclaimed.restore(self.source.name, now)
         self._published = levels
         self._started = now
-        self._departures.clear()
+        self._recent_terminations.clear()
         samples = {r: h.samples for r, h in self._histories.get(CLUSTER, {}).items()}
-        log.info("begins", source=self.source.name, samples=samples, memory=sorted(self._memories))
+        log.info("begins", source=self.source.name, samples=samples, memory=sorted(self._states))
 
     def _load_histories(self, text: str | None, now: datetime) -> dict[str, dict[str, History]]:
         window = self._settings.history_window
@@ -397,7 +415,7 @@ class Regulator:
 
     async def _save_if_due(self, now: datetime) -> None:
         """At once when the hysteresis changed, else now and then."""
-        essence = _essence(self._memories)
+        essence = _essence(self._states)
         with suppress(ApiError):
             if self._saved is None or self._saved[0] != essence or now - self._saved[1] >= SAVE_EVERY:
                 await self._save(now)
@@ -408,7 +426,7 @@ class Regulator:
         await self._reclaimed.save(self.source.name, now, due=False)
 
     async def _save(self, now: datetime) -> None:
-        memory = dump_memories(self._memories)
+        memory = dump_states(self._states)
         history = dump_histories(self._histories, max(0, MAX_BYTES - len(memory)))
         data = {KEY_MEMORY: memory, KEY_HISTORY: history, KEY_SOURCE: self.source.name}
         try:
@@ -418,13 +436,13 @@ class Regulator:
             log.warning("state not saved", error=str(error))
             raise
         metrics.SAVED.labels("written").inc()
-        self._saved = (_essence(self._memories), now)
+        self._saved = (_essence(self._states), now)
 
     # --- saying what was decided --------------------------------------------------------------------------
 
-    def _tell(self, decision: Decision) -> None:
+    def _record_decision(self, decision: Decision) -> None:
         """One line for a decision that changes something, with the figures that led to it; the rest at debug."""
-        cluster = decision.judgements[CLUSTER]
+        cluster = decision.scopes[CLUSTER]
         changed = self._last is None or (self._last.state, self._last.admit) != (cluster.state, cluster.admit)
         self._last = cluster
         say: Callable[..., Any] = log.info if changed or decision.victims else log.debug
@@ -443,19 +461,19 @@ class Regulator:
             wait=cluster.wait.value if cluster.wait else None,
             plan=plan.outcome.value if plan else None,
             gaps={r: round(v, 2) for r, v in plan.gaps.items()} if plan else None,
-            credit={r: round(v, 2) for r, v in plan.credit.items()} if plan else None,
+            pending_release={r: round(v, 2) for r, v in plan.pending_release.items()} if plan else None,
             short={r: round(v, 2) for r, v in plan.short.items()} if plan else None,
             held=len(plan.held) if plan else 0,
             victims=len(decision.victims),
         )
 
 
-def _essence(memories: dict[str, Memory]) -> str:
+def _essence(states: dict[str, ScopeState]) -> str:
     """What must not be lost: everything but the levels, which drift by small steps."""
     return repr(
         sorted(
             (scope, sorted(m.evicting), m.closed, m.cooldown_until, sorted(m.yielding), m.yielded_at, m.waiting_since)
-            for scope, m in memories.items()
+            for scope, m in states.items()
         )
     )
 

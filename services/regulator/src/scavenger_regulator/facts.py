@@ -135,7 +135,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE) != names.NON_PREEMPTIBLE,
         running_since=max((t for text in started if (t := parse_time(text)) is not None), default=None)
         or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
-        leaving_until=parse_time(meta.deletion_timestamp),
+        deletion_deadline=parse_time(meta.deletion_timestamp),
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
         grace=DEFAULT_GRACE if grace is None else float(grace),

@@ -25,7 +25,15 @@ from scavenger_runtime.usage import Sample, UsageMeter
 from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, Victim
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, Trend, follow, plan_node_memory
-from scavenger_regulator.core.reclaimed.offer import Heard, Offer, learn, listen, plan_offers, to_write, uses
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
+    Offer,
+    latest_samples,
+    learn,
+    plan_offers,
+    to_write,
+    uses,
+)
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.snapshot import Snapshot
 from scavenger_regulator.core.state import KEY_SOURCE, MAX_BYTES
@@ -69,7 +77,7 @@ class ReclaimedCapacity:
         self._rules = settings.offer_rules()
         self._memory_rules = settings.node_memory_rules()
         self._profiles = Profiles(self._rules.half_life)
-        self._heard: dict[str, Heard] = {}
+        self._last_samples: dict[str, LastSample] = {}
         self._trends: dict[str, Trend] = {}
         self._meter = UsageMeter()
         self._short: set[str] = set()
@@ -111,11 +119,11 @@ class ReclaimedCapacity:
         plans = plan_node_memory(snapshot, uppers, self._trends, self._memory_rules, taken)
         metrics.show_node_memory(plans)
         for plan in plans:
-            self._tell_memory(plan)
+            self._record_memory(plan)
         self._short = {plan.node for plan in plans if plan.short > 0}
         return tuple(Victim(one, EvictionReason.NODE_MEMORY, plan.node) for plan in plans for one in plan.victims)
 
-    def _tell_memory(self, plan: NodeMemoryPlan) -> None:
+    def _record_memory(self, plan: NodeMemoryPlan) -> None:
         newly_short = plan.short > 0 and plan.node not in self._short
         say = log.info if plan.victims or newly_short else log.debug
         say(
@@ -144,14 +152,14 @@ class ReclaimedCapacity:
         if not self.enabled:
             return decision
         found = uses(snapshot, self._memory_rules.trust)
-        self._heard = listen(self._heard, snapshot, found)
+        self._last_samples = latest_samples(self._last_samples, snapshot, found)
         learn(self._profiles, snapshot, found)
         levels = {
             node: {resource: one.admission for resource, one in on_node.items()}
             for node in snapshot.nodes
             if (on_node := decision.levels_on(node))
         }
-        planned = plan_offers(snapshot, found, self._heard, levels, self._profiles, self._rules)
+        planned = plan_offers(snapshot, found, self._last_samples, levels, self._profiles, self._rules)
         metrics.show_offers(planned.values(), found.values())
         self._due = to_write(snapshot.nodes, planned.values())
         crowded = {name: one.crowded for name, one in planned.items() if one.crowded is not None}
@@ -205,7 +213,7 @@ class ReclaimedCapacity:
         data = found.data if found is not None and found.data.get(KEY_SOURCE) == source else {}
         names = [node.metadata.name for node in self._nodes.items()]
         self._profiles = Profiles.load(data.get(KEY_PROFILES), self._rules.half_life, names, now)
-        self._heard, self._trends, self._saved = {}, {}, now
+        self._last_samples, self._trends, self._saved = {}, {}, now
         log.info("profiles", nodes=len(self._profiles.nodes))
 
     async def save(self, source: str, now: datetime, *, due: bool = True) -> None:

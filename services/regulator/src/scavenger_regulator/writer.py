@@ -79,7 +79,7 @@ async def evict_gang(client: ApiClient, pods: Sequence[PodFacts], note: Eviction
     """
     outcome = EvictionOutcome.GONE
     for pod in pods:
-        if pod.leaving_until is not None:
+        if pod.deletion_deadline is not None:
             continue
         result = await _evict(client, pod, note)
         if outcome is not EvictionOutcome.EVICTED:

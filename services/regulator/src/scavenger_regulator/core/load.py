@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
     RESOURCES,
-    Departure,
     Figure,
     Gang,
     Measurement,
     NodeFacts,
     PodFacts,
+    RecentTermination,
 )
 
 PLAUSIBLE = 1.1
@@ -82,9 +82,9 @@ def read_load(
     measurement: Measurement,
     now: datetime,
     trust: Trust,
-    departures: Iterable[Departure] = (),
+    recent_terminations: Iterable[RecentTermination] = (),
 ) -> Reading | Unreadable:
-    """The load of the given nodes, or why it is not known. departures: scavenger pods that have gone."""
+    """The load of the given nodes, or why it is not known. recent_terminations: scavenger pods that have gone."""
     if measurement.failed:
         return Unreadable(measurement.failed)
     counted = [node for node in nodes if node.counts and all(node.allocatable.get(r, 0.0) > 0 for r in RESOURCES)]
@@ -101,7 +101,7 @@ def read_load(
     if use is None:
         return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
     pods = [pod for gang in gangs for pod in gang.pods]
-    return _reading(scope, measured, use, pods, departures, measurement, now, trust)
+    return _reading(scope, measured, use, pods, recent_terminations, measurement, now, trust)
 
 
 def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
@@ -158,7 +158,7 @@ def _reading(
     measured: list[NodeFacts],
     use: Mapping[str, list[Figure]],
     pods: list[PodFacts],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
     now: datetime,
     trust: Trust,
@@ -175,7 +175,9 @@ def _reading(
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
     gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
-    gives_way += sum(d.use.get("cpu", 0.0) for d in departures if d.reclaimed and d.node in names and d.at > since)
+    gives_way += sum(
+        d.use.get("cpu", 0.0) for d in recent_terminations if d.reclaimed and d.node in names and d.at > since
+    )
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     return Reading(
         scope=scope,

@@ -1,4 +1,4 @@
-"""One period of the regulator: from a snapshot and what it remembers to levels, state and victims. No I/O.
+"""One period of the regulator: from a snapshot and what is remembered to levels, state and victims. No I/O.
 
 For the cluster, and as an option for each node by itself:
 
@@ -21,7 +21,7 @@ from enum import StrEnum
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
 
-from scavenger_regulator.core.eviction.candidates import candidates, credit
+from scavenger_regulator.core.eviction.candidates import candidates, pending_release
 from scavenger_regulator.core.eviction.plan import (
     Candidate,
     EvictionPlan,
@@ -43,7 +43,7 @@ from scavenger_regulator.core.levels import (
     water_levels,
 )
 from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Memory, Pending, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Pending, ScopeState, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ScopeDecision:
     """What was decided about one scope."""
 
     scope: str
@@ -105,7 +105,7 @@ class Judgement:
     levels: Mapping[str, WaterLevels]
     percentage: float | None
     admit: bool
-    memory: Memory
+    next_state: ScopeState
     plan: EvictionPlan | None = None
     yields: tuple[Candidate, ...] = ()
     wait: Wait | None = None
@@ -121,121 +121,123 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to publish, whom to evict (in this order), and the judgements that led to it, by scope."""
+    """What to publish, whom to evict (in this order), and what was decided of each scope."""
 
     published: PublishedLevels
     victims: tuple[Victim, ...]
-    judgements: Mapping[str, Judgement] = field(default_factory=dict)
+    scopes: Mapping[str, ScopeDecision] = field(default_factory=dict)
 
     @property
-    def memories(self) -> dict[str, Memory]:
+    def states(self) -> dict[str, ScopeState]:
         """What to remember, by scope."""
-        return {scope: judgement.memory for scope, judgement in self.judgements.items()}
+        return {scope: decided.next_state for scope, decided in self.scopes.items()}
 
     def levels_on(self, node: str) -> Mapping[str, WaterLevels]:
         """The levels in force on a node: its own where those were drawn, else the cluster's; none while Blind."""
-        cluster = self.judgements[CLUSTER]
-        own = self.judgements.get(node, cluster)
+        cluster = self.scopes[CLUSTER]
+        own = self.scopes.get(node, cluster)
         if cluster.reading is None:
             return {}
         return cluster.levels if own.reading is None else own.levels
 
 
-def regulate(snapshot: Snapshot, memories: Mapping[str, Memory], rules: Rules) -> Decision:
-    """Decide one period. memories: of the last one, by scope; a scope not in there starts afresh."""
+def regulate(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Rules) -> Decision:
+    """Decide one period. states: of the last one, by scope; a scope not in there starts afresh."""
     taken: set[str] = set()
-    judgements: dict[str, Judgement] = {}
+    scopes: dict[str, ScopeDecision] = {}
     victims: list[Victim] = []
     for scope in _scopes(snapshot, rules):
-        judgement = _judge(scope, snapshot, memories.get(scope, Memory()), rules, taken)
-        judgements[scope] = judgement
-        for victim in _victims(judgement):
+        decided = _decide_scope(scope, snapshot, states.get(scope, ScopeState()), rules, taken)
+        scopes[scope] = decided
+        for victim in _victims(decided):
             taken.add(victim.candidate.gang.uid)
             victims.append(victim)
-    cluster = judgements[CLUSTER]
-    shut = frozenset(scope for scope, j in judgements.items() if scope != CLUSTER and j.closed)
+    cluster = scopes[CLUSTER]
+    shut = frozenset(scope for scope, j in scopes.items() if scope != CLUSTER and j.closed)
     published = _publish(cluster, snapshot.history.get(CLUSTER, {}), shut, rules)
-    return Decision(published, tuple(victims[: rules.eviction.max_victims]), judgements)
+    return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes)
 
 
 def _scopes(snapshot: Snapshot, rules: Rules) -> list[str]:
-    """Nodes first: what they free is credited to the cluster."""
+    """Nodes first: what they free is subtracted from what the cluster has to free."""
     nodes = [name for name, node in sorted(snapshot.nodes.items()) if node.counts] if rules.per_node else []
     return [*nodes, CLUSTER]
 
 
-def _victims(judgement: Judgement) -> Iterable[Victim]:
-    for candidate in judgement.plan.victims if judgement.plan else ():
-        yield Victim(candidate, EvictionReason.ABOVE_UPPER, judgement.scope)
-    for candidate in judgement.yields:
-        yield Victim(candidate, EvictionReason.YIELD, judgement.scope)
+def _victims(decided: ScopeDecision) -> Iterable[Victim]:
+    for candidate in decided.plan.victims if decided.plan else ():
+        yield Victim(candidate, EvictionReason.ABOVE_UPPER, decided.scope)
+    for candidate in decided.yields:
+        yield Victim(candidate, EvictionReason.YIELD, decided.scope)
 
 
 # --- one scope ----------------------------------------------------------------------------------------------
 
 
-def _judge(scope: str, snapshot: Snapshot, memory: Memory, rules: Rules, taken: Collection[str]) -> Judgement:
-    memory = replace(memory, pending=_look_for(memory.pending, snapshot))
+def _decide_scope(
+    scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules, taken: Collection[str]
+) -> ScopeDecision:
+    state = replace(state, pending=_note_gone(state.pending, snapshot))
     nodes = snapshot.nodes.values() if scope == CLUSTER else [snapshot.nodes[scope]]
     reading = read_load(
-        scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust, snapshot.departures
+        scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust, snapshot.recent_terminations
     )
     if isinstance(reading, Unreadable):
-        return Judgement(scope, LevelsState.BLIND, None, memory.levels, None, False, memory, reason=reading.reason)
-    levels = _levels(scope, snapshot, memory, rules)
-    memory = _remember(memory, reading, levels, snapshot.now, rules)
-    judgement = Judgement(
+        return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
+    levels = _levels(scope, snapshot, state, rules)
+    state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
+    decided = ScopeDecision(
         scope=scope,
-        state=_state(memory, reading, levels),
+        state=_levels_state(state, reading, levels),
         reading=reading,
         levels=levels,
         percentage=max(PERCENTAGE[rules.policy](reading.load[r], levels[r], rules.floor) for r in RESOURCES),
-        admit=_admit(memory, snapshot.now, rules),
-        memory=memory,
-        wait=_wait(memory.pending, reading, snapshot),
+        admit=_admit(state, snapshot.now, rules),
+        next_state=state,
+        wait=_wait(state.pending, reading, snapshot),
     )
-    return _with_victims(judgement, snapshot, rules, taken)
+    return _with_victims(decided, snapshot, rules, taken)
 
 
-def _levels(scope: str, snapshot: Snapshot, memory: Memory, rules: Rules) -> dict[str, WaterLevels]:
+def _levels(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> dict[str, WaterLevels]:
     history = snapshot.history.get(scope, {})
     levels = {}
     for resource in RESOURCES:
         target, figures = rules.initial, history.get(resource)
         if rules.policy is LevelPolicy.EXPONENTIAL and figures and figures.samples >= rules.min_samples:
             target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
-        levels[resource] = step_toward(memory.levels.get(resource), target, rules.step)
+        levels[resource] = step_toward(state.levels.get(resource), target, rules.step)
     return levels
 
 
-def _remember(
-    memory: Memory, reading: Reading, levels: Mapping[str, WaterLevels], now: datetime, rules: Rules
-) -> Memory:
+def _with_hysteresis(
+    state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], now: datetime, rules: Rules
+) -> ScopeState:
     """The hysteresis: which resources are being brought down, and whether the cool-down runs."""
     load = reading.firm
-    raised = memory.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
+    raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
-    closed, until = memory.closed, memory.cooldown_until
+    closed, until = state.closed, state.cooldown_until
     if evicting:
         closed, until = True, None
     elif closed:
         until = until or now + timedelta(seconds=rules.cooldown)
         closed = now < until or any(load[r] >= levels[r].lower for r in RESOURCES)
-    yielding, yielded_at = _yielding(memory, reading, levels, rules)
+    yielding, yielded_at = _yielding(state, reading, levels, rules)
     return replace(
-        memory,
+        state,
         levels=levels,
         evicting=evicting,
         closed=closed,
         cooldown_until=until if closed else None,
         yielding=yielding,
         yielded_at=yielded_at,
-        waiting_since=memory.waiting_since if evicting else None,
+        waiting_since=state.waiting_since if evicting else None,
     )
 
 
 def _yielding(
-    memory: Memory, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
+    state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
 ) -> tuple[frozenset[str], datetime | None]:
     """Which resources are at the admission level, or were and are not back under it by the hysteresis.
 
@@ -247,37 +249,37 @@ def _yielding(
         for r in RESOURCES
         if load[r] >= levels[r].admission
         or (
-            r in memory.yielding
-            and memory.yielded_at is not None
+            r in state.yielding
+            and state.yielded_at is not None
             and load[r] > levels[r].admission - rules.yield_hysteresis
         )
     )
-    return yielding, memory.yielded_at if yielding else None
+    return yielding, state.yielded_at if yielding else None
 
 
-def _state(memory: Memory, reading: Reading, levels: Mapping[str, WaterLevels]) -> LevelsState:
+def _levels_state(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels]) -> LevelsState:
     """The worst resource governs."""
-    if memory.evicting:
+    if state.evicting:
         return LevelsState.EVICTING
     if any(reading.load[r] >= levels[r].lower for r in RESOURCES):
         return LevelsState.SPECULATIVE
     return LevelsState.FILLING
 
 
-def _admit(memory: Memory, now: datetime, rules: Rules) -> bool:
+def _admit(state: ScopeState, now: datetime, rules: Rules) -> bool:
     """Closed while evicting and cooling down; and while jobs yield, or the first to yield would be back at
     once."""
-    if memory.closed:
+    if state.closed:
         return False
-    if memory.yielded_at is None:
+    if state.yielded_at is None:
         return True
-    return now >= memory.yielded_at + timedelta(seconds=rules.cooldown)
+    return now >= state.yielded_at + timedelta(seconds=rules.cooldown)
 
 
 # --- victims ------------------------------------------------------------------------------------------------
 
 
-def _look_for(pending: Pending | None, snapshot: Snapshot) -> Pending | None:
+def _note_gone(pending: Pending | None, snapshot: Snapshot) -> Pending | None:
     """Note when the last of the evicted pods has gone."""
     if pending is None or pending.gone_at is not None:
         return pending
@@ -289,7 +291,7 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
     """Never two plans for the same gap: what was freed has to be in the measurements first, in all of them.
 
     A process that has just started does not know what its predecessor did, so for it the same holds of its
-    start. Pods that do not go are given up after a while; while they are leaving, they are credited.
+    start. Pods that do not go are given up after a while; while they are leaving, they count as pending release.
     """
     if reading.since < snapshot.started:
         return Wait.STARTED
@@ -300,14 +302,14 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
     return None
 
 
-def _with_victims(judgement: Judgement, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> Judgement:
-    memory, reading = judgement.memory, judgement.reading
+def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
+    state, reading = decided.next_state, decided.reading
     assert reading is not None
-    if memory.pending is not None and judgement.wait is None:
-        memory = replace(memory, pending=None)
-    judgement = replace(judgement, memory=memory)
-    if judgement.wait is not None or not (memory.evicting or (rules.yield_at_checkpoint and memory.yielding)):
-        return judgement
+    if state.pending is not None and decided.wait is None:
+        state = replace(state, pending=None)
+    decided = replace(decided, next_state=state)
+    if decided.wait is not None or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
+        return decided
     trust, now, measurement = rules.trust, snapshot.now, snapshot.measurement
     known = candidates(
         snapshot.gangs,
@@ -319,45 +321,46 @@ def _with_victims(judgement: Judgement, snapshot: Snapshot, rules: Rules, taken:
         without={*taken, *snapshot.refused},
         cpu_time=snapshot.cpu_time,
     )
-    leaving = credit(snapshot.gangs, snapshot.departures, reading, measurement, now, trust, also=taken)
-    if memory.evicting:
-        return _evict(judgement, known, leaving, now, rules)
-    if judgement.scope == CLUSTER:
-        return _yield(judgement, known, leaving, now, rules)
-    return judgement
+    leaving = pending_release(
+        snapshot.gangs, snapshot.recent_terminations, reading, measurement, now, trust, also=taken
+    )
+    if state.evicting:
+        return _evict(decided, known, leaving, now, rules)
+    if decided.scope == CLUSTER:
+        return _yield(decided, known, leaving, now, rules)
+    return decided
 
 
 def _evict(
-    judgement: Judgement, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
-) -> Judgement:
-    memory, reading = judgement.memory, judgement.reading
+    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
+    state, reading = decided.next_state, decided.reading
     assert reading is not None
     plan = plan_evictions(
         EvictionSnapshot(
             now=now,
             load=reading.firm,
-            targets={r: judgement.levels[r].lower for r in memory.evicting},
+            targets={r: decided.levels[r].lower for r in state.evicting},
             candidates=known,
-            credit=leaving,
-            waiting_since=memory.waiting_since,
+            pending_release=leaving,
+            waiting_since=state.waiting_since,
             rules=rules.eviction,
         )
     )
-    if plan.held and memory.waiting_since is None:
-        memory = replace(memory, waiting_since=now)
-    return replace(judgement, plan=plan, memory=memory)
+    if plan.held and state.waiting_since is None:
+        state = replace(state, waiting_since=now)
+    return replace(decided, plan=plan, next_state=state)
 
 
 def _yield(
-    judgement: Judgement, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
-) -> Judgement:
+    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
     """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
     `admission` by the hysteresis. Not those that have only just started: they have written nothing yet."""
-    memory, reading = judgement.memory, judgement.reading
+    state, reading = decided.next_state, decided.reading
     assert reading is not None
     gaps = {
-        r: reading.firm[r] - (judgement.levels[r].admission - rules.yield_hysteresis) - leaving[r]
-        for r in memory.yielding
+        r: reading.firm[r] - (decided.levels[r].admission - rules.yield_hysteresis) - leaving[r] for r in state.yielding
     }
     ready = [
         c
@@ -366,30 +369,32 @@ def _yield(
         and c.risk.since > c.risk.started
         and (now - c.risk.since).total_seconds() <= rules.yield_within
     ]
-    return replace(judgement, yields=least_lossy(ready, gaps, rules.eviction.max_victims))
+    return replace(decided, yields=least_lossy(ready, gaps, rules.eviction.max_victims))
 
 
 # --- what has been done -------------------------------------------------------------------------------------
 
 
-def acted(memory: Memory, evicted: Iterable[Victim], now: datetime, rules: Rules) -> Memory:
-    """The memory of a scope after these of its victims were really evicted (refusals are not among them)."""
+def after_evictions(state: ScopeState, evicted: Iterable[Victim], now: datetime, rules: Rules) -> ScopeState:
+    """The state of a scope after these of its victims were really evicted (refusals are not among them)."""
     precise = [v.candidate.gang for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
     yielded = any(v.reason is EvictionReason.YIELD for v in evicted)
     if yielded:
-        memory = replace(memory, yielded_at=now)
+        state = replace(state, yielded_at=now)
     if not precise:
-        return memory
+        return state
     pods = [pod for gang in precise for pod in gang.pods]
     grace = max(pod.grace for pod in pods)
     pending = Pending(frozenset(pod.uid for pod in pods), now, now + timedelta(seconds=grace + rules.settle))
-    return replace(memory, pending=pending)
+    return replace(state, pending=pending)
 
 
 # --- publishing ---------------------------------------------------------------------------------------------
 
 
-def _publish(cluster: Judgement, history: Mapping[str, Figures], shut: frozenset[str], rules: Rules) -> PublishedLevels:
+def _publish(
+    cluster: ScopeDecision, history: Mapping[str, Figures], shut: frozenset[str], rules: Rules
+) -> PublishedLevels:
     if cluster.reading is None:
         return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=cluster.reason)
     return PublishedLevels(
@@ -406,7 +411,7 @@ def _publish(cluster: Judgement, history: Mapping[str, Figures], shut: frozenset
     )
 
 
-def _resource(cluster: Judgement, resource: str, figures: Figures | None) -> ResourceLevels:
+def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) -> ResourceLevels:
     assert cluster.reading is not None
     levels = cluster.levels[resource]
     return ResourceLevels(
@@ -419,7 +424,7 @@ def _resource(cluster: Judgement, resource: str, figures: Figures | None) -> Res
     )
 
 
-SAYS: Mapping[Outcome, str] = {
+OUTCOME_MESSAGES: Mapping[Outcome, str] = {
     Outcome.NOBODY_LEFT: "above the upper level, and nothing preemptible is left that would lower it",
     Outcome.SHORT: "above the upper level, and what is preemptible does not bring it down to the lower one",
     Outcome.NO_FIGURES: "above the upper level, but no candidate has a figure to act by",
@@ -427,10 +432,10 @@ SAYS: Mapping[Outcome, str] = {
 }
 
 
-def _message(cluster: Judgement) -> str:
+def _message(cluster: ScopeDecision) -> str:
     """What an administrator who looks at the ConfigMap should know; the figures stand beside it already."""
     if cluster.plan is not None:
-        return SAYS.get(cluster.plan.outcome, "")
+        return OUTCOME_MESSAGES.get(cluster.plan.outcome, "")
     if cluster.wait is Wait.SETTLING:
         return "waiting for evicted pods to show in the measurements"
     return ""

@@ -72,7 +72,7 @@ class NodeFacts:
 class PodFacts:
     """A scavenger pod that still occupies its node.
 
-    leaving_until: its deletion's deadline, None while nobody is deleting it. running_since: None until it
+    deletion_deadline: its deletion's deadline, None while nobody is deleting it. running_since: None until it
     runs. requests: by resource, in cores and bytes; of a pod on reclaimed capacity what it counts as. grace:
     seconds between SIGTERM and SIGKILL.
     """
@@ -83,7 +83,7 @@ class PodFacts:
     requests: Mapping[str, float]
     preemptible: bool
     running_since: datetime | None
-    leaving_until: datetime | None = None
+    deletion_deadline: datetime | None = None
     checkpoint: datetime | None = None
     index: int | None = None
     """Which member of the gang it is."""
@@ -121,7 +121,7 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class RecentTermination:
     """A scavenger pod that has gone: until the measurements begin after it, its use is in the load and must
     not be taken for load that somebody still has to make room for. use: by resource, as last measured."""
 
@@ -145,7 +145,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ScopeState:
     """What one scope carries from one period to the next.
 
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
@@ -187,7 +187,7 @@ class Snapshot:
     nodes: Mapping[str, NodeFacts]
     gangs: tuple[Gang, ...]
     measurement: Measurement
-    departures: tuple[Departure, ...] = ()
+    recent_terminations: tuple[RecentTermination, ...] = ()
     refused: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
     """Scope → resource → what is known of the ordinary load."""
@@ -195,9 +195,9 @@ class Snapshot:
     """Of pods on reclaimed capacity."""
 
     @property
-    def departures_by_node(self) -> dict[str, list[Departure]]:
-        """The departures, by the node they were from."""
-        found: dict[str, list[Departure]] = {}
-        for one in self.departures:
+    def recent_terminations_by_node(self) -> dict[str, list[RecentTermination]]:
+        """The recent terminations, by the node they were from."""
+        found: dict[str, list[RecentTermination]] = {}
+        for one in self.recent_terminations:
             found.setdefault(one.node, []).append(one)
         return found

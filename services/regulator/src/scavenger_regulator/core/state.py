@@ -15,7 +15,7 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Memory
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, ScopeState
 
 KEY_MEMORY = "memory"
 KEY_HISTORY = "history"
@@ -24,14 +24,14 @@ MAX_BYTES = 900_000
 """A ConfigMap holds 1 MiB."""
 
 
-def dump_memories(memories: Mapping[str, Memory]) -> str:
+def dump_states(states: Mapping[str, ScopeState]) -> str:
     """All scopes as one text. What is pending is left out: a new process waits for measurements that began
     after it did anyway."""
-    return json.dumps({scope: _dump(memory) for scope, memory in sorted(memories.items())}, separators=(",", ":"))
+    return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
 
 
-def load_memories(text: str | None, now: datetime, cooldown: float) -> dict[str, Memory]:
-    """What `dump_memories` wrote, as far as it makes sense. Never raises."""
+def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
+    """What `dump_states` wrote, as far as it makes sense. Never raises."""
     try:
         parsed = json.loads(text or "{}")
     except ValueError:
@@ -41,8 +41,8 @@ def load_memories(text: str | None, now: datetime, cooldown: float) -> dict[str,
     return {scope: _load(dumped, now, cooldown) for scope, dumped in parsed.items() if isinstance(dumped, dict)}
 
 
-def from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, Memory]:
-    """The cluster's memory as the published levels tell it.
+def states_from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
+    """The cluster's state as the published levels tell it.
 
     Which resources were being brought down they do not tell; those still above `upper` are, so rather too few
     are evicted than too many. Whatever was closed stays so for a whole cool-down.
@@ -52,7 +52,7 @@ def from_published(published: PublishedLevels | None, now: datetime, cooldown: f
     levels = {r: WaterLevels(one.lower, one.admission, one.upper) for r, one in published.resources.items()}
     closed = not published.admit or published.state is LevelsState.EVICTING
     return {
-        CLUSTER: Memory(
+        CLUSTER: ScopeState(
             levels=levels,
             closed=closed,
             cooldown_until=now + timedelta(seconds=cooldown) if closed else None,
@@ -60,22 +60,22 @@ def from_published(published: PublishedLevels | None, now: datetime, cooldown: f
     }
 
 
-def _dump(memory: Memory) -> dict[str, Any]:
+def _dump(state: ScopeState) -> dict[str, Any]:
     return {
-        "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in memory.levels.items()},
-        "evicting": sorted(memory.evicting),
-        "closed": memory.closed,
-        "cooldownUntil": _time(memory.cooldown_until),
-        "yielding": sorted(memory.yielding),
-        "yieldedAt": _time(memory.yielded_at),
-        "waitingSince": _time(memory.waiting_since),
+        "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
+        "evicting": sorted(state.evicting),
+        "closed": state.closed,
+        "cooldownUntil": _time(state.cooldown_until),
+        "yielding": sorted(state.yielding),
+        "yieldedAt": _time(state.yielded_at),
+        "waitingSince": _time(state.waiting_since),
     }
 
 
-def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> Memory:
+def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeState:
     limit = now + timedelta(seconds=cooldown)
     until = _past(dumped.get("cooldownUntil"), limit)
-    return Memory(
+    return ScopeState(
         levels={
             r: ordered(*(float(v) for v in triple))
             for r, triple in _mapping(dumped.get("levels")).items()

@@ -24,11 +24,11 @@ from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
 from scavenger_regulator.core.snapshot import (
     RECLAIMED_UNIT,
     RESOURCES,
-    Departure,
     Figure,
     Measurement,
     NodeFacts,
     PodFacts,
+    RecentTermination,
     Snapshot,
 )
 
@@ -134,7 +134,7 @@ def next_figure(published: int, most: int, least: int, room: int, rules: OfferRu
 def ordinary_use(
     node: NodeFacts,
     pods: Iterable[PodFacts],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
     now: datetime,
     trust: Trust,
@@ -160,7 +160,7 @@ def ordinary_use(
                 continue
             known[resource] += use[resource]
             harvested[resource] += use[resource] if pod.reclaimed else 0.0
-    for gone in departures:
+    for gone in recent_terminations:
         for resource in RESOURCES:
             if gone.at > figures[resource].at - timedelta(seconds=figures[resource].window):
                 unsure[resource] += gone.use.get(resource, 0.0)
@@ -228,8 +228,8 @@ def _placed(pods: Iterable[PodFacts], resource: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """When a node was last heard of. new: in this period, for the first time of this sample."""
+class LastSample:
+    """When the last believable sample of a node was taken. new: seen in this period for the first time."""
 
     at: datetime
     new: bool = True
@@ -237,26 +237,28 @@ class Heard:
 
 def uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
     """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
-    pods, departures = by_node(snapshot), snapshot.departures_by_node
+    pods, recent_terminations = by_node(snapshot), snapshot.recent_terminations_by_node
     found = {}
     for name, node in snapshot.nodes.items():
         use = ordinary_use(
-            node, pods.get(name, ()), departures.get(name, ()), snapshot.measurement, snapshot.now, trust
+            node, pods.get(name, ()), recent_terminations.get(name, ()), snapshot.measurement, snapshot.now, trust
         )
         if use is not None:
             found[name] = use
     return found
 
 
-def listen(heard: Mapping[str, Heard], snapshot: Snapshot, found: Mapping[str, Use]) -> dict[str, Heard]:
-    """When each node was last heard of. A node never heard of counts from now on."""
+def latest_samples(
+    last_samples: Mapping[str, LastSample], snapshot: Snapshot, found: Mapping[str, Use]
+) -> dict[str, LastSample]:
+    """The last sample of each node; a node that never had one counts from now on."""
     listened = {}
     for name in snapshot.nodes:
-        last, use = heard.get(name), found.get(name)
+        last, use = last_samples.get(name), found.get(name)
         if use is not None:
-            listened[name] = Heard(use.at, new=last is None or use.at != last.at)
+            listened[name] = LastSample(use.at, new=last is None or use.at != last.at)
         else:
-            listened[name] = Heard(snapshot.now if last is None else last.at, new=False)
+            listened[name] = LastSample(snapshot.now if last is None else last.at, new=False)
     return listened
 
 
@@ -273,7 +275,7 @@ def learn(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> N
 def plan_offers(
     snapshot: Snapshot,
     found: Mapping[str, Use],
-    heard: Mapping[str, Heard],
+    last_samples: Mapping[str, LastSample],
     levels: Mapping[str, Mapping[str, float]],
     profiles: Profiles,
     rules: OfferRules,
@@ -284,7 +286,7 @@ def plan_offers(
     planned = {}
     for name, node in snapshot.nodes.items():
         blind = name not in levels
-        last = heard[name]
+        last = last_samples[name]
         planned[name] = offer(
             node,
             None if blind else found.get(name),
