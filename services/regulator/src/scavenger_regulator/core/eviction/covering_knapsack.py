@@ -30,7 +30,6 @@ CORE_LEFT: Final = 14
 MAX_NODES: Final = 3_000
 """Nodes that one branch and bound may visit."""
 
-
 FEW: Final = 100
 """Up to so many items, every greedy answer is improved; of more items only the best IMPROVED of them, as there
 the margin is a small part of the whole."""
@@ -55,16 +54,17 @@ def solve_covering_knapsack(
     gaps: what is needed of each; one that is not positive is closed. Of equally cheap sets one with fewer
     items is preferred.
     """
-    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
-    if not rows_open:
-        return Solution((), feasible=True)
-    # As shares of each gap, at most one: more than the whole gap is worth no more than the whole.
-    inverse = [1.0 / gaps[r] for r in rows_open]
-    shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
-    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
-    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
-    problem = _Problem(costs, shares, items, [min(1.0, total) for total in totals])
-    return Solution(tuple(sorted(problem.solve())), all(total >= 1.0 - EPSILON for total in totals))
+    problem = _Problem.of(costs, frees, gaps)
+    return Solution(tuple(sorted(problem.solve())), problem.feasible)
+
+
+def solve_in_order(frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Solution:
+    """The first items, in the order given, that close the gaps, without those that turn out not to be needed.
+
+    For orders that are not about cost. The last ones given are left out first.
+    """
+    problem = _Problem.of([float(rank) for rank in range(len(frees))], frees, gaps)
+    return Solution(tuple(sorted(problem.prune(problem.greedy(problem.items)))), problem.feasible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +77,32 @@ class _GreedySolution:
 
 
 class _Problem:
-    """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable."""
+    """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable. feasible:
+    whether all items together close every gap."""
 
     def __init__(
-        self,
-        costs: Sequence[float],
-        shares: Sequence[tuple[float, ...]],
-        items: list[int],
-        needs: list[float],
+        self, costs: Sequence[float], shares: Sequence[tuple[float, ...]], items: list[int], totals: Sequence[float]
     ) -> None:
         # A hair per item, so that among equally cheap sets the smaller one wins.
         hair = 1e-7 * max((costs[i] for i in items), default=0.0) or 1.0
         self.costs = [cost + hair for cost in costs]
         self.shares = shares
         self.items = items
-        self.needs = [need - EPSILON for need in needs]
+        self.needs = [min(1.0, total) - EPSILON for total in totals]
+        self.feasible = all(total >= 1.0 - EPSILON for total in totals)
+
+    @classmethod
+    def of(cls, costs: Sequence[float], frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> _Problem:
+        """In shares of each open gap, at most one: more than the whole gap is worth no more than the whole."""
+        rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
+        inverse = [1.0 / gaps[r] for r in rows_open]
+        shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
+        items = [i for i, row in enumerate(shares) if max(row, default=0.0) > EPSILON]
+        return cls(costs, shares, items, [sum(shares[i][k] for i in items) for k in range(len(rows_open))])
 
     def solve(self) -> list[int]:
+        if not self.needs:
+            return []
         best = self.prune(self.greedy(sorted(self.items, key=self.costs.__getitem__)))
         tries = sorted(self._greedy_solutions(), key=lambda one: self.cost(one.chosen))
         for one in tries if len(self.items) <= FEW else tries[:IMPROVED]:
@@ -123,16 +132,16 @@ class _Problem:
     def cost(self, chosen: Iterable[int]) -> float:
         return sum(self.costs[i] for i in chosen)
 
-    def _density(self, weights: tuple[float, ...]) -> dict[int, float]:
+    def density(self, items: Iterable[int], weights: tuple[float, ...]) -> dict[int, float]:
         """Cost for each share of the gaps closed."""
         shares, costs = self.shares, self.costs
-        if len(weights) == 2:
+        if len(weights) == 2:  # the usual case, several times faster
             first, second = weights
-            return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in self.items}
-        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in self.items}
+            return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in items}
+        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in items}
 
     def _by_density(self, weights: tuple[float, ...]) -> list[int]:
-        density = self._density(weights)
+        density = self.density(self.items, weights)
         return sorted(self.items, key=density.__getitem__)
 
     def greedy(self, order: Iterable[int]) -> list[int]:
@@ -203,9 +212,7 @@ class _BranchAndBound:
         weights: tuple[float, ...],
         incumbent: list[int],
     ) -> None:
-        density = {
-            i: problem.costs[i] / sum(w * s for w, s in zip(weights, problem.shares[i], strict=True)) for i in core
-        }
+        density = problem.density(core, weights)
         self.core = sorted(core, key=density.__getitem__)
         self.costs = [problem.costs[i] for i in self.core]
         self.shares = [problem.shares[i] for i in self.core]
@@ -256,20 +263,3 @@ class _BranchAndBound:
                 return False
             need -= self.worth[d]
         return bound < self.best_cost
-
-
-def solve_in_order(frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Solution:
-    """The first items, in the order given, that close the gaps, without those that turn out not to be needed.
-
-    For orders that are not about cost. The last ones given are left out first.
-    """
-    ranks = [float(i) for i in range(len(frees))]
-    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
-    if not rows_open:
-        return Solution((), feasible=True)
-    shares = [tuple(min(1.0, free[r] / gaps[r]) for r in rows_open) for free in frees]
-    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
-    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
-    problem = _Problem(ranks, shares, items, [min(1.0, total) for total in totals])
-    chosen = problem.prune(problem.greedy(items))
-    return Solution(tuple(sorted(chosen)), all(total >= 1.0 - EPSILON for total in totals))
