@@ -26,20 +26,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from scavenger_regulator.core.history import History
-from scavenger_regulator.core.plan import Rules, regulate
-from scavenger_regulator.core.reclaimed.offer import LastSample, OfferRules, latest_samples, learn, plan_offers, uses
-from scavenger_regulator.core.reclaimed.profile import Profiles
-from scavenger_regulator.core.snapshot import (
-    CLUSTER,
-    RESOURCES,
-    Figure,
-    Gang,
-    Measurement,
-    NodeFacts,
-    PodFacts,
-    ScopeState,
+from scavenger_regulator.core.plan import regulate
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
+    OfferRules,
+    latest_samples,
+    learn_profiles,
+    ordinary_uses,
+    plan_offers,
 )
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, NodeFacts, PodFacts
 from scavenger_regulator.core.snapshot import Snapshot as Seen
+from scavenger_regulator.core.state import ScopeState
 
 from bench import Skipped
 
@@ -177,9 +177,9 @@ class Model:
         self.states = decision.states
         harvest.victims += len(decision.victims)
         decided = decision.scopes[CLUSTER]
-        found = uses(seen, RULES.trust)
+        found = ordinary_uses(seen, RULES.trust)
         self.last_samples = latest_samples(self.last_samples, seen, found)
-        learn(self.profiles, seen, found)
+        learn_profiles(self.profiles, seen, found)
         levels = {r: w.admission for r, w in decided.levels.items()} if decided.reading else {}
         planned = plan_offers(
             seen,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scavenger_regulator.core.levels import apart, water_levels
-from scavenger_regulator.core.plan import Rules
+from scavenger_regulator.core.rules import Rules
 
 from tests.unit.regulator.builders import GIB
 from tests.unit.regulator.simulation import CORES, Job, World

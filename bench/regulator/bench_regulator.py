@@ -14,12 +14,20 @@ from typing import Any
 
 from scavenger_regulator.core.eviction.plan import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
 from scavenger_regulator.core.eviction.risk import Risk
-from scavenger_regulator.core.plan import Rules, regulate
-from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, follow, plan_node_memory
-from scavenger_regulator.core.reclaimed.offer import LastSample, OfferRules, latest_samples, learn, plan_offers, uses
+from scavenger_regulator.core.plan import regulate
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, plan_node_memory, update_trends
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
+    OfferRules,
+    latest_samples,
+    learn_profiles,
+    ordinary_uses,
+    plan_offers,
+)
 from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
-from scavenger_regulator.core.state import MAX_BYTES
+from scavenger_regulator.store import MAX_BYTES
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 GIB = 2.0**30
@@ -139,11 +147,11 @@ def offers() -> tuple[float, int]:
         pods = {p.key: {"cpu": Figure(0.5, at, 15), "memory": Figure(GIB, at)} for g in gangs for p in g.pods}
         seen = Snapshot(now, NOW - timedelta(days=1), nodes, gangs, Measurement(used, pods))
         began = time.perf_counter()
-        found = uses(seen, trust)
+        found = ordinary_uses(seen, trust)
         last_samples = latest_samples(last_samples, seen, found)
-        learn(profiles, seen, found)
+        learn_profiles(profiles, seen, found)
         planned = plan_offers(seen, found, last_samples, levels, profiles, rules)
-        trends = follow(trends, seen, trust)
+        trends = update_trends(trends, seen, trust)
         plan_node_memory(seen, dict.fromkeys(nodes, 90.0), trends, NodeMemoryRules())
         times.append(time.perf_counter() - began)
         nodes = {name: replace(facts, offered=dict(planned[name].amounts)) for name, facts in nodes.items()}

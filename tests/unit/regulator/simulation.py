@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scavenger_api.evictions import EvictionReason
-from scavenger_regulator.core.plan import Decision, Rules, Victim, after_evictions, regulate
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import Victim, after_evictions
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
     Figure,
@@ -19,10 +21,9 @@ from scavenger_regulator.core.snapshot import (
     NodeFacts,
     PodFacts,
     RecentTermination,
-    ScopeState,
     Snapshot,
 )
-from scavenger_regulator.core.state import dump_states, load_states
+from scavenger_regulator.core.state import ScopeState, dump_states, load_states
 
 from .builders import GIB, NOW
 

@@ -20,7 +20,7 @@ from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.writer import STATE_CONFIGMAP
+from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually

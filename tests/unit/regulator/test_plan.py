@@ -11,17 +11,12 @@ from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visib
 from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
-from scavenger_regulator.core.plan import Decision, Rules, Wait, regulate, worth_publishing
-from scavenger_regulator.core.snapshot import (
-    CLUSTER,
-    RESOURCES,
-    Gang,
-    Measurement,
-    RecentTermination,
-    ScopeState,
-    Snapshot,
-)
-from scavenger_regulator.core.state import dump_states, load_states, states_from_published
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.publication import worth_publishing
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import Wait
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Measurement, RecentTermination, Snapshot
+from scavenger_regulator.core.state import ScopeState, dump_states, load_states, states_from_published
 from scavenger_regulator.core.throttle import ThrottleRules, plan_resizes
 
 from .builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
@@ -213,7 +208,7 @@ def test_pods_elsewhere_are_no_candidates() -> None:
 
 
 def test_a_job_its_user_has_given_up_costs_nothing() -> None:
-    gangs = [*crowd(), gang("suspended", started=1700, going=True)]
+    gangs = [*crowd(), gang("suspended", started=1700, stopping=True)]
     assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"
 
 
@@ -419,3 +414,10 @@ def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_bl
     alone = regulate(seen, {}, Rules())
     assert alone.levels_on("node-1") == alone.scopes[CLUSTER].levels
     assert regulate(snapshot(age=600), {}, Rules()).levels_on("node-1") == {}
+
+
+def test_who_is_evicted_is_not_throttled_as_well() -> None:
+    jobs = (gang("stays", pod_resizable={"main": 1.0}), gang("yields", pod_resizable={"main": 1.0}, checkpoint=ago(10)))
+    decision = decide(snapshot(jobs, cpu=8.2), rules=Rules(throttle=ThrottleRules(enabled=True)))
+    assert victims(decision) == ["yields"]
+    assert [one.gang.key for one in decision.resizes] == ["lab/stays"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_regulator.core.reclaimed.profile import BUCKETS, Profile, Profiles
-from scavenger_regulator.core.state import MAX_BYTES
+from scavenger_regulator.store import MAX_BYTES
 
 from tests.unit.regulator.builders import GIB, NOW, ago
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.evictions import EvictionReason
 from scavenger_regulator.core.eviction.plan import EvictionRules
-from scavenger_regulator.core.plan import Rules
+from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
 
 from tests.unit.effort import examples

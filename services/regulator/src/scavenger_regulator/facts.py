@@ -171,7 +171,7 @@ def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
         checkpoint=max((c for c in checkpoints if c is not None), default=None),
         interruptions=max(0, status.interrupted_count),
         parallelism=max(1, spec.parallelism),
-        going=spec.suspend or job.metadata.deletion_timestamp is not None,
+        stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
     )
 
 

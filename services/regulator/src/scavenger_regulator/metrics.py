@@ -13,9 +13,10 @@ from scavenger_runtime.metrics import counter, gauge, histogram
 
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.plan import Decision, ScopeDecision, Wait
+from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan
 from scavenger_regulator.core.reclaimed.offer import Offer, Use
+from scavenger_regulator.core.scope import ScopeDecision, Wait
 from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, RESOURCES
 
 LOAD: Final = gauge("regulator_load_percent", "Use divided by allocatable.", ("scope", "resource"))

@@ -64,10 +64,9 @@ class Unreadable:
 class Trust:
     """When a measurement is believed.
 
-    max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the
-    counted nodes' allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that
-    must have figures for the
-    *ordinary* load to be known.
+    max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the counted nodes'
+    allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that must have figures for
+    the *ordinary* load to be known.
     """
 
     max_age: float = 90.0

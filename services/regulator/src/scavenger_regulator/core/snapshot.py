@@ -1,4 +1,4 @@
-"""What the regulator decides on: nodes, gangs, one measurement, and what it remembers. Data, no decisions.
+"""What the regulator decides on: nodes, gangs, and one measurement. Data, no decisions.
 
 Units: CPU in cores, memory in bytes, load and levels in percent of what the counted nodes can allocate, CPU
 time at risk in core-seconds, moments as aware datetimes in UTC.
@@ -14,7 +14,6 @@ from typing import Final
 from scavenger_api.reclaimed import MIB
 
 from scavenger_regulator.core.history import Figures as History
-from scavenger_regulator.core.levels import WaterLevels
 
 CLUSTER: Final = ""
 """The scope of all counted nodes together; any other scope is the name of one node."""
@@ -116,7 +115,7 @@ class Gang:
     interruptions: int = 0
     parallelism: int = 1
     """Members that the job asks for."""
-    going: bool = False
+    stopping: bool = False
     """Being deleted or suspended."""
 
 
@@ -129,40 +128,6 @@ class RecentTermination:
     use: Mapping[str, float]
     at: datetime
     reclaimed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Evictions that were carried out and have not shown in the measurements yet.
-
-    pods: UIDs. gone_at: when the last of them had gone, None before. until: then they count as stuck.
-    """
-
-    pods: frozenset[str]
-    acted_at: datetime
-    until: datetime
-    gone_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeState:
-    """What one scope carries from one period to the next.
-
-    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
-    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
-    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
-    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
-    jobs much at risk are waited for.
-    """
-
-    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
-    evicting: frozenset[str] = frozenset()
-    closed: bool = False
-    cooldown_until: datetime | None = None
-    yielding: frozenset[str] = frozenset()
-    yielded_at: datetime | None = None
-    waiting_since: datetime | None = None
-    pending: Pending | None = None
 
 
 CpuTime = Callable[[str, datetime, datetime], float | None]

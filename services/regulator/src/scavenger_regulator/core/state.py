@@ -1,4 +1,4 @@
-"""What the regulator remembers, as text: it must not be lost with the process.
+"""What a scope carries from one period to the next, and its form as text: it must not be lost with the process.
 
 The histories and the hysteresis live in one ConfigMap of the regulator's own. Where that is gone or garbage,
 the published levels say most of it; what they cannot say is taken as what does less harm.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,19 +16,57 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, ScopeState
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
 
-KEY_MEMORY = "memory"
-KEY_HISTORY = "history"
-KEY_SOURCE = "source"
-MAX_BYTES = 900_000
-"""A ConfigMap holds 1 MiB."""
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Evictions that were carried out and have not shown in the measurements yet.
+
+    pods: UIDs. gone_at: when the last of them had gone, None before. until: then they count as stuck.
+    """
+
+    pods: frozenset[str]
+    acted_at: datetime
+    until: datetime
+    gone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """What one scope carries from one period to the next.
+
+    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
+    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
+    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
+    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
+    jobs much at risk are waited for.
+    """
+
+    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
+    evicting: frozenset[str] = frozenset()
+    closed: bool = False
+    cooldown_until: datetime | None = None
+    yielding: frozenset[str] = frozenset()
+    yielded_at: datetime | None = None
+    waiting_since: datetime | None = None
+    pending: Pending | None = None
 
 
 def dump_states(states: Mapping[str, ScopeState]) -> str:
     """All scopes as one text. What is pending is left out: a new process waits for measurements that began
     after it did anyway."""
     return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
+
+
+def essence(states: Mapping[str, ScopeState]) -> str:
+    """What must not be lost: everything but the levels, which drift by small steps."""
+    return repr(
+        sorted(
+            (scope, sorted(s.evicting), s.closed, s.cooldown_until, sorted(s.yielding), s.yielded_at, s.waiting_since)
+            for scope, s in states.items()
+        )
+    )
 
 
 def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:

@@ -49,7 +49,7 @@ def plan_resizes(
         return ()
     found: list[Resize] = []
     for gang in gangs:
-        if not gang.running or gang.going:
+        if not gang.running or gang.stopping:
             continue
         for pod in gang.pods:
             if pod.deletion_deadline is None and pod.running_since is not None and pod.node not in infeasible_nodes:

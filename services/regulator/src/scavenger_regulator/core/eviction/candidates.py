@@ -60,7 +60,7 @@ def candidates(
             if (use := _use(here, resource, measurement, now, trust)) is not None
         }
         risk = at_risk(gang, now, startup_cost, cpu_time)
-        if gang.going:  # its user has given it up: nothing of it is lost by going now
+        if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
         found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))
     return found

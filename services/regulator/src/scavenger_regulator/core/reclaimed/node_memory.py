@@ -66,8 +66,8 @@ class Trend:
 @dataclass(frozen=True, slots=True)
 class NodeMemoryPlan:
     """Who goes from one node. load: percent now; projected: with the growth that is going on, without what is leaving.
-    short: points that stay too many, as nobody is left who may go. kept: jobs there that a disruption budget covers.
-    postponed: the limit on victims leaves some for the next period."""
+    short: points that stay too many, as nobody is left who may go. protected: jobs there that a disruption budget
+    covers. postponed: the limit on victims leaves some for the next period."""
 
     node: str
     load: float
@@ -75,11 +75,11 @@ class NodeMemoryPlan:
     upper: float
     victims: tuple[Candidate, ...] = ()
     short: float = 0.0
-    kept: int = 0
+    protected: int = 0
     postponed: bool = False
 
 
-def follow(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
+def update_trends(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
     """The trends with the present measurement, of the nodes that exist; where a node has no figure that can be
     believed, what is known of it stays."""
     followed = {}
@@ -186,7 +186,7 @@ def _plan(
         upper=upper,
         victims=victims[: max(0, limit)],
         short=short if short > CLOSED else 0.0,
-        kept=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
+        protected=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
         postponed=len(victims) > max(0, limit),
     )
 

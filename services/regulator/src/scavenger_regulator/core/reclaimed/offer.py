@@ -193,7 +193,7 @@ def offer(
     had no figure for too long."""
     pods = list(pods)
     amounts: dict[str, int] = {}
-    honest: dict[str, int] = {}
+    actual: dict[str, int] = {}
     idle: dict[str, float] = {}
     for resource in RESOURCES:
         room = node.allocatable.get(resource, 0.0)
@@ -208,12 +208,12 @@ def offer(
         usual = profile.usual(rules.percentile) if profile else 0.0
         best = target(room, levels[resource], usual if learned else 0.0, span.low, guaranteed)
         worst = target(room, levels[resource], usual, span.high, guaranteed)
-        honest[resource] = next_figure(
+        actual[resource] = next_figure(
             held, units(resource, best), units(resource, worst), units(resource, room), rules, grows=grows and learned
         )
-        amounts[resource] = min(units(resource, room), max(honest[resource], _placed(pods, resource)))
+        amounts[resource] = min(units(resource, room), max(actual[resource], _placed(pods, resource)))
         idle[resource] = target(room, levels[resource], 0.0, span.high, guaranteed)
-    crowded = honest["cpu"] if honest and honest["cpu"] < _placed(pods, "cpu") else None
+    crowded = actual["cpu"] if actual and actual["cpu"] < _placed(pods, "cpu") else None
     return Offer(node.name, amounts, idle if use is not None else None, silent and use is None, crowded)
 
 
@@ -235,7 +235,7 @@ class LastSample:
     new: bool = True
 
 
-def uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
+def ordinary_uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
     """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
     pods, recent_terminations = by_node(snapshot), snapshot.recent_terminations_by_node
     found = {}
@@ -262,7 +262,7 @@ def latest_samples(
     return listened
 
 
-def learn(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
+def learn_profiles(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
     """Take what the ordinary pods used into the profiles, where it is exactly known; forget nodes that are gone."""
     profiles.keep(snapshot.nodes)
     for name, use in found.items():
