@@ -1,4 +1,4 @@
-"""The shell against the API server in memory: what is measured, published, evicted, remembered."""
+"""The controller against the API server in memory: what is measured, published, evicted, remembered."""
 
 from __future__ import annotations
 

@@ -1,23 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
-from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.plan import Decision, regulate
-from scavenger_regulator.core.publication import worth_publishing
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import Wait
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.core.state import ScopeState, dump_states, load_states, states_from_published
-from scavenger_regulator.core.throttle import ThrottleRules, plan_resizes
+from scavenger_regulator.core.state import ScopeState
+from scavenger_regulator.core.throttle import ThrottleRules
 
 from .builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 
@@ -110,26 +106,6 @@ def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> Non
     before = ScopeState(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
     published = decide(snapshot(history=enough), before).published
     assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)
-
-
-def test_publishing_only_when_it_matters() -> None:
-    old = decide(snapshot(cpu=5)).published
-    now, period = NOW, RULES.period
-
-    def worth(new: PublishedLevels, later: float = 0) -> bool:
-        return worth_publishing(old, new, now + timedelta(seconds=later), period)
-
-    later = replace(old, observed_at=NOW + timedelta(seconds=20))
-    assert worth_publishing(None, old, now, period)
-    assert not worth(old)
-    assert not worth(decide(snapshot(cpu=5.04)).published)
-    assert worth(decide(snapshot(cpu=5.05)).published)
-    assert not worth(later, 30)
-    assert worth(later, 40)  # or it would be 80 s old the next time, and stale soon after
-    assert not worth(old, 60), "to write the same time again refreshes nothing"
-    assert worth(replace(old, admit=False))
-    assert worth(replace(old, state=LevelsState.BLIND))
-    assert worth(PublishedLevels(LevelsState.BLIND, message="no metrics"))
 
 
 # --- victims ---
@@ -271,139 +247,6 @@ def test_what_nodes_free_counts_for_the_cluster() -> None:
     assert victims(decide(taken, rules=replace(RULES, per_node=True))) == ["a-0", "a-1", "b-0", "b-1"]
 
 
-# --- CPU time at risk ---
-
-
-@pytest.mark.parametrize(
-    ("started", "facts", "seconds"),
-    [
-        (100, {}, 160),  # the start-up cost until the first checkpoint
-        (1799, {}, 1859),
-        (1800, {}, 0),  # a checkpoint is due: cheap again
-        (1900, {}, 100),
-        (4000, {}, 400),  # never more than an interval, whatever is hidden
-        (1000, {"checkpoint": ago(30)}, 30),
-        (1000, {"start_over": ago(200), "checkpoint": ago(30)}, 30),
-        (1000, {"checkpoint": ago(-30)}, 1060),  # from the future
-        (1000, {"checkpoint": ago(2000)}, 1060),  # of the last run
-        (1000, {"pod_checkpoint": ago(50)}, 50),
-        (-500, {}, 60),  # started in the future: another machine's clock
-    ],
-)
-def test_cpu_time_at_risk(started: float, facts: dict[str, Any], seconds: float) -> None:
-    job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)
-    assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
-
-
-def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
-    job = replace(gang("job", pods=2), started=None)
-    assert at_risk(job, NOW, 0).cpu_seconds == 1200
-    assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, 0).cpu_seconds == 0
-
-
-# --- what is remembered ---
-
-
-def test_state_survives() -> None:
-    state = ScopeState(
-        levels={"cpu": WaterLevels(61.5, 70, 80)},
-        evicting=frozenset({"cpu"}),
-        closed=True,
-        cooldown_until=ago(-100),
-        yielding=frozenset({"memory"}),
-        yielded_at=ago(5),
-        waiting_since=ago(60),
-    )
-    assert load_states(dump_states({CLUSTER: state, "node-1": ScopeState()}), NOW, 300) == {
-        CLUSTER: state,
-        "node-1": ScopeState(),
-    }
-    assert load_states(dump_states({CLUSTER: state}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
-
-
-@given(
-    st.text(max_size=20)
-    | st.sampled_from(['{"":{"levels":{"cpu":[1,2]},"evicting":[[1]],"cooldownUntil":5}}', "[]", "null"])
-)
-def test_garbage_is_no_state(text: str) -> None:
-    for state in load_states(text, NOW, 300).values():
-        assert state == ScopeState()
-
-
-def test_state_from_what_is_published() -> None:
-    evicting = decide(snapshot(cpu=9)).published
-    state = states_from_published(evicting, NOW, 300)[CLUSTER]
-    assert (state.closed, state.evicting, state.cooldown_until) == (True, frozenset(), ago(-300))
-    assert state.levels["cpu"] == WaterLevels(70, 80, 85)
-    assert (
-        states_from_published(None, NOW, 300)
-        == states_from_published(PublishedLevels(LevelsState.BLIND), NOW, 300)
-        == {}
-    )
-    assert not states_from_published(decide(snapshot()).published, NOW, 300)[CLUSTER].closed
-
-
-# --- throttle before evict ---
-
-THROTTLE = ThrottleRules(enabled=True, share=0.4)
-
-
-@pytest.mark.parametrize(
-    ("state", "cores", "facts", "to"),
-    [
-        ("Speculative", 1.0, {}, [0.4]),
-        ("Speculative", 0.4, {}, []),
-        ("Speculative", 1.0, {"pod_preemptible": False}, []),
-        ("Speculative", 0.4, {"pod_preemptible": False}, [1.0]),
-        ("Filling", 0.4, {}, [1.0]),
-        ("Filling", 1.0, {}, []),
-        ("Evicting", 1.0, {}, []),
-        ("Blind", 0.4, {}, []),
-        ("Speculative", 1.0, {"on": "node-9"}, []),
-        ("Speculative", 1.0, {"pod_refused_resize": True}, []),
-        ("Speculative", 1.0, {"pod_deletion_deadline": ago(-5)}, []),
-        ("Speculative", 1.0, {"running": False}, []),
-    ],
-)
-def test_throttle(state: str, cores: float, facts: dict[str, Any], to: list[float]) -> None:
-    job = gang("job", pod_resizable={"main": cores}, **facts)
-    found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
-    assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
-    assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()
-
-
-def test_a_pod_on_reclaimed_capacity_has_nothing_to_throttle() -> None:
-    job = gang("job", pod_resizable={"main": 1.0}, pod_reclaimed=True)
-    assert plan_resizes(LevelsState.SPECULATIVE, [job], (), THROTTLE) == ()
-
-
-# --- reclaimed capacity -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("started", "reclaimed", "known", "seconds"),
-    [
-        (300, True, 12.0, 12 + 60 * 12 / 300),  # a restart costs what it is used to use, as for the prioritizer
-        (300, True, None, 300 + 60),  # nobody watched: an estimate
-        (300, False, 12.0, 300 + 60),  # a guarantee keeps others from using it, whatever it uses
-        (2000, True, 12.0, 12),  # after the first start-over
-        (2000, True, 0.0, 0),
-    ],
-)
-def test_at_risk_of_reclaimed_capacity_is_what_was_used(
-    started: float, reclaimed: bool, known: float | None, seconds: float
-) -> None:
-    asked = []
-
-    def cpu_time(uid: str, since: datetime, until: datetime) -> float | None:
-        asked.append((uid, since, until))
-        return known
-
-    found = at_risk(gang("job", started, pod_reclaimed=reclaimed), NOW, 60, cpu_time)
-    assert found.cpu_seconds == pytest.approx(seconds)
-    assert asked == ([("pod-job-0", found.since, NOW)] if reclaimed else [])
-
-
 def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:
     seen = snapshot(cpu=5)
     own = regulate(
@@ -414,6 +257,9 @@ def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_bl
     alone = regulate(seen, {}, Rules())
     assert alone.levels_on("node-1") == alone.scopes[CLUSTER].levels
     assert regulate(snapshot(age=600), {}, Rules()).levels_on("node-1") == {}
+
+
+# --- throttling ---
 
 
 def test_who_is_evicted_is_not_throttled_as_well() -> None:

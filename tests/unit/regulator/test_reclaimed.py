@@ -1,4 +1,4 @@
-"""Reclaimed capacity in the shell, against the API server in memory: what nodes show, who goes, what is kept."""
+"""Reclaimed capacity in the controller, against the API server in memory: what nodes show, who goes, what is kept."""
 
 from __future__ import annotations
 

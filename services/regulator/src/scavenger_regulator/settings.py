@@ -1,4 +1,4 @@
-"""What the regulator can be told, by environment or flag."""
+"""The regulator's settings, by environment or flag."""
 
 from __future__ import annotations
 

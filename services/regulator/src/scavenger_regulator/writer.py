@@ -1,6 +1,7 @@
 """Everything that the regulator writes: levels, evictions, resizes, offers, Events.
 
-Each function is one kind of request; `Writer` makes those of a period, counts what became of them, and tells the users.
+Each function is one kind of request; `Writer` makes those of a period, counts what became of them, and
+records Events for the users.
 """
 
 from __future__ import annotations

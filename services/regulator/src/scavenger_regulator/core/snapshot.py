@@ -160,6 +160,15 @@ class Snapshot:
     """Of pods on reclaimed capacity."""
 
     @property
+    def pods_by_node(self) -> dict[str, list[PodFacts]]:
+        """The scavenger pods, by the node they are on."""
+        found: dict[str, list[PodFacts]] = {}
+        for gang in self.gangs:
+            for pod in gang.pods:
+                found.setdefault(pod.node, []).append(pod)
+        return found
+
+    @property
     def recent_terminations_by_node(self) -> dict[str, list[RecentTermination]]:
         """The recent terminations, by the node they were from."""
         found: dict[str, list[RecentTermination]] = {}

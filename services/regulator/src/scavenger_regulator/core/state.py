@@ -81,9 +81,9 @@ def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, S
 
 
 def states_from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
-    """The cluster's state as the published levels tell it.
+    """The cluster's state as the published levels show it.
 
-    Which resources were being brought down they do not tell; those still above `upper` are, so rather too few
+    Which resources were being brought down they do not say; those still above `upper` are, so rather too few
     are evicted than too many. Whatever was closed stays so for a whole cool-down.
     """
     if published is None or published.state is LevelsState.BLIND:

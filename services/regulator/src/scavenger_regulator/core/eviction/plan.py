@@ -147,9 +147,9 @@ class Outcome(StrEnum):
 class EvictionSnapshot:
     """What one plan is made from.
 
-    load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of
-    any class; only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since
-    when jobs much at risk have been waited for.
+    load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
+    only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
+    much at risk have been waited for.
     """
 
     now: datetime
@@ -213,7 +213,7 @@ def _gaps(snapshot: EvictionSnapshot) -> dict[str, float]:
 class _Choice:
     resources: Sequence[str]
     victims: tuple[Candidate, ...]
-    closed: bool
+    feasible: bool
     held: tuple[Candidate, ...] = ()
 
 
@@ -229,7 +229,7 @@ def _choose(
     """
     whole = [c for c in candidates if all(name in c.frees for name in resources)]
     choice = _with_waiting(snapshot, resources, gaps, whole)
-    if choice.closed or len(whole) == len(candidates) or len(resources) == 1:
+    if choice.feasible or len(whole) == len(candidates) or len(resources) == 1:
         return choice, len(whole) == len(candidates)
     known = [c for c in candidates if resources[0] in c.frees]
     if len(known) == len(whole):
@@ -252,12 +252,12 @@ def _with_waiting(
     due = {c.gang.uid for c in candidates if _much(c, snapshot) and c.risk.next_checkpoint <= deadline}
     cheap = [c for c in candidates if c.gang.uid in due or not _much(c, snapshot)]
     patient = _solve(snapshot, resources, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
-    if not patient.closed:
+    if not patient.feasible:
         return choice
     return _Choice(
         resources,
         tuple(c for c in patient.victims if c.gang.uid not in due),
-        closed=True,
+        feasible=True,
         held=tuple(c for c in patient.victims if c.gang.uid in due),
     )
 

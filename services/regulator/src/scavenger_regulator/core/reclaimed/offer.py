@@ -178,7 +178,7 @@ def _unmeasured(pod: PodFacts, resource: str, figure: Figure) -> float:
     return pod.requests.get(resource, 0.0)
 
 
-def offer(
+def plan_offer(
     node: NodeFacts,
     use: Use | None,
     pods: Iterable[PodFacts],
@@ -237,7 +237,7 @@ class LastSample:
 
 def ordinary_uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
     """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
-    pods, recent_terminations = by_node(snapshot), snapshot.recent_terminations_by_node
+    pods, recent_terminations = snapshot.pods_by_node, snapshot.recent_terminations_by_node
     found = {}
     for name, node in snapshot.nodes.items():
         use = ordinary_use(
@@ -252,14 +252,14 @@ def latest_samples(
     last_samples: Mapping[str, LastSample], snapshot: Snapshot, found: Mapping[str, Use]
 ) -> dict[str, LastSample]:
     """The last sample of each node; a node that never had one counts from now on."""
-    listened = {}
+    latest = {}
     for name in snapshot.nodes:
         last, use = last_samples.get(name), found.get(name)
         if use is not None:
-            listened[name] = LastSample(use.at, new=last is None or use.at != last.at)
+            latest[name] = LastSample(use.at, new=last is None or use.at != last.at)
         else:
-            listened[name] = LastSample(snapshot.now if last is None else last.at, new=False)
-    return listened
+            latest[name] = LastSample(snapshot.now if last is None else last.at, new=False)
+    return latest
 
 
 def learn_profiles(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
@@ -282,12 +282,12 @@ def plan_offers(
 ) -> dict[str, Offer]:
     """What every node offers next, by its name. levels: admission levels in force, by node and resource, in percent;
     empty while the cluster is Blind."""
-    pods = by_node(snapshot)
+    pods = snapshot.pods_by_node
     planned = {}
     for name, node in snapshot.nodes.items():
         blind = name not in levels
         last = last_samples[name]
-        planned[name] = offer(
+        planned[name] = plan_offer(
             node,
             None if blind else found.get(name),
             pods.get(name, ()),
@@ -310,12 +310,3 @@ def _shows(node: NodeFacts, planned: Offer) -> bool:
     if not node.offered:
         return not any(planned.amounts.values())
     return node.copied and node.offered == planned.amounts
-
-
-def by_node(snapshot: Snapshot) -> dict[str, list[PodFacts]]:
-    """The scavenger pods by the node they are on."""
-    found: dict[str, list[PodFacts]] = {}
-    for gang in snapshot.gangs:
-        for pod in gang.pods:
-            found.setdefault(pod.node, []).append(pod)
-    return found
