@@ -10,7 +10,13 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from scavenger_regulator.levels import INITIAL, WaterLevels, linear_percentage, preemptible_percentage, water_levels
+from scavenger_regulator.core.levels import (
+    INITIAL,
+    WaterLevels,
+    linear_percentage,
+    preemptible_percentage,
+    water_levels,
+)
 
 PICTURE = Path(__file__).with_name("levels.svg")
 RESERVE = 20.0

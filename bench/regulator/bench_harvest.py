@@ -25,12 +25,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from scavenger_regulator.history import History
-from scavenger_regulator.offer import Heard, OfferRules, learn, listen, plan_offers, uses
-from scavenger_regulator.plan import Rules, regulate
-from scavenger_regulator.profile import Profiles
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, Memory, NodeFacts, PodFacts
-from scavenger_regulator.snapshot import Snapshot as Seen
+from scavenger_regulator.core.history import History
+from scavenger_regulator.core.plan import regulate
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
+    OfferRules,
+    latest_samples,
+    learn_profiles,
+    ordinary_uses,
+    plan_offers,
+)
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import Snapshot as Seen
+from scavenger_regulator.core.state import ScopeState
 
 from bench import Skipped
 
@@ -151,8 +160,8 @@ class Model:
     nodes: list[Server]
     rules: OfferRules
     profiles: Profiles = field(init=False)
-    heard: dict[str, Heard] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
+    last_samples: dict[str, LastSample] = field(default_factory=dict)
+    states: dict[str, ScopeState] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=lambda: {r: History() for r in RESOURCES})
     offered: dict[str, dict[str, int]] = field(default_factory=dict)
     shown: dict[str, float] = field(default_factory=dict)
@@ -164,26 +173,31 @@ class Model:
     def period(self, at: float, harvest: Harvest) -> None:
         """Measure, decide, offer; then what comes of it until the next period."""
         seen = self.seen(at)
-        decision = regulate(seen, self.memories, RULES)
-        self.memories = decision.memories
+        decision = regulate(seen, self.states, RULES)
+        self.states = decision.states
         harvest.victims += len(decision.victims)
-        judgement = decision.judgements[CLUSTER]
-        found = uses(seen, RULES.trust)
-        self.heard = listen(self.heard, seen, found)
-        learn(self.profiles, seen, found)
-        levels = {r: w.admission for r, w in judgement.levels.items()} if judgement.reading else {}
+        decided = decision.scopes[CLUSTER]
+        found = ordinary_uses(seen, RULES.trust)
+        self.last_samples = latest_samples(self.last_samples, seen, found)
+        learn_profiles(self.profiles, seen, found)
+        levels = {r: w.admission for r, w in decided.levels.items()} if decided.reading else {}
         planned = plan_offers(
-            seen, found, self.heard, dict.fromkeys(seen.nodes, levels) if levels else {}, self.profiles, self.rules
+            seen,
+            found,
+            self.last_samples,
+            dict.fromkeys(seen.nodes, levels) if levels else {},
+            self.profiles,
+            self.rules,
         )
         self.shown = {name: self.offered.get(name, {}).get("cpu", 0) / 1000 for name in seen.nodes}
         for name, offer in planned.items():
             harvest.writes += offer.amounts != self.offered.get(name, dict.fromkeys(RESOURCES, 0))
             self.offered[name] = dict(offer.amounts)
-        if judgement.reading and judgement.reading.ordinary:
+        if decided.reading and decided.reading.ordinary:
             for resource in RESOURCES:
-                self.history[resource].add(judgement.reading.observed_at, judgement.reading.ordinary[resource])
+                self.history[resource].add(decided.reading.observed_at, decided.reading.ordinary[resource])
         if levels:
-            self.count(at, levels["cpu"], judgement.levels["cpu"].upper, harvest)
+            self.count(at, levels["cpu"], decided.levels["cpu"].upper, harvest)
 
     def count(self, at: float, admission: float, upper: float, harvest: Harvest) -> None:
         """What is used until the next period."""

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from scavenger_regulator.levels import apart, water_levels
-from scavenger_regulator.plan import Rules
+from scavenger_regulator.core.levels import apart, water_levels
+from scavenger_regulator.core.rules import Rules
 
-from tests.unit.regulator.cases import GIB
+from tests.unit.regulator.builders import GIB
 from tests.unit.regulator.simulation import CORES, Job, World
 
 TICKS = 4 * 120

@@ -12,14 +12,22 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from scavenger_regulator.eviction import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
-from scavenger_regulator.memory import MAX_BYTES
-from scavenger_regulator.node_memory import NodeMemoryRules, Trend, follow, plan_node_memory
-from scavenger_regulator.offer import Heard, OfferRules, learn, listen, plan_offers, uses
-from scavenger_regulator.plan import Rules, regulate
-from scavenger_regulator.profile import Profiles
-from scavenger_regulator.risk import Risk
-from scavenger_regulator.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.eviction.plan import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
+from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.plan import regulate
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, plan_node_memory, update_trends
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
+    OfferRules,
+    latest_samples,
+    learn_profiles,
+    ordinary_uses,
+    plan_offers,
+)
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.store import MAX_BYTES
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 GIB = 2.0**30
@@ -99,7 +107,7 @@ def plan_seconds() -> float:
 
 
 def period_seconds() -> float:
-    """A whole decision over 10,000 one-pod jobs on 500 nodes: reading the load, risk, credit and plan."""
+    """A whole decision over 10,000 one-pod jobs on 500 nodes: reading the load, risk, pending release and plan."""
     room = {"cpu": 40.0, "memory": 400 * GIB}
     nodes = {f"node-{i}": NodeFacts(f"node-{i}", room, room, True) for i in range(500)}
     rng = random.Random(1)
@@ -127,7 +135,7 @@ def offers() -> tuple[float, int]:
     gangs = tuple(_gang(f"job-{name}", 1, 1.0, rng.uniform(60, 5000), name) for name in nodes)
     gangs = tuple(replace(g, pods=tuple(replace(p, reclaimed=True) for p in g.pods)) for g in gangs)
     levels = {name: {"cpu": 80.0, "memory": 80.0} for name in nodes}
-    profiles, heard, trends = Profiles(rules.half_life), dict[str, Heard](), dict[str, Trend]()
+    profiles, last_samples, trends = Profiles(rules.half_life), dict[str, LastSample](), dict[str, Trend]()
     times = []
     for period in range(20):
         now = NOW + timedelta(seconds=30 * period)
@@ -139,11 +147,11 @@ def offers() -> tuple[float, int]:
         pods = {p.key: {"cpu": Figure(0.5, at, 15), "memory": Figure(GIB, at)} for g in gangs for p in g.pods}
         seen = Snapshot(now, NOW - timedelta(days=1), nodes, gangs, Measurement(used, pods))
         began = time.perf_counter()
-        found = uses(seen, trust)
-        heard = listen(heard, seen, found)
-        learn(profiles, seen, found)
-        planned = plan_offers(seen, found, heard, levels, profiles, rules)
-        trends = follow(trends, seen, trust)
+        found = ordinary_uses(seen, trust)
+        last_samples = latest_samples(last_samples, seen, found)
+        learn_profiles(profiles, seen, found)
+        planned = plan_offers(seen, found, last_samples, levels, profiles, rules)
+        trends = update_trends(trends, seen, trust)
         plan_node_memory(seen, dict.fromkeys(nodes, 90.0), trends, NodeMemoryRules())
         times.append(time.perf_counter() - began)
         nodes = {name: replace(facts, offered=dict(planned[name].amounts)) for name, facts in nodes.items()}

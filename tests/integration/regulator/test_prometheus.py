@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
+from scavenger_regulator.core.snapshot import Measurement
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.snapshot import Measurement
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
 from scavenger_testing import debian
@@ -79,7 +79,7 @@ async def setup(tmp_path: Path, prometheus: Path) -> AsyncIterator[Setup]:
         str(prometheus),
         f"--config.file={config}",
         f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.latest_samples-address=127.0.0.1:{port}",
     ]
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*words, stdout=quiet, stderr=quiet)

@@ -20,9 +20,9 @@ from scavenger_prioritizer.core.snapshot import Rules
 from scavenger_prioritizer.facts import JobView as PrioritizerView
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
 from scavenger_prioritizer.facts import job_facts, pod_facts
-from scavenger_regulator.observe import JobView as RegulatorView
-from scavenger_regulator.observe import gangs as regulator_gangs
-from scavenger_regulator.risk import at_risk
+from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.facts import JobView as RegulatorView
+from scavenger_regulator.facts import gangs as regulator_gangs
 from scavenger_testing import builders
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -10,21 +10,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from scavenger_api.evictions import EvictionReason
-from scavenger_regulator.memory import dump_memories, load_memories
-from scavenger_regulator.plan import Decision, Rules, Victim, acted, regulate
-from scavenger_regulator.snapshot import (
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import Victim, after_evictions
+from scavenger_regulator.core.snapshot import (
     CLUSTER,
-    Departure,
     Figure,
     Gang,
     Measurement,
-    Memory,
     NodeFacts,
     PodFacts,
+    RecentTermination,
     Snapshot,
 )
+from scavenger_regulator.core.state import ScopeState, dump_states, load_states
 
-from .cases import GIB, NOW
+from .builders import GIB, NOW
 
 CORES = 100.0
 MEMORY = 1000 * GIB
@@ -64,7 +65,7 @@ class World:
     metrics: Callable[[float], bool] = lambda _: True
     clock: float = 0.0
     started: float = -86_400.0
-    memories: dict[str, Memory] = field(default_factory=dict)
+    states: dict[str, ScopeState] = field(default_factory=dict)
     refused: dict[str, float] = field(default_factory=dict)
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
     evictions: list[tuple[float, Job, EvictionReason]] = field(default_factory=list)
@@ -96,8 +97,8 @@ class World:
             nodes={"node-1": NodeFacts("node-1", room, room, counts=True)},
             gangs=tuple(self._gang(job) for job in self.jobs if job.gone_at is None or job.gone_at > self.clock),
             measurement=self._measurement(),
-            departures=tuple(
-                Departure("node-1", {"cpu": j.cpu, "memory": j.memory}, self.time(j.gone_at)) for j in gone
+            recent_terminations=tuple(
+                RecentTermination("node-1", {"cpu": j.cpu, "memory": j.memory}, self.time(j.gone_at)) for j in gone
             ),
             refused=frozenset(uid for uid, until in self.refused.items() if until > self.clock),
         )
@@ -131,7 +132,7 @@ class World:
                 requests={"cpu": job.cpu / job.pods, "memory": job.memory / job.pods},
                 preemptible=job.preemptible,
                 running_since=self.time(job.started),
-                leaving_until=leaving,
+                deletion_deadline=leaving,
                 grace=self.grace,
             )
             for i in range(job.pods)
@@ -143,13 +144,13 @@ class World:
 
     def tick(self) -> Decision:
         """One period: decide, evict, remember; then time passes."""
-        decision = regulate(self.snapshot(), self.memories, self.rules)
+        decision = regulate(self.snapshot(), self.states, self.rules)
         self.decisions.append((self.clock, decision))
-        self.memories = decision.memories
+        self.states = decision.states
         done = [victim for victim in decision.victims if self._evict(victim)]
         for scope in {victim.scope for victim in done}:
             mine = [victim for victim in done if victim.scope == scope]
-            self.memories[scope] = acted(self.memories[scope], mine, self.time(), self.rules)
+            self.states[scope] = after_evictions(self.states[scope], mine, self.time(), self.rules)
         self.clock += self.rules.period
         return decision
 
@@ -165,10 +166,10 @@ class World:
 
     def restart(self, *, forget: bool = False, down: float = 0.0) -> None:
         """The process ends and a new one starts `down` seconds later, with or without what was written down."""
-        text = None if forget else dump_memories(self.memories)
+        text = None if forget else dump_states(self.states)
         self.clock += down
         self.started = self.clock
-        self.memories = load_memories(text, self.time(), self.rules.cooldown)
+        self.states = load_states(text, self.time(), self.rules.cooldown)
         self.refused = {}
 
     def run(self, ticks: int) -> None:
@@ -177,7 +178,7 @@ class World:
 
     @property
     def state(self) -> str:
-        return self.decisions[-1][1].judgements[CLUSTER].state.value
+        return self.decisions[-1][1].scopes[CLUSTER].state.value
 
 
 def steady(cpu: float, memory: float = 100 * GIB) -> Callable[[float], tuple[float, float]]:

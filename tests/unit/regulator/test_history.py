@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.history import (
+from scavenger_regulator.core.history import (
     DEFAULT_BUCKETS,
     DEFAULT_WINDOW,
     History,

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scavenger_regulator.levels import (
+from scavenger_regulator.core.levels import (
     INITIAL,
     PERCENTAGE,
     LevelPolicy,

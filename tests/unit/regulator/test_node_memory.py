@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.eviction import Candidate
-from scavenger_regulator.load import Trust
-from scavenger_regulator.node_memory import NodeMemoryPlan, NodeMemoryRules, Trend, follow, plan_node_memory
-from scavenger_regulator.snapshot import Departure, Gang, Measurement, Snapshot
+from scavenger_regulator.core.eviction.plan import Candidate
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.node_memory import (
+    NodeMemoryPlan,
+    NodeMemoryRules,
+    Trend,
+    plan_node_memory,
+    update_trends,
+)
+from scavenger_regulator.core.snapshot import Gang, Measurement, RecentTermination, Snapshot
 
-from tests.unit.regulator.cases import GIB, NOW, ago, figures, gang, names, node, snapshot
+from tests.unit.regulator.builders import GIB, NOW, ago, figures, gang, names, node, snapshot
 
 RULES = NodeMemoryRules()
 UPPER = 90.0
@@ -85,12 +91,12 @@ def test_a_sample_looked_at_twice_and_a_clock_set_back() -> None:
 
 def test_follows_what_can_be_believed_and_forgets_who_is_gone() -> None:
     known = {"node-1": rising(50), "gone": rising(50)}
-    followed = follow(known, seen(used=60), Trust())
+    followed = update_trends(known, seen(used=60), Trust())
     assert set(followed) == {"node-1"}
     assert len(followed["node-1"].samples) == 1, "the same moment"
     later = seen(used=60, now=NOW + timedelta(seconds=30), measurement=Measurement({"node-1": figures(5, 500 * GIB)}))
-    assert follow(followed, later, Trust()) == followed
-    assert follow(followed, replace(later, measurement=Measurement(failed="no")), Trust()) == followed
+    assert update_trends(followed, later, Trust()) == followed
+    assert update_trends(followed, replace(later, measurement=Measurement(failed="no")), Trust()) == followed
 
 
 # --- who goes -----------------------------------------------------------------------------------------------
@@ -141,13 +147,13 @@ def test_guaranteed_jobs_are_no_victims() -> None:
 
 
 def test_what_is_leaving_already_is_enough() -> None:
-    leaving = reclaimed("leaving", pod_leaving_until=NOW)
+    leaving = reclaimed("leaving", pod_deletion_deadline=NOW)
     assert plan(seen(leaving, reclaimed("a"), used=92)) is None
-    guaranteed = gang("leaving", pod_leaving_until=NOW)
+    guaranteed = gang("leaving", pod_deletion_deadline=NOW)
     assert plan(seen(guaranteed, reclaimed("a"), used=92)) is None
-    gone = Departure("node-1", {"memory": 4 * GIB}, ago(15))
-    assert plan(seen(reclaimed("a"), used=92, departures=(gone,))) is None
-    assert plan(seen(reclaimed("a"), used=92, departures=(replace(gone, at=ago(90)),))) is not None
+    gone = RecentTermination("node-1", {"memory": 4 * GIB}, ago(15))
+    assert plan(seen(reclaimed("a"), used=92, recent_terminations=(gone,))) is None
+    assert plan(seen(reclaimed("a"), used=92, recent_terminations=(replace(gone, at=ago(90)),))) is not None
 
 
 def test_whom_another_rule_takes_is_not_taken_twice() -> None:
@@ -160,11 +166,11 @@ def test_whom_a_budget_covers_cannot_go_and_that_is_said() -> None:
     covered = reclaimed("covered", started=10, pod_preemptible=False)
     found = plan(seen(covered, reclaimed("a"), used=97))
     assert found is not None
-    assert (victims(found), found.kept) == (["a"], 1)
+    assert (victims(found), found.protected) == (["a"], 1)
     assert found.short == pytest.approx(4)
     alone = plan(seen(covered, used=97))
     assert alone is not None
-    assert (victims(alone), alone.kept) == ([], 1)
+    assert (victims(alone), alone.protected) == ([], 1)
     assert alone.short == pytest.approx(9)
 
 
@@ -172,7 +178,7 @@ def test_whose_eviction_was_refused_is_left_alone() -> None:
     jobs = [reclaimed("a", started=100), reclaimed("b", started=200)]
     found = plan(seen(*jobs, used=91, refused=frozenset({"uid-a"})))
     assert found is not None
-    assert (victims(found), found.kept) == (["b"], 1)
+    assert (victims(found), found.protected) == (["b"], 1)
 
 
 def test_without_a_figure_nothing_is_known_of_it() -> None:

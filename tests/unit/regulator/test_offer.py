@@ -11,27 +11,27 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.load import Trust
-from scavenger_regulator.offer import (
-    Heard,
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.offer import (
+    LastSample,
     Offer,
     OfferRules,
     Span,
     Use,
-    learn,
-    listen,
+    latest_samples,
+    learn_profiles,
     next_figure,
     ordinary_use,
+    ordinary_uses,
     plan_offers,
     target,
     to_write,
     units,
-    uses,
 )
-from scavenger_regulator.profile import Profile, Profiles
-from scavenger_regulator.snapshot import Departure, Figure, Gang, Measurement, NodeFacts, Snapshot
+from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
+from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, NodeFacts, RecentTermination, Snapshot
 
-from tests.unit.regulator.cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
+from tests.unit.regulator.builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 
 RULES = OfferRules(enabled=True)
 TRUST = Trust()
@@ -139,7 +139,7 @@ def reclaimed(name: str, started: float = 600, **facts: Any) -> Gang:
 
 
 def use_of(made: Snapshot) -> Use | None:
-    return uses(made, TRUST).get("node-1")
+    return ordinary_uses(made, TRUST).get("node-1")
 
 
 def test_scavenger_pods_are_taken_off() -> None:
@@ -168,8 +168,8 @@ def test_a_pod_without_a_figure_uses_something_between_nothing_and_its_requests(
 
 
 def test_what_has_gone_since_the_sample_began_is_somewhere_in_it() -> None:
-    gone = Departure("node-1", {"cpu": 2.0, "memory": GIB}, ago(20))
-    found = use_of(snapshot(departures=[gone, replace(gone, at=ago(100)), replace(gone, node="node-2")]))
+    gone = RecentTermination("node-1", {"cpu": 2.0, "memory": GIB}, ago(20))
+    found = use_of(snapshot(recent_terminations=[gone, replace(gone, at=ago(100)), replace(gone, node="node-2")]))
     assert found is not None
     assert found.spans["cpu"] == Span(3, 5)
 
@@ -211,7 +211,7 @@ class World:
         self.gangs = gangs
         self.rules = rules
         self.profiles = Profiles(rules.half_life)
-        self.heard: dict[str, Heard] = {}
+        self.last_samples: dict[str, LastSample] = {}
         self.node = node(**facts)
         self.now = NOW
         self.levels: Mapping[str, Mapping[str, float]] = {"node-1": LEVELS}
@@ -224,10 +224,10 @@ class World:
         nodes = {} if cpu is None else {"node-1": {"cpu": Figure(cpu, at, 15), "memory": Figure(10 * GIB, at)}}
         pods = {p.key: {"cpu": Figure(0, at), "memory": Figure(0, at)} for g in self.gangs for p in g.pods}
         seen = snapshot(self.gangs, now=self.now, nodes={"node-1": self.node}, measurement=Measurement(nodes, pods))
-        found = uses(seen, TRUST)
-        self.heard = listen(self.heard, seen, found)
-        learn(self.profiles, seen, found)
-        self.planned = plan_offers(seen, found, self.heard, self.levels, self.profiles, self.rules)["node-1"]
+        found = ordinary_uses(seen, TRUST)
+        self.last_samples = latest_samples(self.last_samples, seen, found)
+        learn_profiles(self.profiles, seen, found)
+        self.planned = plan_offers(seen, found, self.last_samples, self.levels, self.profiles, self.rules)["node-1"]
         self.node = replace(self.node, offered=dict(self.planned.amounts))
         return self.planned.amounts["cpu"]
 
@@ -324,7 +324,9 @@ def test_a_pod_without_a_figure_neither_lets_it_grow_nor_fall() -> None:
         w.gangs, now=w.now, nodes={"node-1": w.node}, measurement=Measurement({"node-1": figures(2.5, 10 * GIB)})
     )
     moment = replace(seen, now=NOW)
-    planned = plan_offers(moment, uses(moment, TRUST), {"node-1": Heard(NOW)}, {"node-1": LEVELS}, w.profiles, w.rules)
+    planned = plan_offers(
+        moment, ordinary_uses(moment, TRUST), {"node-1": LastSample(NOW)}, {"node-1": LEVELS}, w.profiles, w.rules
+    )
     assert planned["node-1"].amounts["cpu"] == held - 200
 
 
@@ -399,10 +401,10 @@ def test_whatever_happens(
 def test_only_what_is_exactly_known_is_learned_and_who_left_is_forgotten() -> None:
     profiles = Profiles(3600, {"gone": {"cpu": Profile(3600)}})
     unsure = without_figure(reclaimed("old"))
-    learn(profiles, unsure, uses(unsure, TRUST))
+    learn_profiles(profiles, unsure, ordinary_uses(unsure, TRUST))
     assert profiles.nodes == {}
     sure = snapshot([reclaimed("old")])
-    learn(profiles, sure, uses(sure, TRUST))
+    learn_profiles(profiles, sure, ordinary_uses(sure, TRUST))
     learned = profiles.get("node-1", "cpu")
     assert learned is not None
     assert learned.percentile(100) == pytest.approx(4, abs=0.3)
@@ -436,10 +438,10 @@ def test_nodes_are_independent() -> None:
         gangs=(Gang("lab/g", "g", (pod("g", node="b"),), 1800, 1.0, running=True),),
     )
     profiles = Profiles(3600)
-    found = uses(seen, TRUST)
-    learn(profiles, seen, found)
+    found = ordinary_uses(seen, TRUST)
+    learn_profiles(profiles, seen, found)
     rules = replace(RULES, min_samples=1, step=100.0)
-    planned = plan_offers(seen, found, listen({}, seen, found), dict.fromkeys(nodes, LEVELS), profiles, rules)
+    planned = plan_offers(seen, found, latest_samples({}, seen, found), dict.fromkeys(nodes, LEVELS), profiles, rules)
     assert planned["a"].amounts["cpu"] == pytest.approx(6000, abs=250)
     assert planned["b"].amounts["cpu"] == 0
     assert planned["b"].idle == {"cpu": 0.0, "memory": pytest.approx(78 * GIB)}

@@ -1,28 +1,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scavenger_api.levels import LevelsState, LevelsView, PublishedLevels, Visibility
-from scavenger_regulator.history import Figures
-from scavenger_regulator.levels import WaterLevels
-from scavenger_regulator.memory import dump_memories, from_published, load_memories
-from scavenger_regulator.plan import Decision, Rules, Wait, regulate, worth_publishing
-from scavenger_regulator.risk import at_risk
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Gang, Measurement, Memory, Snapshot
-from scavenger_regulator.throttle import ThrottleRules, plan_resizes
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import Wait
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Measurement, RecentTermination, Snapshot
+from scavenger_regulator.core.state import ScopeState
+from scavenger_regulator.core.throttle import ThrottleRules
 
-from .cases import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
+from .builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 
 RULES = Rules(yield_at_checkpoint=False)
 
 
-def decide(taken: Snapshot, memory: Memory | None = None, rules: Rules = RULES) -> Decision:
-    return regulate(taken, {CLUSTER: memory} if memory else {}, rules)
+def decide(taken: Snapshot, state: ScopeState | None = None, rules: Rules = RULES) -> Decision:
+    return regulate(taken, {CLUSTER: state} if state else {}, rules)
 
 
 def victims(decision: Decision) -> list[str]:
@@ -72,10 +71,10 @@ def test_states(cpu: float, memory: float, state: str, percentage: float, admit:
 )
 def test_blind(facts: dict[str, Any], says: str) -> None:
     taken = snapshot([gang("job")], **facts)
-    decision = decide(taken, Memory(evicting=frozenset({"cpu"}), closed=True))
+    decision = decide(taken, ScopeState(evicting=frozenset({"cpu"}), closed=True))
     assert (decision.published.state, decision.published.admit, decision.victims) == (LevelsState.BLIND, False, ())
     assert says in decision.published.message
-    assert decision.memories[CLUSTER].evicting == {"cpu"}, "what it was at is not forgotten"
+    assert decision.states[CLUSTER].evicting == {"cpu"}, "what it was at is not forgotten"
     assert LevelsView.of(decision.published.to_data(), NOW).visibility is Visibility.BLIND
 
 
@@ -104,29 +103,9 @@ def test_levels_come_from_history_when_there_is_enough_a_step_at_a_time() -> Non
     upper = published.upper("memory")
     assert upper is not None
     assert published.admission("memory") == pytest.approx(upper - 5)
-    before = Memory(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
+    before = ScopeState(levels={"cpu": WaterLevels(70, 80, 85), "memory": WaterLevels(70, 80, 85)})
     published = decide(snapshot(history=enough), before).published
     assert (published.lower("cpu"), published.upper("cpu"), published.lower("memory")) == (69, 84, 71)
-
-
-def test_publishing_only_when_it_matters() -> None:
-    old = decide(snapshot(cpu=5)).published
-    now, period = NOW, RULES.period
-
-    def worth(new: PublishedLevels, later: float = 0) -> bool:
-        return worth_publishing(old, new, now + timedelta(seconds=later), period)
-
-    later = replace(old, observed_at=NOW + timedelta(seconds=20))
-    assert worth_publishing(None, old, now, period)
-    assert not worth(old)
-    assert not worth(decide(snapshot(cpu=5.04)).published)
-    assert worth(decide(snapshot(cpu=5.05)).published)
-    assert not worth(later, 30)
-    assert worth(later, 40)  # or it would be 80 s old the next time, and stale soon after
-    assert not worth(old, 60), "to write the same time again refreshes nothing"
-    assert worth(replace(old, admit=False))
-    assert worth(replace(old, state=LevelsState.BLIND))
-    assert worth(PublishedLevels(LevelsState.BLIND, message="no metrics"))
 
 
 # --- victims ---
@@ -149,7 +128,7 @@ def test_gangs_go_whole_and_count_whole() -> None:
 def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
     taken = snapshot(crowd(), cpu=8)
     assert victims(decide(taken)) == []
-    assert victims(decide(taken, Memory(evicting=frozenset({"cpu"})))) == ["job-0"]
+    assert victims(decide(taken, ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
 def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
@@ -170,33 +149,33 @@ def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leaving_until", "expected"),
+    ("deletion_deadline", "expected"),
     [
-        (ago(-20), ["job-0"]),  # its use is credited
+        (ago(-20), ["job-0"]),  # its use is pending release
         (ago(50), ["job-0"]),  # a little late
-        (ago(61), ["job-0", "job-1"]),  # stuck: neither credited nor asked again
+        (ago(61), ["job-0", "job-1"]),  # stuck: neither counted nor asked again
     ],
 )
-def test_what_is_leaving(leaving_until: datetime, expected: list[str]) -> None:
-    gone = gang("leaving", started=1, pod_leaving_until=leaving_until)
+def test_what_is_leaving(deletion_deadline: datetime, expected: list[str]) -> None:
+    gone = gang("leaving", started=1, pod_deletion_deadline=deletion_deadline)
     assert victims(decide(snapshot([gone, *crowd()], cpu=9))) == expected
 
 
-def test_of_a_gang_with_one_leaving_all_is_credited() -> None:
+def test_of_a_gang_with_one_leaving_all_is_pending_release() -> None:
     partly = gang("partly", started=1)
-    partly = replace(partly, pods=(*partly.pods, pod("partly-1", leaving_until=ago(-20))))
+    partly = replace(partly, pods=(*partly.pods, pod("partly-1", deletion_deadline=ago(-20))))
     assert victims(decide(snapshot([partly, *crowd()], cpu=9))) == []
 
 
 @pytest.mark.parametrize(("at", "expected"), [(ago(24), ["job-0"]), (ago(26), ["job-0", "job-1"])])
 def test_what_went_after_the_sample_began_is_still_in_it(at: datetime, expected: list[str]) -> None:
-    gone = Departure("node-1", {"cpu": 1.0, "memory": GIB}, at)
-    assert victims(decide(snapshot(crowd(), cpu=9, departures=(gone,)))) == expected
+    gone = RecentTermination("node-1", {"cpu": 1.0, "memory": GIB}, at)
+    assert victims(decide(snapshot(crowd(), cpu=9, recent_terminations=(gone,)))) == expected
 
 
 def test_a_process_waits_for_measurements_that_began_after_it() -> None:
     decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))
-    assert (victims(decision), decision.judgements[CLUSTER].wait) == ([], Wait.STARTED)
+    assert (victims(decision), decision.scopes[CLUSTER].wait) == ([], Wait.STARTED)
     assert decision.published.state == "Evicting"
 
 
@@ -205,7 +184,7 @@ def test_pods_elsewhere_are_no_candidates() -> None:
 
 
 def test_a_job_its_user_has_given_up_costs_nothing() -> None:
-    gangs = [*crowd(), gang("suspended", started=1700, going=True)]
+    gangs = [*crowd(), gang("suspended", started=1700, stopping=True)]
     assert victims(decide(snapshot(gangs, cpu=8.5)))[0] == "suspended"
 
 
@@ -228,8 +207,8 @@ def test_who_has_a_guarantee_goes_when_the_firm_load_is_too_high() -> None:
 @pytest.mark.parametrize(("reclaimed", "evicting"), [(True, set()), (False, {"cpu"})])
 def test_what_left_reclaimed_capacity_is_not_taken_for_load(reclaimed: bool, evicting: set[str]) -> None:
     """Its CPU is still in the average of the last seconds."""
-    gone = Departure("node-1", {"cpu": 4.0, "memory": GIB}, ago(20), reclaimed)
-    assert decide(snapshot(cpu=10, departures=(gone,))).memories[CLUSTER].evicting == evicting
+    gone = RecentTermination("node-1", {"cpu": 4.0, "memory": GIB}, ago(20), reclaimed)
+    assert decide(snapshot(cpu=10, recent_terminations=(gone,))).states[CLUSTER].evicting == evicting
 
 
 def test_nobody_goes_because_a_reclaimed_pod_has_no_figure() -> None:
@@ -260,7 +239,7 @@ def test_a_level_per_node() -> None:
     assert decision.published.admit
 
 
-def test_what_nodes_free_is_credited_to_the_cluster() -> None:
+def test_what_nodes_free_counts_for_the_cluster() -> None:
     nodes = {"a": node("a"), "b": node("b")}
     gangs = [gang(f"{n}-{i}", 100 * (i + 1), on=n) for n in nodes for i in range(4)]
     use = {n: figures(9, GIB) for n in nodes}
@@ -268,142 +247,23 @@ def test_what_nodes_free_is_credited_to_the_cluster() -> None:
     assert victims(decide(taken, rules=replace(RULES, per_node=True))) == ["a-0", "a-1", "b-0", "b-1"]
 
 
-# --- CPU time at risk ---
-
-
-@pytest.mark.parametrize(
-    ("started", "facts", "seconds"),
-    [
-        (100, {}, 160),  # the start-up cost until the first checkpoint
-        (1799, {}, 1859),
-        (1800, {}, 0),  # a checkpoint is due: cheap again
-        (1900, {}, 100),
-        (4000, {}, 400),  # never more than an interval, whatever is hidden
-        (1000, {"checkpoint": ago(30)}, 30),
-        (1000, {"start_over": ago(200), "checkpoint": ago(30)}, 30),
-        (1000, {"checkpoint": ago(-30)}, 1060),  # from the future
-        (1000, {"checkpoint": ago(2000)}, 1060),  # of the last run
-        (1000, {"pod_checkpoint": ago(50)}, 50),
-        (-500, {}, 60),  # started in the future: another machine's clock
-    ],
-)
-def test_cpu_time_at_risk(started: float, facts: dict[str, Any], seconds: float) -> None:
-    job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)
-    assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
-
-
-def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
-    job = replace(gang("job", pods=2), started=None)
-    assert at_risk(job, NOW, 0).cpu_seconds == 1200
-    assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, 0).cpu_seconds == 0
-
-
-# --- memory ---
-
-
-def test_memory_survives() -> None:
-    memory = Memory(
-        levels={"cpu": WaterLevels(61.5, 70, 80)},
-        evicting=frozenset({"cpu"}),
-        closed=True,
-        cooldown_until=ago(-100),
-        yielding=frozenset({"memory"}),
-        yielded_at=ago(5),
-        waiting_since=ago(60),
-    )
-    assert load_memories(dump_memories({CLUSTER: memory, "node-1": Memory()}), NOW, 300) == {
-        CLUSTER: memory,
-        "node-1": Memory(),
-    }
-    assert load_memories(dump_memories({CLUSTER: memory}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
-
-
-@given(
-    st.text(max_size=20)
-    | st.sampled_from(['{"":{"levels":{"cpu":[1,2]},"evicting":[[1]],"cooldownUntil":5}}', "[]", "null"])
-)
-def test_garbage_is_no_memory(text: str) -> None:
-    for memory in load_memories(text, NOW, 300).values():
-        assert memory == Memory()
-
-
-def test_memory_from_what_is_published() -> None:
-    evicting = decide(snapshot(cpu=9)).published
-    memory = from_published(evicting, NOW, 300)[CLUSTER]
-    assert (memory.closed, memory.evicting, memory.cooldown_until) == (True, frozenset(), ago(-300))
-    assert memory.levels["cpu"] == WaterLevels(70, 80, 85)
-    assert from_published(None, NOW, 300) == from_published(PublishedLevels(LevelsState.BLIND), NOW, 300) == {}
-    assert not from_published(decide(snapshot()).published, NOW, 300)[CLUSTER].closed
-
-
-# --- throttle before evict ---
-
-THROTTLE = ThrottleRules(enabled=True, share=0.4)
-
-
-@pytest.mark.parametrize(
-    ("state", "cores", "facts", "to"),
-    [
-        ("Speculative", 1.0, {}, [0.4]),
-        ("Speculative", 0.4, {}, []),
-        ("Speculative", 1.0, {"pod_preemptible": False}, []),
-        ("Speculative", 0.4, {"pod_preemptible": False}, [1.0]),
-        ("Filling", 0.4, {}, [1.0]),
-        ("Filling", 1.0, {}, []),
-        ("Evicting", 1.0, {}, []),
-        ("Blind", 0.4, {}, []),
-        ("Speculative", 1.0, {"on": "node-9"}, []),
-        ("Speculative", 1.0, {"pod_refused_resize": True}, []),
-        ("Speculative", 1.0, {"pod_leaving_until": ago(-5)}, []),
-        ("Speculative", 1.0, {"running": False}, []),
-    ],
-)
-def test_throttle(state: str, cores: float, facts: dict[str, Any], to: list[float]) -> None:
-    job = gang("job", pod_resizable={"main": cores}, **facts)
-    found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
-    assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
-    assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()
-
-
-def test_a_pod_on_reclaimed_capacity_has_nothing_to_throttle() -> None:
-    job = gang("job", pod_resizable={"main": 1.0}, pod_reclaimed=True)
-    assert plan_resizes(LevelsState.SPECULATIVE, [job], (), THROTTLE) == ()
-
-
-# --- reclaimed capacity -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("started", "reclaimed", "known", "seconds"),
-    [
-        (300, True, 12.0, 12 + 60 * 12 / 300),  # a restart costs what it is used to use, as for the prioritizer
-        (300, True, None, 300 + 60),  # nobody watched: an estimate
-        (300, False, 12.0, 300 + 60),  # a guarantee keeps others from using it, whatever it uses
-        (2000, True, 12.0, 12),  # after the first start-over
-        (2000, True, 0.0, 0),
-    ],
-)
-def test_at_risk_of_reclaimed_capacity_is_what_was_used(
-    started: float, reclaimed: bool, known: float | None, seconds: float
-) -> None:
-    asked = []
-
-    def cpu_time(uid: str, since: datetime, until: datetime) -> float | None:
-        asked.append((uid, since, until))
-        return known
-
-    found = at_risk(gang("job", started, pod_reclaimed=reclaimed), NOW, 60, cpu_time)
-    assert found.cpu_seconds == pytest.approx(seconds)
-    assert asked == ([("pod-job-0", found.since, NOW)] if reclaimed else [])
-
-
 def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:
     seen = snapshot(cpu=5)
     own = regulate(
-        seen, {"node-1": Memory(levels={r: WaterLevels(10, 20, 30) for r in RESOURCES})}, Rules(per_node=True)
+        seen, {"node-1": ScopeState(levels={r: WaterLevels(10, 20, 30) for r in RESOURCES})}, Rules(per_node=True)
     )
     assert own.levels_on("node-1")["cpu"] == WaterLevels(11, 21, 31), "a step toward the initial ones"
-    assert own.levels_on("node-2") == own.judgements[CLUSTER].levels
+    assert own.levels_on("node-2") == own.scopes[CLUSTER].levels
     alone = regulate(seen, {}, Rules())
-    assert alone.levels_on("node-1") == alone.judgements[CLUSTER].levels
+    assert alone.levels_on("node-1") == alone.scopes[CLUSTER].levels
     assert regulate(snapshot(age=600), {}, Rules()).levels_on("node-1") == {}
+
+
+# --- throttling ---
+
+
+def test_who_is_evicted_is_not_throttled_as_well() -> None:
+    jobs = (gang("stays", pod_resizable={"main": 1.0}), gang("yields", pod_resizable={"main": 1.0}, checkpoint=ago(10)))
+    decision = decide(snapshot(jobs, cpu=8.2), rules=Rules(throttle=ThrottleRules(enabled=True)))
+    assert victims(decision) == ["yields"]
+    assert [one.gang.key for one in decision.resizes] == ["lab/stays"]

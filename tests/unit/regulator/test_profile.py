@@ -12,10 +12,10 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.memory import MAX_BYTES
-from scavenger_regulator.profile import BUCKETS, Profile, Profiles
+from scavenger_regulator.core.reclaimed.profile import BUCKETS, Profile, Profiles
+from scavenger_regulator.store import MAX_BYTES
 
-from tests.unit.regulator.cases import GIB, NOW, ago
+from tests.unit.regulator.builders import GIB, NOW, ago
 
 ROOM = 10.0
 BUCKET = ROOM / BUCKETS

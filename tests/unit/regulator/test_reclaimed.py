@@ -1,4 +1,4 @@
-"""Reclaimed capacity in the shell, against the API server in memory: what nodes show, who goes, what is kept."""
+"""Reclaimed capacity in the controller, against the API server in memory: what nodes show, who goes, what is kept."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS
-from scavenger_regulator.observe import SCAVENGERJOBS
+from scavenger_regulator.controller import Regulator
+from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.shell import Regulator
-from scavenger_regulator.writes import PROFILES_CONFIGMAP
+from scavenger_regulator.store import PROFILES_CONFIGMAP
 from scavenger_testing.builders import condition, job_dict, node_dict, pod_dict, scavengerjob_dict
 
-from tests.unit.regulator.test_shell import POD_METRICS, SYSTEM, Cluster, cluster
+from tests.unit.regulator.test_controller import POD_METRICS, SYSTEM, Cluster, cluster
 
 ON: dict[str, Any] = {"reclaimed": True}
 
@@ -125,13 +125,12 @@ async def test_dry_run_publishes_no_offers() -> None:
 async def test_what_was_learned_outlives_the_process() -> None:
     async with cluster(**ON) as c:
         await periods(c, 25)
-        await c.regulator._save_all(c.clock.now())
+        await c.regulator.store.save(c.clock.now())
         found = c.api.get(CONFIGMAPS, SYSTEM, PROFILES_CONFIGMAP)
         assert found is not None
         before = int(offered(c)[0] or 0)
         successor = Regulator(c.api.client(), c.settings, c.clock, c.events)
         successor.jobs, successor.pods, successor.nodes = c.regulator.jobs, c.regulator.pods, c.regulator.nodes
-        successor._reclaimed._nodes = successor.nodes
         await successor.restore()
         c.regulator = successor
         await periods(c, 1)
@@ -143,7 +142,7 @@ async def test_what_was_learned_outlives_the_process() -> None:
 async def test_what_was_measured_in_another_way_is_not_taken_up() -> None:
     async with cluster(**ON) as c:
         await periods(c, 10)
-        await c.regulator._save_all(c.clock.now())
+        await c.regulator.store.save(c.clock.now())
 
         def other(found: dict[str, Any]) -> None:
             found["data"]["source"] = "prometheus"
@@ -239,6 +238,18 @@ async def test_before_a_node_runs_out_of_memory_the_one_with_least_at_risk_goes_
         assert ("young", "NodeMemory") in c.reasons()
 
 
+async def test_nobody_goes_for_memory_when_the_levels_cannot_be_published() -> None:
+    async with cluster(**ON) as c:
+        add_job(c, "young", started=300)
+        add_more_nodes(c)
+        await periods(c, 1, memory=50)
+        c.api.fail(500, times=1, methods={"PATCH"}, path="scavenger-levels")
+        await periods(c, 1, memory=86)
+        assert not gone(c, "young")
+        await periods(c, 1, memory=86)
+        assert gone(c, "young")
+
+
 async def test_in_a_dry_run_nobody_goes_for_memory() -> None:
     async with cluster(dry_run=True, **ON) as c:
         add_job(c, "a")
@@ -293,7 +304,7 @@ async def test_what_is_at_risk_is_what_was_used() -> None:
             await c.period()
         c.measure(3, memory=85.5)
         c.api.put(POD_METRICS, pod_use(c, "idle", "1m"))
-        snapshot, _ = c.regulator.decide(await c.regulator._measure())
+        snapshot, _ = c.regulator.decide(await c.regulator.measurements.measure())
         since = c.clock.now() - timedelta(seconds=60)
         assert snapshot.cpu_time(uid(c, "busy"), since, c.clock.now()) == pytest.approx(60, rel=0.01)
         assert snapshot.cpu_time(uid(c, "idle"), since, c.clock.now()) == pytest.approx(0.06, rel=0.01)

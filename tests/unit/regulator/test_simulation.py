@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.evictions import EvictionReason
-from scavenger_regulator.eviction import EvictionRules
-from scavenger_regulator.plan import Rules
-from scavenger_regulator.snapshot import CLUSTER
+from scavenger_regulator.core.eviction.plan import EvictionRules
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import CLUSTER
 
 from tests.unit.effort import examples
 
@@ -24,27 +24,27 @@ LOWER, UPPER = 70.0, 85.0
 def check(world: World) -> None:
     """Nobody was evicted without a fresh measurement, out of class, or for a gap that a plan had been made for."""
     for at, decision in world.decisions:
-        judgement = decision.judgements[CLUSTER]
+        decided = decision.scopes[CLUSTER]
         if not decision.victims:
             continue
-        reading = judgement.reading
+        reading = decided.reading
         assert reading is not None
         assert (world.time(at) - reading.observed_at).total_seconds() <= world.rules.trust.max_age
         assert all(v.candidate.preemptible and "cpu" in v.candidate.frees for v in decision.victims)
         # no more than the gap needs: without any one of them it would stay open
-        if judgement.plan is not None:
-            gaps, victims = judgement.plan.gaps, judgement.plan.victims
+        if decided.plan is not None:
+            gaps, victims = decided.plan.gaps, decided.plan.victims
             for one in victims:
                 rest = [v for v in victims if v is not one]
                 assert any(sum(v.frees.get(r, 0.0) for v in rest) < gap for r, gap in gaps.items())
-        if judgement.plan is None:
+        if decided.plan is None:
             continue
         earlier = [job for t, job, _ in world.evictions if t < at]
         for job in earlier:
             assert job.gone_at is not None
             since = (reading.since - world.time(0)).total_seconds()
-            credited = judgement.plan.credit["cpu"] >= 100 * job.cpu / 100 - 1e-6
-            assert since >= job.gone_at or credited
+            counted = decided.plan.pending_release["cpu"] >= 100 * job.cpu / 100 - 1e-6
+            assert since >= job.gone_at or counted
 
 
 def overshoot(world: World) -> float:
@@ -166,7 +166,7 @@ def test_with_changing_load_and_metrics_that_come_and_go(seed: int, lag: float, 
     for at, job, reason in world.evictions:
         if reason is EvictionReason.ABOVE_UPPER:  # somebody saw the load above upper in this episode
             assert any(
-                d.judgements[CLUSTER].reading is not None and d.judgements[CLUSTER].reading.load["cpu"] >= UPPER
+                d.scopes[CLUSTER].reading is not None and d.scopes[CLUSTER].reading.load["cpu"] >= UPPER
                 for t, d in world.decisions
                 if t <= at
             ), job

@@ -6,8 +6,8 @@ import sys
 
 from scavenger_runtime.service import run_service
 
+from scavenger_regulator.controller import main
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.shell import main
 
 if __name__ == "__main__":
     sys.exit(run_service(RegulatorSettings.load(), main))

@@ -11,13 +11,13 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 from scavenger_runtime.metrics import counter, gauge, histogram
 
-from scavenger_regulator.eviction import Outcome
-from scavenger_regulator.history import Figures
-from scavenger_regulator.node_memory import NodeMemoryPlan
-from scavenger_regulator.observe import RECLAIMED_UNIT
-from scavenger_regulator.offer import Offer, Use
-from scavenger_regulator.plan import Decision, Judgement, Wait
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES
+from scavenger_regulator.core.eviction.plan import Outcome
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan
+from scavenger_regulator.core.reclaimed.offer import Offer, Use
+from scavenger_regulator.core.scope import ScopeDecision, Wait
+from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, RESOURCES
 
 LOAD: Final = gauge("regulator_load_percent", "Use divided by allocatable.", ("scope", "resource"))
 ORDINARY: Final = gauge(
@@ -35,7 +35,7 @@ ADMIT: Final = gauge("regulator_admit", "1 while anything new may start.")
 CLOSED_NODES: Final = gauge("regulator_closed_nodes", "Nodes at or above a level of their own.")
 AGE: Final = gauge("regulator_observation_age_seconds", "Age of the oldest sample used; NaN while Blind.")
 GAP: Final = gauge("regulator_gap_points", "Points of load that victims have to free.", ("resource",))
-CREDIT: Final = gauge("regulator_credit_points", "Points of load that are leaving already.", ("resource",))
+PENDING_RELEASE: Final = gauge("regulator_credit_points", "Points of load that are leaving already.", ("resource",))
 SHORT: Final = gauge("regulator_short_points", "Points that stay too high, as nobody is left to evict.", ("resource",))
 VICTIMS: Final = gauge("regulator_planned_victims", "Jobs that the last plan evicts.", ("reason",))
 WAITING_FOR: Final = gauge("regulator_waiting_for_checkpoint", "Jobs that are not evicted yet, as a checkpoint is due.")
@@ -73,9 +73,9 @@ LEVELS: Final = ("lower", "admission", "upper")
 
 def show(decision: Decision, history: Mapping[str, Figures], now: datetime) -> None:
     """Bring the gauges to what was decided."""
-    cluster = decision.judgements[CLUSTER]
-    for judgement in decision.judgements.values():
-        _show_scope(judgement)
+    cluster = decision.scopes[CLUSTER]
+    for decided in decision.scopes.values():
+        _show_scope(decided)
     for resource in RESOURCES:
         figures = history.get(resource)
         MEAN.labels(resource).set(figures.mean if figures else math.nan)
@@ -90,25 +90,25 @@ def show(decision: Decision, history: Mapping[str, Figures], now: datetime) -> N
     _show_plans(decision)
 
 
-def _show_scope(judgement: Judgement) -> None:
-    scope = judgement.scope or "cluster"
-    reading = judgement.reading
+def _show_scope(decided: ScopeDecision) -> None:
+    scope = decided.scope or "cluster"
+    reading = decided.reading
     for resource in RESOURCES:
         LOAD.labels(scope, resource).set(reading.load[resource] if reading else math.nan)
         ordinary = reading.ordinary if reading else None
         ORDINARY.labels(scope, resource).set(ordinary[resource] if ordinary else math.nan)
-        levels = judgement.levels.get(resource)
+        levels = decided.levels.get(resource)
         for level in LEVELS:
             LEVEL.labels(scope, resource, level).set(getattr(levels, level) if levels else math.nan)
 
 
 def _show_plans(decision: Decision) -> None:
-    plans = [j.plan for j in decision.judgements.values() if j.plan is not None]
-    cluster = decision.judgements[CLUSTER]
+    plans = [j.plan for j in decision.scopes.values() if j.plan is not None]
+    cluster = decision.scopes[CLUSTER]
     for resource in RESOURCES:
         plan = cluster.plan
         GAP.labels(resource).set(plan.gaps.get(resource, 0.0) if plan else 0.0)
-        CREDIT.labels(resource).set(plan.credit.get(resource, 0.0) if plan else 0.0)
+        PENDING_RELEASE.labels(resource).set(plan.pending_release.get(resource, 0.0) if plan else 0.0)
         SHORT.labels(resource).set(plan.short.get(resource, 0.0) if plan else 0.0)
     for outcome in Outcome:
         OUTCOME.labels(outcome.value).set(any(plan.outcome is outcome for plan in plans))

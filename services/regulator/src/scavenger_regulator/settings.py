@@ -1,4 +1,4 @@
-"""What the regulator can be told, by environment or flag."""
+"""The regulator's settings, by environment or flag."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal, Self
 from pydantic import field_validator, model_validator
 from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
 
-from scavenger_regulator.eviction import DEFAULT_ORDER, SORTERS, EvictionRules
-from scavenger_regulator.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
-from scavenger_regulator.levels import FLOOR, INITIAL, LevelPolicy, ordered
-from scavenger_regulator.load import Trust
-from scavenger_regulator.node_memory import NodeMemoryRules
-from scavenger_regulator.offer import OfferRules
-from scavenger_regulator.plan import Rules
+from scavenger_regulator.core.eviction.plan import DEFAULT_ORDER, SORTERS, EvictionRules
+from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
+from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, ordered
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
+from scavenger_regulator.core.reclaimed.offer import OfferRules
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
-from scavenger_regulator.throttle import ThrottleRules
 
 
 class RegulatorSettings(ServiceSettings):
@@ -159,7 +159,7 @@ class RegulatorSettings(ServiceSettings):
             startup_cost=self.startup_cost,
             settle=self.settle,
             per_node=self.per_node,
-            trust=Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage),
+            trust=self._trust(),
             eviction=EvictionRules(
                 max_victims=self.max_victims,
                 hard_ceiling=self.hard_ceiling,
@@ -167,7 +167,13 @@ class RegulatorSettings(ServiceSettings):
                 much_at_risk=self.much_at_risk,
                 order=self.order,
             ),
+            offers=self.offer_rules(),
+            node_memory=self.node_memory_rules(),
+            throttle=self.throttle_rules(),
         )
+
+    def _trust(self) -> Trust:
+        return Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage)
 
     def offer_rules(self) -> OfferRules:
         """The part of the settings that offers reclaimed capacity."""
@@ -188,7 +194,7 @@ class RegulatorSettings(ServiceSettings):
             ahead=2 * self.period,
             max_victims=self.max_victims,
             startup_cost=self.startup_cost,
-            trust=self.rules().trust,
+            trust=self._trust(),
         )
 
     def throttle_rules(self) -> ThrottleRules:

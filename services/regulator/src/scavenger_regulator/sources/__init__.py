@@ -1,14 +1,14 @@
 """Where the load comes from: one module for each source, all behind `Source`.
 
-A source says what it found, as it came; `scavenger_regulator.load` judges whether it can be believed.
+A source says what it found, as it came; `scavenger_regulator.core.load` judges whether it can be believed.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from scavenger_regulator.history import Figures
-from scavenger_regulator.snapshot import Measurement
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.snapshot import Measurement
 
 
 class SourceError(Exception):

@@ -21,9 +21,9 @@ from scavenger_kube.metrics_api import (
     window_seconds,
 )
 
-from scavenger_regulator.history import Figures
-from scavenger_regulator.observe import quantity
-from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.facts import quantity
 from scavenger_regulator.sources import SourceError
 
 

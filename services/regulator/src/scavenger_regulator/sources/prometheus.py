@@ -19,8 +19,8 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from scavenger_regulator.history import Figures
-from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
 from scavenger_regulator.sources import SourceError
 
 # irate, not rate: over a range that a young pod or node does not fill, rate() divides by the whole range all the same,

@@ -8,9 +8,9 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_kube.kinds import Node, Pod
 
-from scavenger_regulator.history import Figures
-from scavenger_regulator.observe import occupies, pod_requests
-from scavenger_regulator.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.facts import occupies, pod_requests
 
 
 def measure(nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> Measurement:

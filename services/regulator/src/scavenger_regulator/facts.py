@@ -10,19 +10,17 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
-from scavenger_api.reclaimed import MIB, RECLAIMED, asked_for
+from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts
 from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct, condition
 from scavenger_kube.resources import scavenger_jobs
 
-from scavenger_regulator.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0
-RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
-"""How many cores or bytes one unit of the extended resource is that stands for them."""
 
 
 # --- the ScavengerJob, as far as it is looked at ------------------------------------------------------------
@@ -137,7 +135,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE) != names.NON_PREEMPTIBLE,
         running_since=max((t for text in started if (t := parse_time(text)) is not None), default=None)
         or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
-        leaving_until=parse_time(meta.deletion_timestamp),
+        deletion_deadline=parse_time(meta.deletion_timestamp),
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
         grace=DEFAULT_GRACE if grace is None else float(grace),
@@ -173,7 +171,7 @@ def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
         checkpoint=max((c for c in checkpoints if c is not None), default=None),
         interruptions=max(0, status.interrupted_count),
         parallelism=max(1, spec.parallelism),
-        going=spec.suspend or job.metadata.deletion_timestamp is not None,
+        stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
     )
 
 

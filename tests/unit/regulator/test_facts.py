@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from scavenger_api.times import parse_time
 from scavenger_kube import kinds
-from scavenger_regulator.observe import JobView, gangs, node_facts, pod_facts, pod_requests
+from scavenger_regulator.facts import JobView, gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
 from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
 from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
-from .cases import GIB, NOW
+from .builders import GIB, NOW
 
 T0 = "2026-01-02T12:00:00Z"
 

@@ -1,4 +1,4 @@
-"""What the regulator decides on: nodes, gangs, one measurement, and what it remembers. Data, no decisions.
+"""What the regulator decides on: nodes, gangs, and one measurement. Data, no decisions.
 
 Units: CPU in cores, memory in bytes, load and levels in percent of what the counted nodes can allocate, CPU
 time at risk in core-seconds, moments as aware datetimes in UTC.
@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from scavenger_regulator.history import Figures as History
-from scavenger_regulator.levels import WaterLevels
+from scavenger_api.reclaimed import MIB
+
+from scavenger_regulator.core.history import Figures as History
 
 CLUSTER: Final = ""
 """The scope of all counted nodes together; any other scope is the name of one node."""
 
 RESOURCES: Final = ("cpu", "memory")
+
+RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
+"""How many cores or bytes one unit of the extended resource is that stands for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class NodeFacts:
 class PodFacts:
     """A scavenger pod that still occupies its node.
 
-    leaving_until: its deletion's deadline, None while nobody is deleting it. running_since: None until it
+    deletion_deadline: its deletion's deadline, None while nobody is deleting it. running_since: None until it
     runs. requests: by resource, in cores and bytes; of a pod on reclaimed capacity what it counts as. grace:
     seconds between SIGTERM and SIGKILL.
     """
@@ -78,7 +82,7 @@ class PodFacts:
     requests: Mapping[str, float]
     preemptible: bool
     running_since: datetime | None
-    leaving_until: datetime | None = None
+    deletion_deadline: datetime | None = None
     checkpoint: datetime | None = None
     index: int | None = None
     """Which member of the gang it is."""
@@ -111,12 +115,12 @@ class Gang:
     interruptions: int = 0
     parallelism: int = 1
     """Members that the job asks for."""
-    going: bool = False
+    stopping: bool = False
     """Being deleted or suspended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class RecentTermination:
     """A scavenger pod that has gone: until the measurements begin after it, its use is in the load and must
     not be taken for load that somebody still has to make room for. use: by resource, as last measured."""
 
@@ -124,40 +128,6 @@ class Departure:
     use: Mapping[str, float]
     at: datetime
     reclaimed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Evictions that were carried out and have not shown in the measurements yet.
-
-    pods: UIDs. gone_at: when the last of them had gone, None before. until: then they count as stuck.
-    """
-
-    pods: frozenset[str]
-    acted_at: datetime
-    until: datetime
-    gone_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What one scope carries from one period to the next.
-
-    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
-    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
-    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
-    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
-    jobs much at risk are waited for.
-    """
-
-    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
-    evicting: frozenset[str] = frozenset()
-    closed: bool = False
-    cooldown_until: datetime | None = None
-    yielding: frozenset[str] = frozenset()
-    yielded_at: datetime | None = None
-    waiting_since: datetime | None = None
-    pending: Pending | None = None
 
 
 CpuTime = Callable[[str, datetime, datetime], float | None]
@@ -182,7 +152,7 @@ class Snapshot:
     nodes: Mapping[str, NodeFacts]
     gangs: tuple[Gang, ...]
     measurement: Measurement
-    departures: tuple[Departure, ...] = ()
+    recent_terminations: tuple[RecentTermination, ...] = ()
     refused: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
     """Scope → resource → what is known of the ordinary load."""
@@ -190,9 +160,18 @@ class Snapshot:
     """Of pods on reclaimed capacity."""
 
     @property
-    def departures_by_node(self) -> dict[str, list[Departure]]:
-        """The departures, by the node they were from."""
-        found: dict[str, list[Departure]] = {}
-        for one in self.departures:
+    def pods_by_node(self) -> dict[str, list[PodFacts]]:
+        """The scavenger pods, by the node they are on."""
+        found: dict[str, list[PodFacts]] = {}
+        for gang in self.gangs:
+            for pod in gang.pods:
+                found.setdefault(pod.node, []).append(pod)
+        return found
+
+    @property
+    def recent_terminations_by_node(self) -> dict[str, list[RecentTermination]]:
+        """The recent terminations, by the node they were from."""
+        found: dict[str, list[RecentTermination]] = {}
+        for one in self.recent_terminations:
             found.setdefault(one.node, []).append(one)
         return found

@@ -72,7 +72,7 @@ def ordered(lower: float, admission: float, upper: float) -> WaterLevels:
 def apart(levels: WaterLevels, margin: float) -> WaterLevels:
     """The same with `admission` at least `margin` points under `upper`, but not under `lower`.
 
-    Where the ordinary load is steady the formulas put both at one place. Filled up to there, the next breath of
+    Where the ordinary load is steady the formulas make both the same. Filled up to there, the next breath of
     ordinary load evicts down to `lower`, and yielding never begins (docs/designs/0004-admission-stays-below-upper.md).
     """
     return WaterLevels(levels.lower, max(levels.lower, min(levels.admission, levels.upper - margin)), levels.upper)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
-from scavenger_regulator.eviction import Candidate
-from scavenger_regulator.load import Reading, Trust, fresh
-from scavenger_regulator.risk import Risk, at_risk
-from scavenger_regulator.snapshot import (
+from scavenger_regulator.core.eviction.plan import Candidate
+from scavenger_regulator.core.eviction.risk import Risk, at_risk
+from scavenger_regulator.core.load import Reading, Trust, fresh
+from scavenger_regulator.core.snapshot import (
     RESOURCES,
     CpuTime,
-    Departure,
     Gang,
     Measurement,
     PodFacts,
+    RecentTermination,
     unknown_cpu_time,
 )
 
@@ -25,7 +25,7 @@ it cannot keep others from being asked, and no longer asked itself."""
 
 def leaving(gang: Gang, now: datetime) -> bool:
     """Whether a pod of the gang is on its way out, and so, as gangs are cancelled whole, all of it."""
-    return any(pod.leaving_until is not None and now <= pod.leaving_until + STUCK_AFTER for pod in gang.pods)
+    return any(pod.deletion_deadline is not None and now <= pod.deletion_deadline + STUCK_AFTER for pod in gang.pods)
 
 
 def candidates(
@@ -43,14 +43,14 @@ def candidates(
 
     What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
-    crediting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
+    counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
     startup_cost, cpu_time: as in `risk.at_risk`.
     """
     found = []
     for gang in gangs:
         if gang.uid in without or leaving(gang, now):
             continue
-        staying = [pod for pod in gang.pods if pod.leaving_until is None]
+        staying = [pod for pod in gang.pods if pod.deletion_deadline is None]
         here = [pod for pod in staying if pod.node in reading.nodes]
         if not here:
             continue
@@ -60,7 +60,7 @@ def candidates(
             if (use := _use(here, resource, measurement, now, trust)) is not None
         }
         risk = at_risk(gang, now, startup_cost, cpu_time)
-        if gang.going:  # its user has given it up: nothing of it is lost by going now
+        if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
         found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))
     return found
@@ -79,9 +79,9 @@ def _use(pods: list[PodFacts], resource: str, measurement: Measurement, now: dat
     return total
 
 
-def credit(
+def pending_release(
     gangs: Iterable[Gang],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     reading: Reading,
     measurement: Measurement,
     now: datetime,
@@ -92,7 +92,7 @@ def credit(
     """Points of firm load, by resource, that go away without anybody being asked.
 
     Gangs with a pod on its way out, those whose UIDs are in `also` (chosen a moment ago), and pods that went
-    after the oldest sample began, so that their use is still in the load. A pod without a figure is credited
+    after the oldest sample began, so that their use is still in the load. A pod without a figure counts
     with nothing.
     """
     points = dict.fromkeys(RESOURCES, 0.0)
@@ -100,16 +100,16 @@ def credit(
         if gang.uid in also or leaving(gang, now):
             for pod in gang.pods:
                 if pod.node in reading.nodes and not _stuck(pod, now):
-                    _credit_pod(points, pod, reading, measurement, now, trust)
-    for departure in departures:
-        if departure.node in reading.nodes and departure.at > reading.since:
+                    _add_pod(points, pod, reading, measurement, now, trust)
+    for termination in recent_terminations:
+        if termination.node in reading.nodes and termination.at > reading.since:
             for resource in RESOURCES:
-                if not (departure.reclaimed and resource == "cpu"):
-                    points[resource] += reading.percent(resource, departure.use.get(resource, 0.0))
+                if not (termination.reclaimed and resource == "cpu"):
+                    points[resource] += reading.percent(resource, termination.use.get(resource, 0.0))
     return points
 
 
-def _credit_pod(
+def _add_pod(
     points: dict[str, float],
     pod: PodFacts,
     reading: Reading,
@@ -124,4 +124,4 @@ def _credit_pod(
 
 
 def _stuck(pod: PodFacts, now: datetime) -> bool:
-    return pod.leaving_until is not None and now > pod.leaving_until + STUCK_AFTER
+    return pod.deletion_deadline is not None and now > pod.deletion_deadline + STUCK_AFTER

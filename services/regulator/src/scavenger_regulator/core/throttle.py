@@ -1,7 +1,7 @@
 """Throttle before evict: slow preemptible jobs down while it may still help, before anybody has to go.
 
 In the Speculative state the CPU of preemptible pods is shrunk by in-place resize to a share of what their job
-asked for; under `lower` they get it back. Memory is left alone: a process does not give it up because its
+asked for; under `lower` they get it back. ScopeState is left alone: a process does not give it up because its
 limit fell. So are pods on reclaimed capacity: they request nothing that could be given to others.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scavenger_api.levels import LevelsState
 
-from scavenger_regulator.snapshot import Gang, PodFacts
+from scavenger_regulator.core.snapshot import Gang, PodFacts
 
 MIN_CORES = 0.01
 
@@ -49,10 +49,10 @@ def plan_resizes(
         return ()
     found: list[Resize] = []
     for gang in gangs:
-        if not gang.running or gang.going:
+        if not gang.running or gang.stopping:
             continue
         for pod in gang.pods:
-            if pod.leaving_until is None and pod.running_since is not None and pod.node not in infeasible_nodes:
+            if pod.deletion_deadline is None and pod.running_since is not None and pod.node not in infeasible_nodes:
                 found.extend(_resizes(state, gang, pod, rules))
     return tuple(found[: rules.max_resizes])
 

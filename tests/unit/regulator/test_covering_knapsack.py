@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_regulator.cover import cheapest_cover, ordered_cover
+from scavenger_regulator.core.eviction.covering_knapsack import solve_covering_knapsack, solve_in_order
 
 Case = tuple[list[float], list[tuple[float, ...]], list[float]]
 
@@ -55,15 +55,15 @@ def test_200_random_mixed_cases_against_exhaustive_search() -> None:
     ratios = []
     for _ in range(200):
         costs, frees, gaps = random_case(rng, rng.randint(4, 11))
-        cover = cheapest_cover(costs, frees, gaps)
-        assert cover.closed
-        assert reaches(frees, cover.chosen, gaps)
-        for left_out in cover.chosen:
-            rest = tuple(i for i in cover.chosen if i != left_out)
+        solution = solve_covering_knapsack(costs, frees, gaps)
+        assert solution.feasible
+        assert reaches(frees, solution.chosen, gaps)
+        for left_out in solution.chosen:
+            rest = tuple(i for i in solution.chosen if i != left_out)
             assert not reaches(frees, rest, [gap * (1 + 2e-6) for gap in gaps]), "a victim too many"
         best = smallest_loss(costs, frees, gaps)
         assert best is not None
-        ratios.append(sum(costs[i] for i in cover.chosen) / best if best else 1.0)
+        ratios.append(sum(costs[i] for i in solution.chosen) / best if best else 1.0)
     assert statistics.fmean(ratios) <= 1.1
     assert max(ratios) <= 1.001  # so few are all core: it is the optimum
 
@@ -74,19 +74,19 @@ def test_closes_what_can_be_closed_with_nobody_too_many(
 ) -> None:
     items, gap_tuple = case
     costs, frees, gaps = [c for c, _ in items], [f for _, f in items], list(gap_tuple)
-    cover = cheapest_cover(costs, frees, gaps)
+    solution = solve_covering_knapsack(costs, frees, gaps)
     everybody = tuple(range(len(items)))
-    assert cover.closed == reaches(frees, everybody, gaps)
-    assert len(set(cover.chosen)) == len(cover.chosen)
+    assert solution.feasible == reaches(frees, everybody, gaps)
+    assert len(set(solution.chosen)) == len(solution.chosen)
     reach = [min(gap, sum(f[k] for f in frees)) for k, gap in enumerate(gaps)]
-    assert reaches(frees, cover.chosen, reach)
-    for left_out in cover.chosen:
-        rest = tuple(i for i in cover.chosen if i != left_out)
+    assert reaches(frees, solution.chosen, reach)
+    for left_out in solution.chosen:
+        rest = tuple(i for i in solution.chosen if i != left_out)
         assert not reaches(frees, rest, [r * (1 + 2e-6) for r in reach])
-    if cover.closed:
+    if solution.feasible:
         best = smallest_loss(costs, frees, gaps) if len(items) <= 7 else None
         if best is not None:
-            assert sum(costs[i] for i in cover.chosen) <= best * 1.001 + 1e-3 * (max(costs) if costs else 0)
+            assert sum(costs[i] for i in solution.chosen) <= best * 1.001 + 1e-3 * (max(costs) if costs else 0)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_closes_what_can_be_closed_with_nobody_too_many(
 def test_table(
     costs: list[float], frees: list[tuple[float, ...]], gaps: list[float], chosen: tuple[int, ...], closed: bool
 ) -> None:
-    cover = cheapest_cover(costs, frees, gaps)
-    assert (cover.chosen, cover.closed) == (chosen, closed)
+    solution = solve_covering_knapsack(costs, frees, gaps)
+    assert (solution.chosen, solution.feasible) == (chosen, closed)
 
 
 def test_in_order_and_pruned() -> None:
     frees = [(1.0, 0.0), (0.0, 1.0), (9.0, 9.0), (9.0, 9.0)]
-    assert ordered_cover(frees, [5.0, 0.5]).chosen == (2,)
-    assert ordered_cover(frees, [1.0, 1.0]).chosen == (0, 1)
-    assert ordered_cover(frees, [0.0, -1.0]).chosen == ()
-    assert not ordered_cover(frees, [99.0, 1.0]).closed
+    assert solve_in_order(frees, [5.0, 0.5]).chosen == (2,)
+    assert solve_in_order(frees, [1.0, 1.0]).chosen == (0, 1)
+    assert solve_in_order(frees, [0.0, -1.0]).chosen == ()
+    assert not solve_in_order(frees, [99.0, 1.0]).feasible

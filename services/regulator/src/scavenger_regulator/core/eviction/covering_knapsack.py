@@ -22,7 +22,7 @@ BISECTIONS: Final = 6
 """Weightings of two resources that are tried."""
 
 CORE_TAKEN: Final = 12
-"""Items of the greedy answer that branch and bound thinks over, those worst in cost for what they give."""
+"""Items of the greedy answer that branch and bound solves anew, those worst in cost for what they give."""
 
 CORE_LEFT: Final = 14
 """Items outside the greedy answer that it considers instead, the best ones."""
@@ -30,43 +30,45 @@ CORE_LEFT: Final = 14
 MAX_NODES: Final = 3_000
 """Nodes that one branch and bound may visit."""
 
-
 FEW: Final = 100
-"""Up to so many items, every greedy answer is thought over; of more items only the best THOUGHT_OVER of them, as there
+"""Up to so many items, every greedy answer is improved; of more items only the best IMPROVED of them, as there
 the margin is a small part of the whole."""
 
-THOUGHT_OVER: Final = 1
+IMPROVED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
-    """chosen: indices in ascending order. closed: whether all gaps are."""
+class Solution:
+    """chosen: indices in ascending order. feasible: whether they close all gaps."""
 
     chosen: tuple[int, ...]
-    closed: bool
+    feasible: bool
 
 
-def cheapest_cover(costs: Sequence[float], frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Cover:
+def solve_covering_knapsack(
+    costs: Sequence[float], frees: Sequence[Sequence[float]], gaps: Sequence[float]
+) -> Solution:
     """The cheapest items that close the gaps together; where even all of them cannot, as far as they can.
 
     costs: of taking each item, not negative. frees: per item what it gives of each resource, not negative.
     gaps: what is needed of each; one that is not positive is closed. Of equally cheap sets one with fewer
     items is preferred.
     """
-    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
-    if not rows_open:
-        return Cover((), closed=True)
-    # As shares of each gap, at most one: more than the whole gap is worth no more than the whole.
-    inverse = [1.0 / gaps[r] for r in rows_open]
-    shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
-    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
-    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
-    problem = _Problem(costs, shares, items, [min(1.0, total) for total in totals])
-    return Cover(tuple(sorted(problem.solve())), all(total >= 1.0 - EPSILON for total in totals))
+    problem = _Problem.of(costs, frees, gaps)
+    return Solution(tuple(sorted(problem.solve())), problem.feasible)
+
+
+def solve_in_order(frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Solution:
+    """The first items, in the order given, that close the gaps, without those that turn out not to be needed.
+
+    For orders that are not about cost. The last ones given are left out first.
+    """
+    problem = _Problem.of([float(rank) for rank in range(len(frees))], frees, gaps)
+    return Solution(tuple(sorted(problem.prune(problem.greedy(problem.items)))), problem.feasible)
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class _GreedySolution:
     """A greedy answer, and the order and weights it came from."""
 
     chosen: list[int]
@@ -75,31 +77,40 @@ class _Try:
 
 
 class _Problem:
-    """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable."""
+    """shares: per item, what it gives of each row. items: the useful ones. needs: of each row, attainable. feasible:
+    whether all items together close every gap."""
 
     def __init__(
-        self,
-        costs: Sequence[float],
-        shares: Sequence[tuple[float, ...]],
-        items: list[int],
-        needs: list[float],
+        self, costs: Sequence[float], shares: Sequence[tuple[float, ...]], items: list[int], totals: Sequence[float]
     ) -> None:
         # A hair per item, so that among equally cheap sets the smaller one wins.
         hair = 1e-7 * max((costs[i] for i in items), default=0.0) or 1.0
         self.costs = [cost + hair for cost in costs]
         self.shares = shares
         self.items = items
-        self.needs = [need - EPSILON for need in needs]
+        self.needs = [min(1.0, total) - EPSILON for total in totals]
+        self.feasible = all(total >= 1.0 - EPSILON for total in totals)
+
+    @classmethod
+    def of(cls, costs: Sequence[float], frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> _Problem:
+        """In shares of each open gap, at most one: more than the whole gap is worth no more than the whole."""
+        rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
+        inverse = [1.0 / gaps[r] for r in rows_open]
+        shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
+        items = [i for i, row in enumerate(shares) if max(row, default=0.0) > EPSILON]
+        return cls(costs, shares, items, [sum(shares[i][k] for i in items) for k in range(len(rows_open))])
 
     def solve(self) -> list[int]:
+        if not self.needs:
+            return []
         best = self.prune(self.greedy(sorted(self.items, key=self.costs.__getitem__)))
-        tries = sorted(self._tries(), key=lambda one: self.cost(one.chosen))
-        for one in tries if len(self.items) <= FEW else tries[:THOUGHT_OVER]:
-            for found in (one.chosen, self.prune(self.think_over(one))):
+        tries = sorted(self._greedy_solutions(), key=lambda one: self.cost(one.chosen))
+        for one in tries if len(self.items) <= FEW else tries[:IMPROVED]:
+            for found in (one.chosen, self.prune(self.improve(one))):
                 best = min(best, found, key=self.cost)
         return best
 
-    def _tries(self) -> Iterable[_Try]:
+    def _greedy_solutions(self) -> Iterable[_GreedySolution]:
         """Greedy answers, with the weights brought to where both rows close at the same item."""
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS if len(self.needs) == 2 else 1):
@@ -107,7 +118,7 @@ class _Problem:
             weights = (weight, 1.0 - weight) if len(self.needs) == 2 else tuple(1.0 for _ in self.needs)
             order = self._by_density(weights)
             taken = self.greedy(order)
-            yield _Try(self.prune(taken), order, weights)
+            yield _GreedySolution(self.prune(taken), order, weights)
             if self._closes_first_row_last(taken):
                 low = weight
             else:
@@ -121,16 +132,16 @@ class _Problem:
     def cost(self, chosen: Iterable[int]) -> float:
         return sum(self.costs[i] for i in chosen)
 
-    def _density(self, weights: tuple[float, ...]) -> dict[int, float]:
+    def density(self, items: Iterable[int], weights: tuple[float, ...]) -> dict[int, float]:
         """Cost for each share of the gaps closed."""
         shares, costs = self.shares, self.costs
-        if len(weights) == 2:
+        if len(weights) == 2:  # the usual case, several times faster
             first, second = weights
-            return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in self.items}
-        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in self.items}
+            return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in items}
+        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in items}
 
     def _by_density(self, weights: tuple[float, ...]) -> list[int]:
-        density = self._density(weights)
+        density = self.density(self.items, weights)
         return sorted(self.items, key=density.__getitem__)
 
     def greedy(self, order: Iterable[int]) -> list[int]:
@@ -167,7 +178,7 @@ class _Problem:
                 kept.append(item)
         return kept
 
-    def think_over(self, one: _Try) -> list[int]:
+    def improve(self, one: _GreedySolution) -> list[int]:
         """The answer with its margin solved anew: the worst items taken against the best ones left."""
         taken, order = set(one.chosen), one.order
         inside = [i for i in order if i in taken]
@@ -201,9 +212,7 @@ class _BranchAndBound:
         weights: tuple[float, ...],
         incumbent: list[int],
     ) -> None:
-        density = {
-            i: problem.costs[i] / sum(w * s for w, s in zip(weights, problem.shares[i], strict=True)) for i in core
-        }
+        density = problem.density(core, weights)
         self.core = sorted(core, key=density.__getitem__)
         self.costs = [problem.costs[i] for i in self.core]
         self.shares = [problem.shares[i] for i in self.core]
@@ -232,7 +241,7 @@ class _BranchAndBound:
             if cost < self.best_cost:
                 self.best_cost, self.best = cost, [self.core[d] for d in taken]
             return
-        if self.nodes > MAX_NODES or not self._hopeful(depth, cost, residual):
+        if self.nodes > MAX_NODES or not self._can_improve(depth, cost, residual):
             return
         share = self.shares[depth]
         if any(residual[k] > 0 and share[k] > 0 for k in self.rows):
@@ -240,7 +249,7 @@ class _BranchAndBound:
             self._visit(depth + 1, cost + self.costs[depth], after, [*taken, depth])
         self._visit(depth + 1, cost, residual, taken)
 
-    def _hopeful(self, depth: int, cost: float, residual: list[float]) -> bool:
+    def _can_improve(self, depth: int, cost: float, residual: list[float]) -> bool:
         suffix = self.suffix[depth]
         if any(suffix[k] < residual[k] for k in self.rows):
             return False
@@ -254,20 +263,3 @@ class _BranchAndBound:
                 return False
             need -= self.worth[d]
         return bound < self.best_cost
-
-
-def ordered_cover(frees: Sequence[Sequence[float]], gaps: Sequence[float]) -> Cover:
-    """The first items, in the order given, that close the gaps, without those that turn out not to be needed.
-
-    For orders that are not about cost. The last ones given are left out first.
-    """
-    ranks = [float(i) for i in range(len(frees))]
-    rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
-    if not rows_open:
-        return Cover((), closed=True)
-    shares = [tuple(min(1.0, free[r] / gaps[r]) for r in rows_open) for free in frees]
-    items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
-    totals = [sum(shares[i][k] for i in items) for k in range(len(rows_open))]
-    problem = _Problem(ranks, shares, items, [min(1.0, total) for total in totals])
-    chosen = problem.prune(problem.greedy(items))
-    return Cover(tuple(sorted(chosen)), all(total >= 1.0 - EPSILON for total in totals))

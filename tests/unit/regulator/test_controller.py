@@ -1,4 +1,4 @@
-"""The shell against the API server in memory: what is measured, published, evicted, remembered."""
+"""The controller against the API server in memory: what is measured, published, evicted, remembered."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.times import format_time
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_regulator.observe import SCAVENGERJOBS
-from scavenger_regulator.plan import Decision
+from scavenger_regulator.controller import Regulator
+from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.snapshot import CLUSTER, Measurement
+from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
-from scavenger_regulator.shell import Regulator
-from scavenger_regulator.snapshot import CLUSTER, Measurement
-from scavenger_regulator.writes import STATE_CONFIGMAP
+from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually
@@ -293,8 +293,8 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         c.regulator = successor
         c.measure(9, age=2)  # taken before it began
         decision = await c.period(10)
-        assert decision.judgements[CLUSTER].state == "Evicting"
-        assert decision.judgements[CLUSTER].wait == "Started"
+        assert decision.scopes[CLUSTER].state == "Evicting"
+        assert decision.scopes[CLUSTER].wait == "Started"
         assert len(c.pods()) == 3
         c.measure(9)  # its predecessor's victims are still leaving
         decision = await c.period()

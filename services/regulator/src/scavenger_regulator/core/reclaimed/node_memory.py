@@ -3,7 +3,7 @@
 A pod on reclaimed capacity uses memory that others have requested. When they come to use it, the kubelet would evict,
 or the kernel kill, in their own order and without regard to what is lost. So room is made earlier, node by node: when
 the memory in use, or what it will be in two periods if it goes on growing, reaches the node's upper level, jobs on
-reclaimed capacity go until it is under it by the hysteresis, those that lose the least CPU time first, each credited
+reclaimed capacity go until it is under it by the hysteresis, those that lose the least CPU time first, each counting
 with the memory it was measured to use there, and nobody who turns out not to be needed.
 
 Jobs with a guarantee are not victims here: what they use was set aside for them. Units: points of the node's
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from scavenger_regulator.candidates import candidates, credit, leaving
-from scavenger_regulator.eviction import CLOSED, Candidate, least_lossy
-from scavenger_regulator.load import Reading, Trust, believable, read_load
-from scavenger_regulator.snapshot import Departure, Gang, NodeFacts, Snapshot
+from scavenger_regulator.core.eviction.candidates import candidates, leaving, pending_release
+from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, least_lossy
+from scavenger_regulator.core.load import Reading, Trust, believable, read_load
+from scavenger_regulator.core.snapshot import Gang, NodeFacts, RecentTermination, Snapshot
 
 MEMORY: Final = "memory"
 KEPT: Final = 3
@@ -66,8 +66,8 @@ class Trend:
 @dataclass(frozen=True, slots=True)
 class NodeMemoryPlan:
     """Who goes from one node. load: percent now; projected: with the growth that is going on, without what is leaving.
-    short: points that stay too many, as nobody is left who may go. kept: jobs there that a disruption budget covers.
-    postponed: the limit on victims leaves some for the next period."""
+    short: points that stay too many, as nobody is left who may go. protected: jobs there that a disruption budget
+    covers. postponed: the limit on victims leaves some for the next period."""
 
     node: str
     load: float
@@ -75,11 +75,11 @@ class NodeMemoryPlan:
     upper: float
     victims: tuple[Candidate, ...] = ()
     short: float = 0.0
-    kept: int = 0
+    protected: int = 0
     postponed: bool = False
 
 
-def follow(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
+def update_trends(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
     """The trends with the present measurement, of the nodes that exist; where a node has no figure that can be
     believed, what is known of it stays."""
     followed = {}
@@ -105,7 +105,7 @@ def plan_node_memory(
     uppers: node → percent; nodes without one are left alone. taken: UIDs of gangs that somebody else is evicting now.
     """
     gone, plans, left = set(taken), [], rules.max_victims
-    departures = snapshot.departures_by_node
+    recent_terminations = snapshot.recent_terminations_by_node
     for name, gangs in sorted(_with_reclaimed(snapshot).items()):
         if name not in uppers or name not in snapshot.nodes:
             continue
@@ -116,7 +116,7 @@ def plan_node_memory(
             snapshot,
             reading,
             gangs,
-            departures.get(name, []),
+            recent_terminations.get(name, []),
             uppers[name],
             trends.get(name, Trend()),
             rules,
@@ -137,7 +137,7 @@ def _with_reclaimed(snapshot: Snapshot) -> dict[str, list[Gang]]:
     for gang in snapshot.gangs:
         for node in {pod.node for pod in gang.pods}:
             found.setdefault(node, []).append(gang)
-        there.update(pod.node for pod in gang.pods if pod.reclaimed and pod.leaving_until is None)
+        there.update(pod.node for pod in gang.pods if pod.reclaimed and pod.deletion_deadline is None)
     return {node: gangs for node, gangs in found.items() if node in there}
 
 
@@ -152,7 +152,7 @@ def _plan(
     snapshot: Snapshot,
     reading: Reading,
     gangs: list[Gang],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     upper: float,
     trend: Trend,
     rules: NodeMemoryRules,
@@ -160,7 +160,7 @@ def _plan(
     limit: int,
 ) -> NodeMemoryPlan | None:
     now, measurement, trust = snapshot.now, snapshot.measurement, rules.trust
-    going = credit(gangs, departures, reading, measurement, now, trust, also=taken)[MEMORY]
+    going = pending_release(gangs, recent_terminations, reading, measurement, now, trust, also=taken)[MEMORY]
     growth = reading.percent(MEMORY, trend.growth * rules.ahead)
     projected = reading.load[MEMORY] + growth - going
     if projected < upper:
@@ -186,7 +186,7 @@ def _plan(
         upper=upper,
         victims=victims[: max(0, limit)],
         short=short if short > CLOSED else 0.0,
-        kept=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
+        protected=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
         postponed=len(victims) > max(0, limit),
     )
 

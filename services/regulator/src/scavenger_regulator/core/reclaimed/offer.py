@@ -19,10 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.load import Trust, believable, pod_use
-from scavenger_regulator.observe import RECLAIMED_UNIT
-from scavenger_regulator.profile import Profile, Profiles
-from scavenger_regulator.snapshot import RESOURCES, Departure, Figure, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.load import Trust, believable, pod_use
+from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
+from scavenger_regulator.core.snapshot import (
+    RECLAIMED_UNIT,
+    RESOURCES,
+    Figure,
+    Measurement,
+    NodeFacts,
+    PodFacts,
+    RecentTermination,
+    Snapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ def next_figure(published: int, most: int, least: int, room: int, rules: OfferRu
 def ordinary_use(
     node: NodeFacts,
     pods: Iterable[PodFacts],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
     now: datetime,
     trust: Trust,
@@ -152,7 +160,7 @@ def ordinary_use(
                 continue
             known[resource] += use[resource]
             harvested[resource] += use[resource] if pod.reclaimed else 0.0
-    for gone in departures:
+    for gone in recent_terminations:
         for resource in RESOURCES:
             if gone.at > figures[resource].at - timedelta(seconds=figures[resource].window):
                 unsure[resource] += gone.use.get(resource, 0.0)
@@ -170,7 +178,7 @@ def _unmeasured(pod: PodFacts, resource: str, figure: Figure) -> float:
     return pod.requests.get(resource, 0.0)
 
 
-def offer(
+def plan_offer(
     node: NodeFacts,
     use: Use | None,
     pods: Iterable[PodFacts],
@@ -185,7 +193,7 @@ def offer(
     had no figure for too long."""
     pods = list(pods)
     amounts: dict[str, int] = {}
-    honest: dict[str, int] = {}
+    actual: dict[str, int] = {}
     idle: dict[str, float] = {}
     for resource in RESOURCES:
         room = node.allocatable.get(resource, 0.0)
@@ -200,12 +208,12 @@ def offer(
         usual = profile.usual(rules.percentile) if profile else 0.0
         best = target(room, levels[resource], usual if learned else 0.0, span.low, guaranteed)
         worst = target(room, levels[resource], usual, span.high, guaranteed)
-        honest[resource] = next_figure(
+        actual[resource] = next_figure(
             held, units(resource, best), units(resource, worst), units(resource, room), rules, grows=grows and learned
         )
-        amounts[resource] = min(units(resource, room), max(honest[resource], _placed(pods, resource)))
+        amounts[resource] = min(units(resource, room), max(actual[resource], _placed(pods, resource)))
         idle[resource] = target(room, levels[resource], 0.0, span.high, guaranteed)
-    crowded = honest["cpu"] if honest and honest["cpu"] < _placed(pods, "cpu") else None
+    crowded = actual["cpu"] if actual and actual["cpu"] < _placed(pods, "cpu") else None
     return Offer(node.name, amounts, idle if use is not None else None, silent and use is None, crowded)
 
 
@@ -220,39 +228,41 @@ def _placed(pods: Iterable[PodFacts], resource: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """When a node was last heard of. new: in this period, for the first time of this sample."""
+class LastSample:
+    """When the last believable sample of a node was taken. new: seen in this period for the first time."""
 
     at: datetime
     new: bool = True
 
 
-def uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
+def ordinary_uses(snapshot: Snapshot, trust: Trust) -> dict[str, Use]:
     """Node → what its ordinary pods use, of the nodes that have a figure that can be believed."""
-    pods, departures = by_node(snapshot), snapshot.departures_by_node
+    pods, recent_terminations = snapshot.pods_by_node, snapshot.recent_terminations_by_node
     found = {}
     for name, node in snapshot.nodes.items():
         use = ordinary_use(
-            node, pods.get(name, ()), departures.get(name, ()), snapshot.measurement, snapshot.now, trust
+            node, pods.get(name, ()), recent_terminations.get(name, ()), snapshot.measurement, snapshot.now, trust
         )
         if use is not None:
             found[name] = use
     return found
 
 
-def listen(heard: Mapping[str, Heard], snapshot: Snapshot, found: Mapping[str, Use]) -> dict[str, Heard]:
-    """When each node was last heard of. A node never heard of counts from now on."""
-    listened = {}
+def latest_samples(
+    last_samples: Mapping[str, LastSample], snapshot: Snapshot, found: Mapping[str, Use]
+) -> dict[str, LastSample]:
+    """The last sample of each node; a node that never had one counts from now on."""
+    latest = {}
     for name in snapshot.nodes:
-        last, use = heard.get(name), found.get(name)
+        last, use = last_samples.get(name), found.get(name)
         if use is not None:
-            listened[name] = Heard(use.at, new=last is None or use.at != last.at)
+            latest[name] = LastSample(use.at, new=last is None or use.at != last.at)
         else:
-            listened[name] = Heard(snapshot.now if last is None else last.at, new=False)
-    return listened
+            latest[name] = LastSample(snapshot.now if last is None else last.at, new=False)
+    return latest
 
 
-def learn(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
+def learn_profiles(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> None:
     """Take what the ordinary pods used into the profiles, where it is exactly known; forget nodes that are gone."""
     profiles.keep(snapshot.nodes)
     for name, use in found.items():
@@ -265,19 +275,19 @@ def learn(profiles: Profiles, snapshot: Snapshot, found: Mapping[str, Use]) -> N
 def plan_offers(
     snapshot: Snapshot,
     found: Mapping[str, Use],
-    heard: Mapping[str, Heard],
+    last_samples: Mapping[str, LastSample],
     levels: Mapping[str, Mapping[str, float]],
     profiles: Profiles,
     rules: OfferRules,
 ) -> dict[str, Offer]:
     """What every node offers next, by its name. levels: admission levels in force, by node and resource, in percent;
     empty while the cluster is Blind."""
-    pods = by_node(snapshot)
+    pods = snapshot.pods_by_node
     planned = {}
     for name, node in snapshot.nodes.items():
         blind = name not in levels
-        last = heard[name]
-        planned[name] = offer(
+        last = last_samples[name]
+        planned[name] = plan_offer(
             node,
             None if blind else found.get(name),
             pods.get(name, ()),
@@ -300,12 +310,3 @@ def _shows(node: NodeFacts, planned: Offer) -> bool:
     if not node.offered:
         return not any(planned.amounts.values())
     return node.copied and node.offered == planned.amounts
-
-
-def by_node(snapshot: Snapshot) -> dict[str, list[PodFacts]]:
-    """The scavenger pods by the node they are on."""
-    found: dict[str, list[PodFacts]] = {}
-    for gang in snapshot.gangs:
-        for pod in gang.pods:
-            found.setdefault(pod.node, []).append(pod)
-    return found

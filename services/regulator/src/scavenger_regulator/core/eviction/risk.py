@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_domain.risk import safe_until, start_over, time_at_risk
 
-from scavenger_regulator.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
+from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def at_risk(gang: Gang, now: datetime, startup_cost: float, cpu_time: CpuTime = 
     checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), gang.parallelism, now)
     since = safe_until(started, interval, (gang.start_over, gang.checkpoint, checkpoint), now)
     seconds = time_at_risk(started, since, now, timedelta(seconds=startup_cost)).total_seconds()
-    cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.leaving_until is None)
+    cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
     return Risk(seconds * cores, since, started, start_over(started, interval, now) + interval)
 
 

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.snapshot import CLUSTER, RESOURCES, Departure, Figure, Gang, Measurement, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import (
+    CLUSTER,
+    RESOURCES,
+    Figure,
+    Gang,
+    Measurement,
+    NodeFacts,
+    PodFacts,
+    RecentTermination,
+)
 
 PLAUSIBLE = 1.1
 """A node that uses more than this times its capacity has a wrong figure, not a high one. (More than
@@ -55,10 +64,9 @@ class Unreadable:
 class Trust:
     """When a measurement is believed.
 
-    max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the
-    counted nodes' allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that
-    must have figures for the
-    *ordinary* load to be known.
+    max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the counted nodes'
+    allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that must have figures for
+    the *ordinary* load to be known.
     """
 
     max_age: float = 90.0
@@ -73,9 +81,9 @@ def read_load(
     measurement: Measurement,
     now: datetime,
     trust: Trust,
-    departures: Iterable[Departure] = (),
+    recent_terminations: Iterable[RecentTermination] = (),
 ) -> Reading | Unreadable:
-    """The load of the given nodes, or why it is not known. departures: scavenger pods that have gone."""
+    """The load of the given nodes, or why it is not known. recent_terminations: scavenger pods that have gone."""
     if measurement.failed:
         return Unreadable(measurement.failed)
     counted = [node for node in nodes if node.counts and all(node.allocatable.get(r, 0.0) > 0 for r in RESOURCES)]
@@ -92,7 +100,7 @@ def read_load(
     if use is None:
         return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
     pods = [pod for gang in gangs for pod in gang.pods]
-    return _reading(scope, measured, use, pods, departures, measurement, now, trust)
+    return _reading(scope, measured, use, pods, recent_terminations, measurement, now, trust)
 
 
 def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
@@ -149,7 +157,7 @@ def _reading(
     measured: list[NodeFacts],
     use: Mapping[str, list[Figure]],
     pods: list[PodFacts],
-    departures: Iterable[Departure],
+    recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
     now: datetime,
     trust: Trust,
@@ -166,7 +174,9 @@ def _reading(
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
     gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
-    gives_way += sum(d.use.get("cpu", 0.0) for d in departures if d.reclaimed and d.node in names and d.at > since)
+    gives_way += sum(
+        d.use.get("cpu", 0.0) for d in recent_terminations if d.reclaimed and d.node in names and d.at > since
+    )
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     return Reading(
         scope=scope,

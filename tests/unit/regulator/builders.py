@@ -8,9 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scavenger_regulator.eviction import Candidate, EvictionPlan, EvictionRules, EvictionSnapshot, plan_evictions
-from scavenger_regulator.risk import Risk
-from scavenger_regulator.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
+from scavenger_regulator.core.eviction.plan import (
+    Candidate,
+    EvictionPlan,
+    EvictionRules,
+    EvictionSnapshot,
+    plan_evictions,
+)
+from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.snapshot import Figure, Gang, Measurement, NodeFacts, PodFacts, Snapshot
 
 GIB = 2.0**30
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

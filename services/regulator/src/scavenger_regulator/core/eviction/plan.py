@@ -2,8 +2,8 @@
 
     gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
 
-Each victim is a whole gang and is credited with its measured use of *all* resources. What is leaving already is
-credited before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
+Each victim is a whole gang and counts with its measured use of *all* resources. What is leaving already is subtracted
+before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
 next one would follow. A `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides.
 """
 
@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from scavenger_regulator.cover import Cover, cheapest_cover, ordered_cover
-from scavenger_regulator.risk import Risk
-from scavenger_regulator.snapshot import RESOURCES, Gang
+from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
+from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.snapshot import RESOURCES, Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
@@ -147,31 +147,31 @@ class Outcome(StrEnum):
 class EvictionSnapshot:
     """What one plan is made from.
 
-    load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of
-    any class; only preemptible ones are taken. credit: points that are leaving already. waiting_since: since
-    when jobs much at risk have been waited for.
+    load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
+    only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
+    much at risk have been waited for.
     """
 
     now: datetime
     load: Mapping[str, float]
     targets: Mapping[str, float]
     candidates: Sequence[Candidate]
-    credit: Mapping[str, float] = field(default_factory=dict)
+    pending_release: Mapping[str, float] = field(default_factory=dict)
     waiting_since: datetime | None = None
     rules: EvictionRules = EvictionRules()
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
-    """victims: in the order in which they go. held: waited for. gaps: points to free, after credit. credit:
-    as given. short: points that stay open. acting: resources acted on, most urgent first. postponed: victims
-    beyond `max_victims`."""
+    """victims: in the order in which they go. held: waited for. gaps: points to free, beside what is pending release.
+    pending_release: as given. short: points that stay open. acting: resources acted on, most urgent first. postponed:
+    victims beyond `max_victims`."""
 
     outcome: Outcome
     victims: tuple[Candidate, ...] = ()
     held: tuple[Candidate, ...] = ()
     gaps: Mapping[str, float] = field(default_factory=dict)
-    credit: Mapping[str, float] = field(default_factory=dict)
+    pending_release: Mapping[str, float] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
     acting: tuple[str, ...] = ()
     postponed: int = 0
@@ -190,20 +190,21 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     """The victims that bring every resource down to its target, losing as little CPU time as can be found."""
     gaps = _gaps(snapshot)
     if not gaps:
-        return EvictionPlan(Outcome.NOT_NEEDED, credit=snapshot.credit)
+        return EvictionPlan(Outcome.NOT_NEEDED, pending_release=snapshot.pending_release)
     candidates = [candidate for candidate in snapshot.candidates if candidate.preemptible]
     if not candidates:
-        return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, credit=snapshot.credit, short=gaps)
+        return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
     acting = [name for name in BY_URGENCY if name in gaps and any(name in c.frees for c in candidates)]
     if not acting:
-        return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, credit=snapshot.credit, short=gaps)
+        return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
     return _planned(snapshot, gaps, *_choose(snapshot, acting, gaps, candidates))
 
 
 def _gaps(snapshot: EvictionSnapshot) -> dict[str, float]:
     """Points above the target that are not leaving already."""
     above = {
-        name: snapshot.load[name] - target - snapshot.credit.get(name, 0.0) for name, target in snapshot.targets.items()
+        name: snapshot.load[name] - target - snapshot.pending_release.get(name, 0.0)
+        for name, target in snapshot.targets.items()
     }
     return {name: gap for name, gap in above.items() if gap > CLOSED}
 
@@ -212,7 +213,7 @@ def _gaps(snapshot: EvictionSnapshot) -> dict[str, float]:
 class _Choice:
     resources: Sequence[str]
     victims: tuple[Candidate, ...]
-    closed: bool
+    feasible: bool
     held: tuple[Candidate, ...] = ()
 
 
@@ -228,7 +229,7 @@ def _choose(
     """
     whole = [c for c in candidates if all(name in c.frees for name in resources)]
     choice = _with_waiting(snapshot, resources, gaps, whole)
-    if choice.closed or len(whole) == len(candidates) or len(resources) == 1:
+    if choice.feasible or len(whole) == len(candidates) or len(resources) == 1:
         return choice, len(whole) == len(candidates)
     known = [c for c in candidates if resources[0] in c.frees]
     if len(known) == len(whole):
@@ -244,19 +245,19 @@ def _with_waiting(
 ) -> _Choice:
     """The cheapest choice; where it takes jobs with much at risk, and waiting for checkpoints that are due
     would do as well, only the part of it that loses little."""
-    choice = _cover(snapshot, resources, gaps, candidates, lambda c: c.loss)
+    choice = _solve(snapshot, resources, gaps, candidates, lambda c: c.loss)
     deadline = _deadline(snapshot)
     if deadline is None or not any(_much(c, snapshot) for c in choice.victims):
         return choice
     due = {c.gang.uid for c in candidates if _much(c, snapshot) and c.risk.next_checkpoint <= deadline}
     cheap = [c for c in candidates if c.gang.uid in due or not _much(c, snapshot)]
-    patient = _cover(snapshot, resources, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
-    if not patient.closed:
+    patient = _solve(snapshot, resources, gaps, cheap, lambda c: 0.0 if c.gang.uid in due else c.loss)
+    if not patient.feasible:
         return choice
     return _Choice(
         resources,
         tuple(c for c in patient.victims if c.gang.uid not in due),
-        closed=True,
+        feasible=True,
         held=tuple(c for c in patient.victims if c.gang.uid in due),
     )
 
@@ -275,7 +276,7 @@ def _deadline(snapshot: EvictionSnapshot) -> datetime | None:
     return deadline if deadline > snapshot.now else None
 
 
-def _cover(
+def _solve(
     snapshot: EvictionSnapshot,
     resources: Sequence[str],
     gaps: Mapping[str, float],
@@ -285,15 +286,15 @@ def _cover(
     needed = [gaps[name] for name in resources]
     frees = [[c.frees[name] for name in resources] for c in candidates]
     order = sorter_for(snapshot.rules.order, resources[0])
-    cover: Cover
+    solution: Solution
     if _by_loss(snapshot.rules.order):
-        cover = cheapest_cover([loss(c) for c in candidates], frees, needed)
-        chosen = [candidates[i] for i in cover.chosen]
+        solution = solve_covering_knapsack([loss(c) for c in candidates], frees, needed)
+        chosen = [candidates[i] for i in solution.chosen]
     else:
         rank = sorted(range(len(candidates)), key=lambda i: order(candidates[i]))
-        cover = ordered_cover([frees[i] for i in rank], needed)
-        chosen = [candidates[rank[i]] for i in cover.chosen]
-    return _Choice(resources, tuple(sorted(chosen, key=order)), cover.closed)
+        solution = solve_in_order([frees[i] for i in rank], needed)
+        chosen = [candidates[rank[i]] for i in solution.chosen]
+    return _Choice(resources, tuple(sorted(chosen, key=order)), solution.feasible)
 
 
 def _by_loss(order: Sequence[str]) -> bool:
@@ -319,7 +320,7 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
         victims=choice.victims[: snapshot.rules.max_victims],
         held=choice.held,
         gaps=gaps,
-        credit=snapshot.credit,
+        pending_release=snapshot.pending_release,
         short=short,
         acting=tuple(choice.resources),
         postponed=max(0, len(choice.victims) - snapshot.rules.max_victims),
@@ -333,8 +334,8 @@ def least_lossy(candidates: Sequence[Candidate], gaps: Mapping[str, float], limi
     known = [c for c in candidates if all(name in c.frees for name in names)]
     if not names or not known:
         return ()
-    cover = cheapest_cover(
+    solution = solve_covering_knapsack(
         [c.loss for c in known], [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names]
     )
-    chosen = sorted((known[i] for i in cover.chosen), key=compose(by_at_risk))
+    chosen = sorted((known[i] for i in solution.chosen), key=compose(by_at_risk))
     return tuple(chosen[:limit])

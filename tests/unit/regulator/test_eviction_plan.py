@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_regulator.eviction import (
+from scavenger_regulator.core.eviction.plan import (
     EvictionRules,
     Outcome,
     by_at_risk,
@@ -16,7 +16,7 @@ from scavenger_regulator.eviction import (
     sorter_for,
 )
 
-from .cases import ago, candidate, evict, gang, names
+from .builders import ago, candidate, evict, gang, names
 
 NO_WAITING = EvictionRules(checkpoint_wait=0)
 
@@ -36,10 +36,10 @@ def test_a_victim_counts_for_every_resource() -> None:
     assert names(plan.victims) == ["both"]
 
 
-def test_what_is_leaving_is_credited() -> None:
+def test_what_is_leaving_is_subtracted() -> None:
     jobs = [candidate("a", 1, 10), candidate("b", 2, 10)]
-    assert names(evict(jobs, credit={"cpu": 10}).victims) == ["a"]
-    plan = evict(jobs, credit={"cpu": 20})
+    assert names(evict(jobs, pending_release={"cpu": 10}).victims) == ["a"]
+    plan = evict(jobs, pending_release={"cpu": 20})
     assert (plan.outcome, plan.victims) == (Outcome.NOT_NEEDED, ())
 
 

@@ -1,0 +1,198 @@
+"""The regulator's loop: measures, decides, publishes, evicts; one period after the other. It decides nothing itself.
+
+The order within a period matters. The levels are published before anybody is evicted, so that the room is not given
+away while it is being made; and where publishing fails, nobody is evicted, as the API server is not there to do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from scavenger_api import names
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_kube.resources import NODES, PODS
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Informer
+from scavenger_runtime.service import ServiceContext
+
+from scavenger_regulator import metrics
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
+from scavenger_regulator.core.snapshot import CLUSTER, Measurement, Snapshot
+from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts
+from scavenger_regulator.measurements import Measurements
+from scavenger_regulator.report import log_decision, log_node_memory
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.sources import Source
+from scavenger_regulator.sources.metrics_api import MetricsApiSource
+from scavenger_regulator.sources.prometheus import PrometheusSource
+from scavenger_regulator.sources.requests import RequestsSource
+from scavenger_regulator.store import Store
+from scavenger_regulator.writer import EvictionOutcome, Writer
+
+
+async def main(context: ServiceContext[RegulatorSettings]) -> None:
+    """The service: caches in every replica, decisions in the one that leads."""
+    regulator = Regulator(context.client, context.settings, context.clock, context.events)
+    for informer in regulator.informers:
+        context.add_informer(informer)
+    try:
+        await context.lead(regulator.run)
+    finally:
+        await regulator.source.close()
+
+
+class Regulator:
+    """Holds the caches. `run` works until cancelled, once the informers are synced."""
+
+    def __init__(self, client: ApiClient, settings: RegulatorSettings, clock: Clock, events: EventRecorder) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._rules = settings.rules()
+        selector = None if settings.source == "requests" else names.LABEL_JOB
+        self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
+        self.pods = Informer(client, PODS, label_selector=selector, clock=clock)
+        self.nodes = Informer(client, NODES, clock=clock)
+        self.source = self._make_source()
+        self.measurements = Measurements(self.source, clock)
+        self.store = Store(client, settings, self.source.name)
+        self.writer = Writer(client, settings, clock, events)
+        self.pods.add_handler(self.measurements.on_pod)
+
+        self._started = clock.now()
+        self._refused: dict[str, datetime] = {}
+        self._last: ScopeDecision | None = None
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """The caches a decision looks at."""
+        return (self.jobs, self.pods, self.nodes)
+
+    def _make_source(self) -> Source:
+        settings = self._settings
+        if settings.source == "prometheus":
+            return PrometheusSource(
+                settings.prometheus_url,
+                settings.queries(),
+                timeout=settings.source_timeout,
+                token_file=settings.prometheus_token_file,
+                ca_file=settings.prometheus_ca_file,
+            )
+        if settings.source == "requests":
+            return RequestsSource(self.nodes.items, self.pods.items, self._clock.now)
+        return MetricsApiSource(self._client, timeout=settings.source_timeout)
+
+    # --- periods ------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """One period after the other until cancelled; then what was learned is saved."""
+        await self.restore()
+        try:
+            while True:
+                began = self._clock.monotonic()
+                with metrics.PERIOD_SECONDS.time():
+                    await self.period()
+                await self._clock.sleep(self._settings.period - (self._clock.monotonic() - began))
+        finally:
+            with suppress(ApiError, asyncio.CancelledError):
+                await asyncio.shield(self.store.save(self._clock.now()))
+
+    async def restore(self) -> None:
+        """Take up what a predecessor left, and begin: from now on, only what is measured after this moment counts.
+
+        Raises ApiError where the API server cannot be read; beginning without what was remembered would be worse.
+        """
+        now = self._clock.now()
+        published = await self.writer.read_published()
+        await self.store.restore(published, self._node_names(), now)
+        self.measurements.forget_terminations()
+        self._started = now
+
+    async def period(self) -> Decision:
+        """Measure, decide, publish, act, remember."""
+        measurement = await self.measurements.measure()
+        await self.measurements.ask_history()
+        _, decision = self.decide(measurement)
+        now = self._clock.now()
+        if await self.writer.publish(decision.published):
+            await self._act(decision)
+        self.store.learn(decision, self._node_names())
+        await self.store.save_if_due(now)
+        return decision
+
+    # --- deciding -----------------------------------------------------------------------------------------
+
+    def decide(self, measurement: Measurement) -> tuple[Snapshot, Decision]:
+        """Look at the caches, decide, and say what was decided."""
+        with metrics.DECISION_SECONDS.time():
+            snapshot = self.snapshot(measurement)
+            if self._rules.offers.enabled:
+                self.measurements.add_cpu_time(snapshot)
+            self.store.observe(snapshot)
+            decision = regulate(snapshot, self.store.states, self._rules, self.store.reclaimed)
+        for scope in self.store.states.keys() - decision.scopes.keys():
+            metrics.forget_scope(scope)
+        self.store.states = decision.states
+        metrics.show(decision, snapshot.history.get(CLUSTER, {}), snapshot.now)
+        if self.store.reclaimed is not None:
+            metrics.show_offers(decision.offers.values(), self.store.reclaimed.uses.values())
+            metrics.show_node_memory(decision.node_memory)
+        log_decision(decision, self._last)
+        self._last = decision.scopes[CLUSTER]
+        return snapshot, decision
+
+    def snapshot(self, measurement: Measurement) -> Snapshot:
+        """What the caches hold at this moment."""
+        now = self._clock.now()
+        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
+        history = self.store.history()
+        if self.measurements.history is not None:
+            history[CLUSTER] = self.measurements.history
+        return Snapshot(
+            now=now,
+            started=self._started,
+            nodes={n.metadata.name: node_facts(n, self._settings.tolerated_taints) for n in self.nodes.items()},
+            gangs=gangs(self.jobs.items(), self.pods.items()),
+            measurement=self.measurements.with_last_figures(measurement, self.pods),
+            recent_terminations=self.measurements.recent_terminations(now),
+            refused=frozenset(self._refused),
+            history=history,
+            cpu_time=self.measurements.cpu_time,
+        )
+
+    def _node_names(self) -> set[str]:
+        return {node.metadata.name for node in self.nodes.items()}
+
+    # --- acting -------------------------------------------------------------------------------------------
+
+    async def _act(self, decision: Decision) -> None:
+        """Carry out what was decided, once the levels are published."""
+        newly_short = self.writer.record_node_memory(decision.node_memory, self.nodes.get)
+        for plan in decision.node_memory:
+            log_node_memory(plan, newly_short=plan.node in newly_short)
+        await self._evict(decision.victims)
+        await self.writer.resize(decision.resizes)
+        await self.writer.offer(decision.changed_offers)
+        await self.writer.withdraw(decision.withdrawals)
+
+    async def _evict(self, victims: Sequence[Victim]) -> None:
+        """Evict, and remember what really went, and who was refused."""
+        outcomes = await self.writer.evict(victims, self.jobs.get)
+        now = self._clock.now()
+        done = []
+        for victim, outcome in zip(victims, outcomes, strict=True):
+            if outcome is EvictionOutcome.EVICTED:
+                done.append(victim)
+            elif outcome is EvictionOutcome.REFUSED:
+                self._refused[victim.candidate.gang.uid] = now + timedelta(seconds=self._settings.refused_for)
+        states = self.store.states
+        for scope in {victim.scope for victim in done} & states.keys():
+            mine = [victim for victim in done if victim.scope == scope]
+            states[scope] = after_evictions(states[scope], mine, now, self._rules)

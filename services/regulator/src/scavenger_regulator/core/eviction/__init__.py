@@ -1,0 +1,1 @@
+"""Which jobs go when the load is too high, and what that costs."""

@@ -1,0 +1,113 @@
+"""What is published of a decision, and when that is worth a write. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
+
+from scavenger_regulator.core.eviction.plan import Outcome
+from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.scope import ScopeDecision, Wait
+from scavenger_regulator.core.snapshot import RESOURCES
+
+OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
+    Outcome.NOBODY_LEFT: "above the upper level, and nothing preemptible is left that would lower it",
+    Outcome.SHORT: "above the upper level, and what is preemptible does not bring it down to the lower one",
+    Outcome.NO_FIGURES: "above the upper level, but no candidate has a figure to act by",
+    Outcome.WAITING: "above the upper level; waiting for checkpoints that are due",
+}
+
+WARNING_MESSAGES: Final = frozenset(
+    OUTCOME_MESSAGES[outcome] for outcome in (Outcome.NOBODY_LEFT, Outcome.SHORT, Outcome.NO_FIGURES)
+)
+"""Messages of a regulator that cannot bring the load down."""
+
+MIN_MOVE: Final = 0.5
+"""Points by which a load, a level or the percentage must move to count as changed."""
+
+
+def published_levels(
+    cluster: ScopeDecision, history: Mapping[str, Figures], closed_nodes: frozenset[str], rules: Rules
+) -> PublishedLevels:
+    """The cluster's levels and state as the other parts read them.
+
+    history: of the cluster's ordinary load, by resource. closed_nodes: at or above a level of their own.
+    """
+    if cluster.reading is None:
+        return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=cluster.reason)
+    return PublishedLevels(
+        state=cluster.state,
+        preemptible_percentage=cluster.percentage,
+        admit=cluster.admit,
+        reserve=rules.reserve,
+        observed_at=cluster.reading.observed_at,
+        averaged_since=cluster.reading.since,
+        period_seconds=rules.period,
+        resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
+        closed_nodes=closed_nodes,
+        message=_message(cluster),
+    )
+
+
+def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) -> ResourceLevels:
+    assert cluster.reading is not None
+    levels = cluster.levels[resource]
+    return ResourceLevels(
+        load=cluster.reading.load[resource],
+        lower=levels.lower,
+        admission=levels.admission,
+        upper=levels.upper,
+        mean=figures.mean if figures else None,
+        stdev=figures.stdev if figures else None,
+    )
+
+
+def _message(cluster: ScopeDecision) -> str:
+    """What an administrator who looks at the ConfigMap should know; the figures stand beside it already."""
+    if cluster.plan is not None:
+        return OUTCOME_MESSAGES.get(cluster.plan.outcome, "")
+    if cluster.wait is Wait.SETTLING:
+        return "waiting for evicted pods to show in the measurements"
+    return ""
+
+
+def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: datetime, period: float) -> bool:
+    """Whether to write: something changed, or what stands there would be getting stale by the next time.
+
+    Readers call it stale after three periods; half of one is left for the way there.
+    """
+    if old is None or _shape(old) != _shape(new):
+        return True
+    if any(abs(a - b) >= MIN_MOVE for a, b in zip(_numbers(old), _numbers(new), strict=True)):
+        return True
+    if new.observed_at is None or old.observed_at is None:
+        return new.observed_at != old.observed_at
+    age = (now - old.observed_at).total_seconds()
+    return new.observed_at > old.observed_at and age + period > 2.5 * period
+
+
+def _shape(levels: PublishedLevels) -> tuple[object, ...]:
+    figures = {r: (one.mean is None, one.stdev is None) for r, one in levels.resources.items()}
+    return (
+        levels.state,
+        levels.admit,
+        levels.reserve,
+        levels.period_seconds,
+        levels.closed_nodes,
+        frozenset(levels.crowded_nodes),
+        levels.message,
+        levels.preemptible_percentage is None,
+        figures,
+    )
+
+
+def _numbers(levels: PublishedLevels) -> list[float]:
+    numbers = [levels.preemptible_percentage or 0.0]
+    for resource in sorted(levels.resources):
+        one = levels.resources[resource]
+        numbers += [one.load, one.lower, one.admission, one.upper, one.mean or 0.0, one.stdev or 0.0]
+    return numbers

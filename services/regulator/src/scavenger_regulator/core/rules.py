@@ -1,0 +1,45 @@
+"""What an administrator may set of the decisions, in one value. Data, no decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scavenger_regulator.core.eviction.plan import EvictionRules
+from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, WaterLevels
+from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
+from scavenger_regulator.core.reclaimed.offer import OfferRules
+from scavenger_regulator.core.throttle import ThrottleRules
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an administrator may set; percentages in percent, times in seconds.
+
+    admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history before
+    it is used. step: points by which a level may move in a period. cooldown: how long nothing is admitted after an
+    eviction. yield_hysteresis: points under `admission` at which yielding ends. yield_within: how long after its
+    checkpoint a job may still yield. startup_cost: per core, until a run's first checkpoint. settle: how long after
+    their grace period evicted pods are waited for. per_node: levels and evictions for each node, too.
+    """
+
+    period: float = 30.0
+    reserve: float = 20.0
+    floor: float = FLOOR
+    admission_margin: float = 5.0
+    policy: LevelPolicy = LevelPolicy.EXPONENTIAL
+    initial: WaterLevels = INITIAL
+    min_samples: int = 60
+    step: float = 1.0
+    cooldown: float = 300.0
+    yield_at_checkpoint: bool = True
+    yield_hysteresis: float = 5.0
+    yield_within: float = 45.0
+    startup_cost: float = 60.0
+    settle: float = 120.0
+    per_node: bool = False
+    trust: Trust = field(default_factory=Trust)
+    eviction: EvictionRules = field(default_factory=EvictionRules)
+    offers: OfferRules = field(default_factory=OfferRules)
+    node_memory: NodeMemoryRules = field(default_factory=NodeMemoryRules)
+    throttle: ThrottleRules = field(default_factory=ThrottleRules)

@@ -1,0 +1,292 @@
+"""One scope in one period: the whole cluster, or one node by itself. Pure.
+
+1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
+2. Draw the levels from the history, a step at a time.
+3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until under `lower`.
+4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet.
+5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
+
+Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from scavenger_api.evictions import EvictionReason
+from scavenger_api.levels import LevelsState
+
+from scavenger_regulator.core.eviction.candidates import candidates, pending_release
+from scavenger_regulator.core.eviction.plan import (
+    Candidate,
+    EvictionPlan,
+    EvictionSnapshot,
+    least_lossy,
+    plan_evictions,
+)
+from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
+from scavenger_regulator.core.load import Reading, Unreadable, read_load
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
+from scavenger_regulator.core.state import Pending, ScopeState
+
+
+class Wait(StrEnum):
+    """Why nobody is evicted though the load is too high."""
+
+    STARTED = "Started"
+    """The measurement began before this process did: what went on then is not known."""
+    SETTLING = "Settling"
+    """The victims of the last plan have not gone, or not shown in the measurements, yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A gang to evict, why, and for which scope."""
+
+    candidate: Candidate
+    reason: EvictionReason
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDecision:
+    """What was decided about one scope."""
+
+    scope: str
+    state: LevelsState
+    reading: Reading | None
+    levels: Mapping[str, WaterLevels]
+    percentage: float | None
+    admit: bool
+    next_state: ScopeState
+    plan: EvictionPlan | None = None
+    yields: tuple[Candidate, ...] = ()
+    wait: Wait | None = None
+    reason: str = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the scope should get nothing new: full, evicting, or cooling down."""
+        if self.reading is None or not self.admit:
+            return True
+        return any(self.reading.load[r] >= self.levels[r].admission for r in RESOURCES)
+
+
+def decide_scope(
+    scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules, taken: Collection[str]
+) -> ScopeDecision:
+    """Decide one scope. state: as the last period left it. taken: UIDs of gangs that are victims already."""
+    state = replace(state, pending=_note_gone(state.pending, snapshot))
+    nodes = snapshot.nodes.values() if scope == CLUSTER else [snapshot.nodes[scope]]
+    reading = read_load(
+        scope, nodes, snapshot.gangs, snapshot.measurement, snapshot.now, rules.trust, snapshot.recent_terminations
+    )
+    if isinstance(reading, Unreadable):
+        return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
+    levels = _levels(scope, snapshot, state, rules)
+    state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
+    decided = ScopeDecision(
+        scope=scope,
+        state=_levels_state(state, reading, levels),
+        reading=reading,
+        levels=levels,
+        percentage=max(PERCENTAGE[rules.policy](reading.load[r], levels[r], rules.floor) for r in RESOURCES),
+        admit=_admit(state, snapshot.now, rules),
+        next_state=state,
+        wait=_wait(state.pending, reading, snapshot),
+    )
+    return _with_victims(decided, snapshot, rules, taken)
+
+
+def _levels(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> dict[str, WaterLevels]:
+    history = snapshot.history.get(scope, {})
+    levels = {}
+    for resource in RESOURCES:
+        target, figures = rules.initial, history.get(resource)
+        if rules.policy is LevelPolicy.EXPONENTIAL and figures and figures.samples >= rules.min_samples:
+            target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
+        levels[resource] = step_toward(state.levels.get(resource), target, rules.step)
+    return levels
+
+
+def _with_hysteresis(
+    state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], now: datetime, rules: Rules
+) -> ScopeState:
+    """The hysteresis: which resources are being brought down, and whether the cool-down runs."""
+    load = reading.firm
+    raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
+    evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
+    closed, until = state.closed, state.cooldown_until
+    if evicting:
+        closed, until = True, None
+    elif closed:
+        until = until or now + timedelta(seconds=rules.cooldown)
+        closed = now < until or any(load[r] >= levels[r].lower for r in RESOURCES)
+    yielding, yielded_at = _yielding(state, reading, levels, rules)
+    return replace(
+        state,
+        levels=levels,
+        evicting=evicting,
+        closed=closed,
+        cooldown_until=until if closed else None,
+        yielding=yielding,
+        yielded_at=yielded_at,
+        waiting_since=state.waiting_since if evicting else None,
+    )
+
+
+def _yielding(
+    state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
+) -> tuple[frozenset[str], datetime | None]:
+    """Which resources are at the admission level, or were and are not back under it by the hysteresis.
+
+    The hysteresis counts only once somebody has yielded: a load that came down by itself needs none.
+    """
+    load = reading.firm
+    yielding = frozenset(
+        r
+        for r in RESOURCES
+        if load[r] >= levels[r].admission
+        or (
+            r in state.yielding
+            and state.yielded_at is not None
+            and load[r] > levels[r].admission - rules.yield_hysteresis
+        )
+    )
+    return yielding, state.yielded_at if yielding else None
+
+
+def _levels_state(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels]) -> LevelsState:
+    """The worst resource governs."""
+    if state.evicting:
+        return LevelsState.EVICTING
+    if any(reading.load[r] >= levels[r].lower for r in RESOURCES):
+        return LevelsState.SPECULATIVE
+    return LevelsState.FILLING
+
+
+def _admit(state: ScopeState, now: datetime, rules: Rules) -> bool:
+    """Closed while evicting and cooling down; and while jobs yield, or the first to yield would be back at
+    once."""
+    if state.closed:
+        return False
+    if state.yielded_at is None:
+        return True
+    return now >= state.yielded_at + timedelta(seconds=rules.cooldown)
+
+
+# --- victims ----------------------------------------------------------------------------------------------
+
+
+def _note_gone(pending: Pending | None, snapshot: Snapshot) -> Pending | None:
+    """Note when the last of the evicted pods has gone."""
+    if pending is None or pending.gone_at is not None:
+        return pending
+    there = {pod.uid for gang in snapshot.gangs for pod in gang.pods}
+    return pending if pending.pods & there else replace(pending, gone_at=snapshot.now)
+
+
+def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait | None:
+    """Never two plans for the same gap: what was freed has to be in the measurements first, in all of them.
+
+    A process that has just started does not know what its predecessor did, so for it the same holds of its
+    start. Pods that do not go are given up after a while; while they are leaving, they count as pending release.
+    """
+    if reading.since < snapshot.started:
+        return Wait.STARTED
+    if pending is None or snapshot.now >= pending.until:
+        return None
+    if pending.gone_at is None or reading.since < pending.gone_at:
+        return Wait.SETTLING
+    return None
+
+
+def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
+    state, reading = decided.next_state, decided.reading
+    assert reading is not None
+    if state.pending is not None and decided.wait is None:
+        state = replace(state, pending=None)
+    decided = replace(decided, next_state=state)
+    if decided.wait is not None or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
+        return decided
+    trust, now, measurement = rules.trust, snapshot.now, snapshot.measurement
+    known = candidates(
+        snapshot.gangs,
+        reading,
+        measurement,
+        now,
+        trust,
+        startup_cost=rules.startup_cost,
+        without={*taken, *snapshot.refused},
+        cpu_time=snapshot.cpu_time,
+    )
+    leaving = pending_release(
+        snapshot.gangs, snapshot.recent_terminations, reading, measurement, now, trust, also=taken
+    )
+    if state.evicting:
+        return _evict(decided, known, leaving, now, rules)
+    if decided.scope == CLUSTER:
+        return _yield(decided, known, leaving, now, rules)
+    return decided
+
+
+def _evict(
+    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
+    state, reading = decided.next_state, decided.reading
+    assert reading is not None
+    plan = plan_evictions(
+        EvictionSnapshot(
+            now=now,
+            load=reading.firm,
+            targets={r: decided.levels[r].lower for r in state.evicting},
+            candidates=known,
+            pending_release=leaving,
+            waiting_since=state.waiting_since,
+            rules=rules.eviction,
+        )
+    )
+    if plan.held and state.waiting_since is None:
+        state = replace(state, waiting_since=now)
+    return replace(decided, plan=plan, next_state=state)
+
+
+def _yield(
+    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
+    """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
+    `admission` by the hysteresis. Not those that have only just started: they have written nothing yet."""
+    state, reading = decided.next_state, decided.reading
+    assert reading is not None
+    gaps = {
+        r: reading.firm[r] - (decided.levels[r].admission - rules.yield_hysteresis) - leaving[r] for r in state.yielding
+    }
+    ready = [
+        c
+        for c in known
+        if c.preemptible
+        and c.risk.since > c.risk.started
+        and (now - c.risk.since).total_seconds() <= rules.yield_within
+    ]
+    return replace(decided, yields=least_lossy(ready, gaps, rules.eviction.max_victims))
+
+
+# --- what has been done -------------------------------------------------------------------------------------
+
+
+def after_evictions(state: ScopeState, evicted: Iterable[Victim], now: datetime, rules: Rules) -> ScopeState:
+    """The state of a scope after these of its victims were really evicted (refusals are not among them)."""
+    precise = [v.candidate.gang for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
+    yielded = any(v.reason is EvictionReason.YIELD for v in evicted)
+    if yielded:
+        state = replace(state, yielded_at=now)
+    if not precise:
+        return state
+    pods = [pod for gang in precise for pod in gang.pods]
+    grace = max(pod.grace for pod in pods)
+    pending = Pending(frozenset(pod.uid for pod in pods), now, now + timedelta(seconds=grace + rules.settle))
+    return replace(state, pending=pending)

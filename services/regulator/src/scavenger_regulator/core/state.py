@@ -1,0 +1,153 @@
+"""What a scope carries from one period to the next, and its form as text: it must not be lost with the process.
+
+The histories and the hysteresis live in one ConfigMap of the regulator's own. Where that is gone or garbage,
+the published levels say most of it; what they cannot say is taken as what does less harm.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_api.times import format_micro_time, parse_time
+
+from scavenger_regulator.core.levels import WaterLevels, ordered
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Evictions that were carried out and have not shown in the measurements yet.
+
+    pods: UIDs. gone_at: when the last of them had gone, None before. until: then they count as stuck.
+    """
+
+    pods: frozenset[str]
+    acted_at: datetime
+    until: datetime
+    gone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """What one scope carries from one period to the next.
+
+    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
+    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
+    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
+    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
+    jobs much at risk are waited for.
+    """
+
+    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
+    evicting: frozenset[str] = frozenset()
+    closed: bool = False
+    cooldown_until: datetime | None = None
+    yielding: frozenset[str] = frozenset()
+    yielded_at: datetime | None = None
+    waiting_since: datetime | None = None
+    pending: Pending | None = None
+
+
+def dump_states(states: Mapping[str, ScopeState]) -> str:
+    """All scopes as one text. What is pending is left out: a new process waits for measurements that began
+    after it did anyway."""
+    return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
+
+
+def essence(states: Mapping[str, ScopeState]) -> str:
+    """What must not be lost: everything but the levels, which drift by small steps."""
+    return repr(
+        sorted(
+            (scope, sorted(s.evicting), s.closed, s.cooldown_until, sorted(s.yielding), s.yielded_at, s.waiting_since)
+            for scope, s in states.items()
+        )
+    )
+
+
+def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
+    """What `dump_states` wrote, as far as it makes sense. Never raises."""
+    try:
+        parsed = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(parsed, dict):
+        return {}
+    return {scope: _load(dumped, now, cooldown) for scope, dumped in parsed.items() if isinstance(dumped, dict)}
+
+
+def states_from_published(published: PublishedLevels | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
+    """The cluster's state as the published levels show it.
+
+    Which resources were being brought down they do not say; those still above `upper` are, so rather too few
+    are evicted than too many. Whatever was closed stays so for a whole cool-down.
+    """
+    if published is None or published.state is LevelsState.BLIND:
+        return {}
+    levels = {r: WaterLevels(one.lower, one.admission, one.upper) for r, one in published.resources.items()}
+    closed = not published.admit or published.state is LevelsState.EVICTING
+    return {
+        CLUSTER: ScopeState(
+            levels=levels,
+            closed=closed,
+            cooldown_until=now + timedelta(seconds=cooldown) if closed else None,
+        )
+    }
+
+
+def _dump(state: ScopeState) -> dict[str, Any]:
+    return {
+        "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
+        "evicting": sorted(state.evicting),
+        "closed": state.closed,
+        "cooldownUntil": _time(state.cooldown_until),
+        "yielding": sorted(state.yielding),
+        "yieldedAt": _time(state.yielded_at),
+        "waitingSince": _time(state.waiting_since),
+    }
+
+
+def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeState:
+    limit = now + timedelta(seconds=cooldown)
+    until = _past(dumped.get("cooldownUntil"), limit)
+    return ScopeState(
+        levels={
+            r: ordered(*(float(v) for v in triple))
+            for r, triple in _mapping(dumped.get("levels")).items()
+            if r in RESOURCES and _triple(triple)
+        },
+        evicting=_names(dumped.get("evicting")),
+        closed=dumped.get("closed") is True,
+        cooldown_until=until,
+        yielding=_names(dumped.get("yielding")),
+        yielded_at=_past(dumped.get("yieldedAt"), now),
+        waiting_since=_past(dumped.get("waitingSince"), now),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _triple(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 100 for v in value)
+
+
+def _names(value: Any) -> frozenset[str]:
+    return frozenset(v for v in value if v in RESOURCES) if isinstance(value, list) else frozenset()
+
+
+def _time(value: datetime | None) -> str | None:
+    return format_micro_time(value) if value else None
+
+
+def _past(value: Any, latest: datetime) -> datetime | None:
+    """A time, brought back to `latest` where a wrong clock put it beyond."""
+    parsed = parse_time(value) if isinstance(value, str) else None
+    return min(parsed, latest) if parsed else None

@@ -1,0 +1,168 @@
+"""What is remembered, and kept across restarts in two ConfigMaps of the regulator's own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_api.levels import PublishedLevels
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError
+from scavenger_runtime.logging import get_logger
+
+from scavenger_regulator import metrics
+from scavenger_regulator.core.history import Figures, History, dump_histories, load_histories
+from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.reclaimed.profile import Profiles
+from scavenger_regulator.core.reclaimed.state import ReclaimedState, observe
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
+from scavenger_regulator.core.state import (
+    ScopeState,
+    dump_states,
+    essence,
+    load_states,
+    states_from_published,
+)
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_regulator.writer import apply_configmap, read_configmap
+
+STATE_CONFIGMAP: Final = "scavenger-regulator-state"
+PROFILES_CONFIGMAP: Final = "scavenger-regulator-profiles"
+KEY_STATES: Final = "memory"
+KEY_HISTORY: Final = "history"
+KEY_SOURCE: Final = "source"
+KEY_PROFILES: Final = "profiles"
+MAX_BYTES: Final = 900_000
+"""A ConfigMap holds 1 MiB."""
+
+NODE_BUCKETS: Final = 12
+"""Parts of the window for the history of one node: there may be a thousand of them in one ConfigMap."""
+
+SAVE_EVERY: Final = timedelta(minutes=10)
+"""So much of what was learned is lost at most when the process is killed."""
+
+log = get_logger(__name__)
+
+
+class Store:
+    """Holds the states of all scopes, their histories, and what is known of reclaimed capacity.
+
+    source: name of the way of measuring; what was measured in another way has another mean and another deviation, and
+    is not taken up. reclaimed: None where reclaimed capacity is off.
+    """
+
+    def __init__(self, client: ApiClient, settings: RegulatorSettings, source: str) -> None:
+        self.states: dict[str, ScopeState] = {}
+        self.reclaimed: ReclaimedState | None = None
+        self._client = client
+        self._settings = settings
+        self._rules = settings.rules()
+        self._source = source
+        self._histories: dict[str, dict[str, History]] = {}
+        self._state_saved: tuple[str, datetime] | None = None
+        self._profiles_saved: datetime | None = None
+        if self._rules.offers.enabled:
+            self.reclaimed = ReclaimedState(Profiles(self._rules.offers.half_life))
+
+    # --- learning -----------------------------------------------------------------------------------------
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take the measurement in as far as reclaimed capacity needs it."""
+        if self.reclaimed is not None:
+            self.reclaimed = observe(self.reclaimed, snapshot, self._rules.trust)
+
+    def learn(self, decision: Decision, nodes: Collection[str]) -> None:
+        """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
+        for scope, decided in decision.scopes.items():
+            reading = decided.reading
+            if reading is None or reading.ordinary is None:
+                continue
+            histories = self._histories.setdefault(scope, {})
+            buckets = self._settings.history_buckets if scope == CLUSTER else NODE_BUCKETS
+            for resource in RESOURCES:
+                if resource not in histories:
+                    histories[resource] = History(self._settings.history_window, buckets)
+                histories[resource].add(reading.observed_at, reading.ordinary[resource])
+        for scope in self._histories.keys() - decision.scopes.keys():
+            if scope not in nodes:
+                del self._histories[scope]
+
+    def history(self) -> dict[str, Mapping[str, Figures]]:
+        """Scope → resource → mean and deviation of the ordinary load."""
+        return {
+            scope: {resource: figures for resource, history in one.items() if (figures := history.figures) is not None}
+            for scope, one in self._histories.items()
+        }
+
+    # --- restoring ----------------------------------------------------------------------------------------
+
+    async def restore(self, published: PublishedLevels | None, nodes: Iterable[str], now: datetime) -> None:
+        """Take up what a predecessor left; where that is lost, what the published levels say of it.
+
+        Raises ApiError where the API server cannot be read; beginning without would be worse.
+        """
+        nodes, cooldown = list(nodes), self._rules.cooldown
+        state = await read_configmap(self._client, self._settings.namespace, STATE_CONFIGMAP)
+        data = state.data if state else {}
+        self.states = load_states(data.get(KEY_STATES), now, cooldown) or states_from_published(
+            published, now, cooldown
+        )
+        text = data.get(KEY_HISTORY) if data.get(KEY_SOURCE) == self._source else None
+        self._histories = self._load_histories(text, nodes, now)
+        samples = {r: h.samples for r, h in self._histories.get(CLUSTER, {}).items()}
+        log.info("begins", source=self._source, samples=samples, scopes=sorted(self.states))
+        if self.reclaimed is not None:
+            await self._restore_profiles(nodes, now)
+
+    def _load_histories(self, text: str | None, nodes: list[str], now: datetime) -> dict[str, dict[str, History]]:
+        window = self._settings.history_window
+        cluster = load_histories(text, [CLUSTER], window, self._settings.history_buckets, now)
+        if not self._settings.per_node:
+            return cluster
+        return {**load_histories(text, nodes, window, NODE_BUCKETS, now), **cluster}
+
+    async def _restore_profiles(self, nodes: list[str], now: datetime) -> None:
+        found = await read_configmap(self._client, self._settings.namespace, PROFILES_CONFIGMAP)
+        data = found.data if found is not None and found.data.get(KEY_SOURCE) == self._source else {}
+        profiles = Profiles.load(data.get(KEY_PROFILES), self._rules.offers.half_life, nodes, now)
+        self.reclaimed, self._profiles_saved = ReclaimedState(profiles), now
+        log.info("profiles", nodes=len(profiles.nodes))
+
+    # --- saving -------------------------------------------------------------------------------------------
+
+    async def save_if_due(self, now: datetime) -> None:
+        """The states at once when the hysteresis changed, else now and then. What fails is tried again next time."""
+        with suppress(ApiError):
+            saved = self._state_saved
+            if saved is None or saved[0] != essence(self.states) or now - saved[1] >= SAVE_EVERY:
+                await self._save_state(now)
+            if self._profiles_saved is None or now - self._profiles_saved >= SAVE_EVERY:
+                await self._save_profiles(now)
+
+    async def save(self, now: datetime) -> None:
+        """Everything. Raises ApiError."""
+        await self._save_state(now)
+        await self._save_profiles(now)
+
+    async def _save_state(self, now: datetime) -> None:
+        states = dump_states(self.states)
+        history = dump_histories(self._histories, max(0, MAX_BYTES - len(states)))
+        await self._apply(STATE_CONFIGMAP, {KEY_STATES: states, KEY_HISTORY: history}, "state")
+        self._state_saved = (essence(self.states), now)
+
+    async def _save_profiles(self, now: datetime) -> None:
+        if self.reclaimed is None:
+            return
+        await self._apply(PROFILES_CONFIGMAP, {KEY_PROFILES: self.reclaimed.profiles.dump(MAX_BYTES)}, "profiles")
+        self._profiles_saved = now
+
+    async def _apply(self, name: str, data: Mapping[str, str], what: str) -> None:
+        try:
+            await apply_configmap(self._client, self._settings.namespace, name, {**data, KEY_SOURCE: self._source})
+        except ApiError as error:
+            metrics.SAVED.labels("failed").inc()
+            log.warning(f"{what} not saved", error=str(error))
+            raise
+        metrics.SAVED.labels("written").inc()

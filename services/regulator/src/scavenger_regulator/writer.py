@@ -1,0 +1,353 @@
+"""Everything that the regulator writes: levels, evictions, resizes, offers, Events.
+
+Each function is one kind of request; `Writer` makes those of a period, counts what became of them, and
+records Events for the users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
+from scavenger_api.levels import LevelsState, PublishedLevels
+from scavenger_api.reclaimed import RECLAIMED
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
+from scavenger_kube.kinds import ConfigMap, Node
+from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.logging import get_logger
+
+from scavenger_regulator import metrics
+from scavenger_regulator.core.publication import WARNING_MESSAGES, worth_publishing
+from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan
+from scavenger_regulator.core.reclaimed.offer import Offer
+from scavenger_regulator.core.scope import Victim
+from scavenger_regulator.core.snapshot import PodFacts
+from scavenger_regulator.core.throttle import Resize
+from scavenger_regulator.facts import SCAVENGERJOBS, JobView
+from scavenger_regulator.settings import RegulatorSettings
+
+LABELS: Final = {"app.kubernetes.io/managed-by": names.REGULATOR, "app.kubernetes.io/part-of": "scavenger-jobs"}
+AT_ONCE: Final = 8
+"""Gangs being evicted, and pods being resized, at the same time."""
+
+ONE_BY_ONE: Final = 16
+"""Up to so many victims are evicted one after the other; more of them some at a time, begun in order."""
+
+NODE_MEMORY_SHORT: Final = "NodeMemoryShort"
+"""Reason of the Event about a node where nobody is left who may go."""
+
+T = TypeVar("T")
+
+log = get_logger(__name__)
+
+_configmap = msgspec.json.Decoder(ConfigMap)
+
+
+class EvictionOutcome(StrEnum):
+    """What became of the eviction of a gang."""
+
+    EVICTED = "evicted"
+    REFUSED = "refused"
+    """A disruption budget covers it."""
+    GONE = "gone"
+    """There was nothing left to evict."""
+    FAILED = "failed"
+    DRY_RUN = "dry-run"
+
+
+async def read_configmap(client: ApiClient, namespace: str, name: str) -> ConfigMap | None:
+    """The ConfigMap, None where it does not exist. Raises ApiError."""
+    try:
+        return _configmap.decode(await client.get(CONFIGMAPS, namespace, name))
+    except NotFound:
+        return None
+
+
+async def apply_configmap(client: ApiClient, namespace: str, name: str, data: Mapping[str, str]) -> ConfigMap:
+    """Own exactly these keys by server-side apply; keys written before and not given now go. Raises ApiError."""
+    body = {
+        "apiVersion": CONFIGMAPS.api_version,
+        "kind": CONFIGMAPS.kind,
+        "metadata": {"namespace": namespace, "name": name, "labels": LABELS},
+        "data": data,
+    }
+    answer = await client.apply(CONFIGMAPS, namespace, name, body, field_manager=names.REGULATOR)
+    return _configmap.decode(answer)
+
+
+async def evict_gang(client: ApiClient, pods: Sequence[PodFacts], note: EvictionNote) -> EvictionOutcome:
+    """Evict the pods of a gang, the reason noted on each just before.
+
+    One pod gone is a gang interrupted, so whether the first could be evicted decides: where it is refused, the others
+    are left alone; where it is not, what happens to the others changes nothing. Never raises ApiError.
+    """
+    outcome = EvictionOutcome.GONE
+    for pod in pods:
+        if pod.deletion_deadline is not None:
+            continue
+        result = await _evict(client, pod, note)
+        if outcome is not EvictionOutcome.EVICTED:
+            outcome = result
+        if outcome in (EvictionOutcome.REFUSED, EvictionOutcome.FAILED):
+            return outcome
+    return outcome
+
+
+async def _evict(client: ApiClient, pod: PodFacts, note: EvictionNote) -> EvictionOutcome:
+    """One pod: this very one (its UID), not a later pod of the same name."""
+    namespace, _, name = pod.key.partition("/")
+    annotations = {ANNOTATION_EVICTION_REASON: str(note)}
+    try:
+        await client.merge_patch(PODS, namespace, name, {"metadata": {"uid": pod.uid, "annotations": annotations}})
+        evicted = await client.evict(namespace, name, uid=pod.uid)
+    except (NotFound, Conflict):
+        return EvictionOutcome.GONE
+    except TooManyRequests as refusal:
+        # by a budget, or because the server sheds load: not evicted either way
+        log.info("eviction refused", pod=pod.key, causes=sorted(refusal.causes()), error=str(refusal))
+        return EvictionOutcome.REFUSED if "DisruptionBudget" in refusal.causes() else EvictionOutcome.FAILED
+    except ApiError as error:
+        log.warning("eviction failed", pod=pod.key, error=str(error))
+        return EvictionOutcome.FAILED
+    return EvictionOutcome.EVICTED if evicted else EvictionOutcome.GONE
+
+
+class ResizeOutcome(StrEnum):
+    """What became of a resize."""
+
+    DONE = "accepted"
+    REFUSED = "refused"
+    """This pod or this cluster cannot do it."""
+    FAILED = "failed"
+
+
+async def resize(client: ApiClient, wanted: Resize) -> ResizeOutcome:
+    """Set a container's CPU, request and limit together (a Guaranteed pod stays one). Never raises ApiError."""
+    namespace, _, name = wanted.pod.key.partition("/")
+    cpu = f"{max(1, round(wanted.cores * 1000))}m"
+    container: dict[str, Any] = {
+        "name": wanted.container,
+        "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}},
+    }
+    body = {"metadata": {"uid": wanted.pod.uid}, "spec": {"containers": [container]}}
+    try:
+        await client.strategic_patch(PODS, namespace, name, body, subresource="resize")
+    except (NotFound, Conflict):
+        return ResizeOutcome.FAILED
+    except Invalid as error:
+        log.info("resize refused", pod=wanted.pod.key, cpu=cpu, error=str(error))
+        return ResizeOutcome.REFUSED
+    except ApiError as error:
+        log.warning("resize failed", pod=wanted.pod.key, cpu=cpu, error=str(error))
+        return ResizeOutcome.FAILED
+    return ResizeOutcome.DONE
+
+
+class OfferOutcome(StrEnum):
+    """What became of a write of what a node offers."""
+
+    WRITTEN = "written"
+    GONE = "gone"
+    """There is no such node any more."""
+    FORBIDDEN = "forbidden"
+    """The role or the policy that belongs to the feature is missing."""
+    FAILED = "failed"
+
+
+async def write_offer(client: ApiClient, node: str, amounts: Mapping[str, int] | None) -> OfferOutcome:
+    """Show in a node's status what it offers, in millicores and MiB; None takes both resources away.
+
+    A kubelet copies the capacity to what can be allocated with its next heartbeat; so that the scheduler need not wait
+    for it, and for nodes without a kubelet, both are written. Never raises ApiError.
+    """
+    shown = {
+        extended: None if amounts is None else str(amounts.get(resource, 0))
+        for resource, (extended, _) in RECLAIMED.items()
+    }
+    try:
+        await client.merge_patch(
+            NODES, None, node, {"status": {"capacity": shown, "allocatable": shown}}, subresource="status"
+        )
+    except NotFound:
+        return OfferOutcome.GONE
+    except Forbidden as error:
+        log.warning("offer forbidden", node=node, error=str(error))
+        return OfferOutcome.FORBIDDEN
+    except ApiError as error:
+        # a conflict included: the next period looks again
+        log.info("offer not written", node=node, error=str(error))
+        return OfferOutcome.FAILED
+    return OfferOutcome.WRITTEN
+
+
+async def in_order(work: Sequence[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
+    """Begin each in its turn, some at the same time; the results in order."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with slots:
+            return await call()
+
+    return await asyncio.gather(*(one(call) for call in work))
+
+
+class Writer:
+    """Makes the writes of a period. It remembers what it has published, and nothing else decides by it."""
+
+    def __init__(self, client: ApiClient, settings: RegulatorSettings, clock: Clock, events: EventRecorder) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._published: PublishedLevels | None = None
+        self._configmap: ConfigMap | None = None
+        self._short_nodes: set[str] = set()
+        self._may_withdraw = True
+
+    # --- levels -------------------------------------------------------------------------------------------
+
+    async def read_published(self) -> PublishedLevels | None:
+        """The levels as they stand there, None where there are none. Raises ApiError."""
+        self._configmap = await read_configmap(self._client, self._settings.namespace, names.LEVELS_CONFIGMAP)
+        self._published = PublishedLevels.parse(self._configmap.data) if self._configmap else None
+        return self._published
+
+    async def publish(self, new: PublishedLevels) -> bool:
+        """Write the levels where that is due; False where it failed."""
+        settings = self._settings
+        if not worth_publishing(self._published, new, self._clock.now(), settings.period):
+            return True
+        try:
+            self._configmap = await apply_configmap(
+                self._client, settings.namespace, names.LEVELS_CONFIGMAP, new.to_data()
+            )
+        except ApiError as error:
+            metrics.PUBLISHED.labels("failed").inc()
+            log.warning("levels not published", error=str(error))
+            return False
+        metrics.PUBLISHED.labels("written").inc()
+        old, self._published = self._published, new
+        if old is None or (old.state, old.message) != (new.state, new.message):
+            text = f"{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
+            worrying = new.state is LevelsState.BLIND or new.message in WARNING_MESSAGES
+            kind = "Warning" if worrying else "Normal"
+            self._events.record(CONFIGMAPS, self._configmap, kind, new.state.value, text)
+        return True
+
+    # --- evictions ----------------------------------------------------------------------------------------
+
+    async def evict(self, victims: Sequence[Victim], job_of: Callable[[str], JobView | None]) -> list[EvictionOutcome]:
+        """Evict in order; what became of each. job_of: the job of a key, to tell its user."""
+        at_once = 1 if len(victims) <= ONE_BY_ONE else AT_ONCE
+        return await in_order([partial(self._evict, one, job_of) for one in victims], at_once)
+
+    async def _evict(self, victim: Victim, job_of: Callable[[str], JobView | None]) -> EvictionOutcome:
+        candidate, reason = victim.candidate, victim.reason
+        outcome = EvictionOutcome.DRY_RUN
+        if not self._settings.dry_run:
+            outcome = await evict_gang(self._client, candidate.gang.pods, EvictionNote(reason, self._clock.now()))
+        metrics.EVICTIONS.labels(reason.value, outcome.value).inc()
+        if outcome is EvictionOutcome.EVICTED:
+            metrics.LOST.labels(reason.value).inc(candidate.loss)
+        log.info(
+            "eviction",
+            job=candidate.gang.key,
+            reason=reason.value,
+            outcome=outcome.value,
+            scope=victim.scope or "cluster",
+            cpu_seconds_lost=round(candidate.loss, 1),
+            frees={r: round(points, 2) for r, points in candidate.frees.items()},
+        )
+        job = job_of(candidate.gang.key)
+        if job is not None and outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DRY_RUN):
+            self._events.normal(SCAVENGERJOBS, job, reason.value, _why(victim, outcome))
+        return outcome
+
+    def record_node_memory(self, plans: Sequence[NodeMemoryPlan], node_of: Callable[[str], Node | None]) -> set[str]:
+        """Events about nodes that are short of memory and have not been before; their names."""
+        short = {plan.node: plan for plan in plans if plan.short > 0}
+        newly_short = short.keys() - self._short_nodes
+        for name, plan in short.items():
+            node = node_of(name)
+            if name in newly_short and node is not None:
+                self._events.warning(NODES, node, NODE_MEMORY_SHORT, _shortage(plan))
+        self._short_nodes = set(short)
+        return newly_short
+
+    # --- resizes ------------------------------------------------------------------------------------------
+
+    async def resize(self, wanted: Sequence[Resize]) -> None:
+        """Throttle or give back."""
+        if self._settings.dry_run:
+            return
+        outcomes = await in_order([partial(resize, self._client, one) for one in wanted])
+        for one, outcome in zip(wanted, outcomes, strict=True):
+            direction = "throttled" if one.cores < one.gang.cores else "restored"
+            metrics.RESIZES.labels(direction, outcome.value).inc()
+            if outcome is ResizeOutcome.DONE:
+                log.info("resized", pod=one.pod.key, container=one.container, cores=one.cores, direction=direction)
+
+    # --- offers -------------------------------------------------------------------------------------------
+
+    async def offer(self, offers: Sequence[Offer]) -> None:
+        """Show on each node what it offers."""
+        if self._settings.dry_run or not offers:
+            return  # whoever came by an offer could not be evicted before its node runs out of memory
+        outcomes = await in_order([partial(write_offer, self._client, one.node, one.amounts) for one in offers])
+        for outcome in outcomes:
+            metrics.OFFERS.labels(outcome.value).inc()
+        written = sum(outcome is OfferOutcome.WRITTEN for outcome in outcomes)
+        log.debug("offers", written=written, failed=len(offers) - written)
+
+    async def withdraw(self, nodes: Sequence[str]) -> None:
+        """Take both resources off the nodes that show them, left from when this was on. Without the right to do so, say
+        it once."""
+        if not self._may_withdraw or self._settings.dry_run or not nodes:
+            return
+        for name in nodes:
+            outcome = await write_offer(self._client, name, None)
+            metrics.OFFERS.labels(outcome.value).inc()
+            if outcome is OfferOutcome.FORBIDDEN:
+                self._may_withdraw = False
+                log.warning(
+                    "nodes still offer reclaimed capacity, and nothing renews it: keep the chart's reclaimed.enabled "
+                    "on, with settings.reclaimed off, until they no longer do",
+                    nodes=len(nodes),
+                )
+                return
+        log.info("offers withdrawn", nodes=len(nodes))
+
+
+# --- the words of the Events ----------------------------------------------------------------------------------
+
+
+def _loads(levels: PublishedLevels) -> str:
+    shown = [f"{r} {one.load:.1f} % of {one.lower:.1f} to {one.upper:.1f} %" for r, one in levels.resources.items()]
+    return "load " + ", ".join(shown) if shown else "load unknown"
+
+
+def _why(victim: Victim, outcome: EvictionOutcome) -> str:
+    why = {
+        EvictionReason.ABOVE_UPPER: "the load reached the upper level",
+        EvictionReason.YIELD: "the load is at the admission level, and the job had just passed a checkpoint",
+        EvictionReason.NODE_MEMORY: f"the memory of node {victim.scope} reaches its upper level",
+    }[victim.reason]
+    did = "Would be evicted" if outcome is EvictionOutcome.DRY_RUN else "Evicted"
+    return f"{did} because {why}; {victim.candidate.loss:.0f} CPU-seconds since the last checkpoint"
+
+
+def _shortage(plan: NodeMemoryPlan) -> str:
+    text = (
+        f"memory at {plan.load:.1f} %, {plan.projected:.1f} % expected, upper level {plan.upper:.1f} %, and "
+        f"{plan.short:.1f} points more than jobs on reclaimed capacity could free"
+    )
+    return text + (f"; {plan.protected} of them are covered by a disruption budget" if plan.protected else "")
