@@ -17,11 +17,11 @@ import random
 import time
 from typing import Any, Final
 
-from scavenger_admitter.load import LoadRule
-from scavenger_admitter.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.running import RunningJob
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView
+from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.running import RunningJob
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, ClusterState, QueueView
 from scavenger_kube.kinds import (
     Condition,
     Container,

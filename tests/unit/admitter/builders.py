@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from scavenger_admitter.observe import Observation, Outcome, observe
+from scavenger_admitter.core.lifecycle.lifecycle import Observation, Outcome, observe
 from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time

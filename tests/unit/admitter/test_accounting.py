@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_admitter import accounting
-from scavenger_admitter.observe import Taken
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.lifecycle import Taken
 from scavenger_api.job import ConditionType, Phase, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_kube.kinds import Pod

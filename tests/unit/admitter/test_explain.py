@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.explain import AGAIN_SECONDS, PASSING, PER_PASS, Explanations
-from scavenger_admitter.waits import Wait
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import WaitReason
 from scavenger_testing import VirtualClock, scavengerjob_dict

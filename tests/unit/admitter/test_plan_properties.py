@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.load import PPM, LoadLimit
-from scavenger_admitter.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import (
+from scavenger_admitter.core.admission.load import PPM, LoadLimit
+from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import (
     Candidate,
     NodeView,
     PendingPod,

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.load import PPM, Level, LoadLimit, LoadRule
-from scavenger_admitter.manifest import job_manifest
-from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
-from scavenger_admitter.reclaim import SECOND
-from scavenger_admitter.running import Gang, Leaving, RunningJob
-from scavenger_admitter.shape import Shape, counted, normalized
-from scavenger_admitter.shares import Shares
-from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND
+from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.core.admission.running import Gang, Leaving, RunningJob
+from scavenger_admitter.core.admission.shape import Shape, counted, normalized
+from scavenger_admitter.core.admission.shares import Shares
+from scavenger_admitter.core.admission.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
+from scavenger_admitter.core.manifest import job_manifest
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import MIB, placed_by

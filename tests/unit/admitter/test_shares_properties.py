@@ -6,14 +6,14 @@ import random
 from itertools import combinations, pairwise
 
 import pytest
-from scavenger_admitter.running import Gang
-from scavenger_admitter.shares import Shares
-from scavenger_admitter.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.running import Gang
+from scavenger_admitter.core.admission.shares import Shares
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_api.reasons import WaitReason
 
 from tests.unit.effort import examples
 
-from .market import Market
+from .simulation import Market
 
 HISTORIES = examples(1000)
 TOO_LARGE = (WaitReason.LARGER_THAN_ANY_NODE, WaitReason.LARGER_THAN_CLUSTER)

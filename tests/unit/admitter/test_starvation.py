@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.plan import Watch, plan_admissions
-from scavenger_admitter.running import Gang, Leaving, RunningJob
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
-from scavenger_admitter.starvation import (
+from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.plan import Watch, plan_admissions
+from scavenger_admitter.core.admission.running import Gang, Leaving, RunningJob
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
+from scavenger_admitter.core.admission.starvation import (
     MOST_AT_ONCE,
     SECOND,
     PodUse,

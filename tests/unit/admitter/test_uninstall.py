@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from scavenger_admitter import __main__ as program
 from scavenger_admitter import uninstall
-from scavenger_admitter.queues import SCAVENGERQUEUES
+from scavenger_admitter.controller import SCAVENGERJOBS
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.shell import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.errors import Forbidden, NotFound
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import VirtualClock, job_dict, pod_dict
 
-from .lab import NS, Lab, empty_lab
+from .harness import NS, Lab, empty_lab
 
 
 class Hasty(VirtualClock):

@@ -14,7 +14,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.reasons import WaitReason
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.waits import Wait
+from scavenger_admitter.core.waits import Wait
 
 PER_PASS: Final = 100
 AGAIN_SECONDS: Final = 60.0

@@ -20,10 +20,10 @@ from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
 from scavenger_runtime import Clock, Informer
 from scavenger_runtime.logging import get_logger
 
-from scavenger_admitter import accounting
-from scavenger_admitter.admission import run_of
-from scavenger_admitter.observe import Observation
-from scavenger_admitter.pods import deleting
+from scavenger_admitter.admission_loop import run_of
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.lifecycle import Observation
+from scavenger_admitter.core.lifecycle.pods import deleting
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
