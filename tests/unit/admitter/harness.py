@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import structlog
 from aiohttp import web
-from scavenger_admitter.controller import SCAVENGERJOBS, Admitter
+from scavenger_admitter.controller import Admitter
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_kube.client import ApiClient
@@ -46,7 +47,7 @@ class FirstWrites(Fault):
         return True
 
 
-class Lab:
+class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
     pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
@@ -271,36 +272,40 @@ class Lab:
 
 
 class _Client(ApiClient):
-    def __init__(self, lab: Lab) -> None:
-        super().__init__(lab.api.url, request_timeout=2.0)
-        self._lab = lab
+    def __init__(self, harness: Harness) -> None:
+        super().__init__(harness.api.url, request_timeout=2.0)
+        self._harness = harness
 
     async def request(self, *words: Any, **options: Any) -> bytes:
-        if words[0] == "POST" and words[1].endswith("/jobs") and options["body"]["metadata"]["name"] in self._lab.lost:
+        if (
+            words[0] == "POST"
+            and words[1].endswith("/jobs")
+            and options["body"]["metadata"]["name"] in self._harness.lost
+        ):
             await asyncio.Event().wait()
-        self._lab.under_way += 1
+        self._harness.under_way += 1
         try:
             return await super().request(*words, **options)
         finally:
-            self._lab.under_way -= 1
+            self._harness.under_way -= 1
 
 
 class Instance:
     """An admitter process, as far as it is one."""
 
-    def __init__(self, lab: Lab, settings: Mapping[str, Any]) -> None:
+    def __init__(self, harness: Harness, settings: Mapping[str, Any]) -> None:
         defaults: dict[str, Any] = {"leader_elect": False, "health_port": 0, "explain_after": 1.0}
         self.settings = AdmitterSettings(**{**defaults, **settings})
-        client = lab.client()
+        client = harness.client()
         probes = ProbeServer("127.0.0.1", 0)
-        self.context = ServiceContext(names.ADMITTER, self.settings, client, probes, lab.clock)
+        self.context = ServiceContext(names.ADMITTER, self.settings, client, probes, harness.clock)
         self.admitter = Admitter(self.context)
         self.task = asyncio.create_task(self.context.lead(self.admitter.lead))
 
     @property
     def admitting(self) -> bool:
         """It leads, and has looked at everything once."""
-        return self.admitter._first_pass_done.is_set()
+        return self.admitter.first_pass_done.is_set()
 
     async def kill(self) -> None:
         """End at once, with nothing finished."""
@@ -313,21 +318,21 @@ class Instance:
 
 
 @asynccontextmanager
-async def lab(**settings: Any) -> AsyncIterator[Lab]:
-    """A lab of one node with an admitter at work."""
-    async with empty_lab() as made:
+async def harness(**settings: Any) -> AsyncIterator[Harness]:
+    """A harness of one node with an admitter at work."""
+    async with empty_harness() as made:
         made.node()
         made.admitter(**settings)
         yield made
 
 
 @asynccontextmanager
-async def empty_lab() -> AsyncIterator[Lab]:
-    """A lab with nothing in it."""
+async def empty_harness() -> AsyncIterator[Harness]:
+    """A harness with nothing in it."""
     clock = VirtualClock()
     with structlog.testing.capture_logs():
         async with FakeApi(clock) as api:
-            made = Lab(api, clock)
+            made = Harness(api, clock)
             try:
                 yield made
             finally:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from scavenger_admitter.core.admission.fair_share_preemption import SECOND, ReclaimRules
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND, PreemptionRules
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.core.admission.running import Gang, Leaving, RunningJob
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot
 
@@ -21,7 +21,7 @@ EPOCH = 1_800_000_000
 
 @dataclass
 class Run:
-    """A job that runs, or is leaving."""
+    """A job that runs, or is terminating."""
 
     job: Candidate
     gang: Gang
@@ -30,13 +30,13 @@ class Run:
 
 
 @dataclass
-class Market:
+class Simulation:
     """Nodes by name with their cores; weights of queues by name.
 
     Attributes:
         level: the admission level on requests, percent.
         grace: seconds between the order to go and the end of the pods.
-        period: seconds between two reclaims of one job.
+        period: seconds between two preemptions of one job.
     """
 
     nodes: dict[str, int]
@@ -48,7 +48,7 @@ class Market:
     waiting: dict[str, Candidate] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
-    reclaimed: dict[str, list[float]] = field(default_factory=dict)
+    preempted: dict[str, list[float]] = field(default_factory=dict)
     interrupted: dict[str, float] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -61,20 +61,20 @@ class Market:
 
     def step(self) -> AdmissionPlan:
         """One admission cycle, and what it decided."""
-        plan = plan_admissions(self.snapshot(), rules=ReclaimRules(period=round(self.period * SECOND)))
+        plan = plan_admissions(self.snapshot(), rules=PreemptionRules(period=round(self.period * SECOND)))
         for start in plan.starts:
             job = self.waiting.pop(start.key)
             self.runs[start.key] = Run(job, self._gang(job, start.nodes), self.now + self.seconds[start.key])
-        for reclaim in plan.reclaims:
-            self.runs[reclaim.key].leaves = self.now + self.grace
-            self.reclaimed.setdefault(reclaim.key, []).append(self.now)
-            self.interrupted[reclaim.key] = self.now
+        for preemption in plan.preemptions:
+            self.runs[preemption.key].leaves = self.now + self.grace
+            self.preempted.setdefault(preemption.key, []).append(self.now)
+            self.interrupted[preemption.key] = self.now
         return plan
 
     def settle(self) -> AdmissionPlan:
         """Cycles until nothing more is decided at this moment: the last plan."""
         plan = self.step()
-        while plan.starts or plan.reclaims:
+        while plan.starts or plan.preemptions:
             plan = self.step()
         return plan
 
@@ -106,7 +106,7 @@ class Market:
         return round((EPOCH + self.now) * SECOND)
 
     def cores(self, queue: str) -> int:
-        """Cores of a queue's running jobs, without those that are leaving."""
+        """Cores of a queue's running jobs, without those that are terminating."""
         mine = (run for run in self.runs.values() if run.job.queue == queue and run.leaves is None)
         return sum(run.job.shape.request("cpu") * run.job.parallelism for run in mine) // 1000
 
@@ -134,8 +134,8 @@ class Market:
             capacity={"cpu": total},
             requested={"cpu": taken},
             scavenged={"cpu": taken},
-            leaving=tuple(
-                Leaving(node, run.job.queue, run.job.shape.requests)
+            terminating=tuple(
+                TerminatingPod(node, run.job.queue, run.job.shape.requests)
                 for run in self.runs.values()
                 if run.leaves is not None
                 for node in run.gang.nodes

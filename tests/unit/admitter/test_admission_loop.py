@@ -9,11 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from scavenger_admitter.admission_loop import Admission, Refusal, load_rule, run_of
-from scavenger_admitter.core.admission.fair_share_preemption import Reclaim
+from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
+from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, ClusterState
+from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.admission.starvation import Starved
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.facts import run_of
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
@@ -91,9 +94,9 @@ class Desk:
         self.jobs: dict[str, ScavengerJob] = {}
         self.started: list[tuple[str, str]] = []
         self.refused: list[tuple[str, Refusal]] = []
-        self.reclaimed: list[Reclaim] = []
+        self.preempted: list[FairSharePreemption] = []
         self.starved: list[Starved] = []
-        self.admission = Admission(
+        self.admission = AdmissionLoop(
             client=api.client(request_timeout=2.0),
             state=self.state,
             settings=AdmitterSettings(**settings),
@@ -102,7 +105,7 @@ class Desk:
             job=self.jobs.get,
             started=lambda key, run: self.started.append((key, run)),
             refused=lambda key, run, refusal: self.refused.append((key, refusal)),
-            reclaimed=self.reclaimed.append,
+            preempted=self.preempted.append,
             starved=self.starved.append,
         )
 

@@ -1,15 +1,15 @@
-"""The shell against the API server in memory: a job's life, and every kind of trouble on the way."""
+"""The controller against the API server in memory: a job's life, and every kind of trouble on the way."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
-from scavenger_admitter.controller import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS, SERVICES
 from scavenger_testing import job_dict, waiting
 
-from .harness import JOB_WATCHES, NS, Lab, Object, empty_lab, lab
+from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
 
 ALWAYS = 10**6
 ANY = {"GET", "POST", "PUT", "PATCH", "DELETE"}
@@ -20,11 +20,11 @@ def status_body(code: int, reason: str, message: str) -> bytes:
     return orjson.dumps({"kind": "Status", "code": code, "reason": reason, "message": message})
 
 
-async def runs(c: Lab, name: str, limit: float = 60.0) -> float:
+async def runs(c: Harness, name: str, limit: float = 60.0) -> float:
     return await c.until(lambda: c.phase(name) == "Running", limit=limit)
 
 
-def never_interrupted(c: Lab, name: str) -> bool:
+def never_interrupted(c: Harness, name: str) -> bool:
     status = c.status(name)
     return status["interruptedCount"] == 0 and not status.get("interruptedTimestamps")
 
@@ -33,7 +33,7 @@ def never_interrupted(c: Lab, name: str) -> bool:
 
 
 async def test_a_gang_runs_and_completes() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", parallelism=2)
         await runs(c, "a")
         assert c.api.get(SERVICES, NS, "sj-a") is not None
@@ -49,7 +49,7 @@ async def test_a_gang_runs_and_completes() -> None:
 
 
 async def test_a_member_that_is_deleted_takes_the_gang_with_it_and_it_runs_again() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", parallelism=3)
         await runs(c, "a")
         await c.pass_time(10)
@@ -64,7 +64,7 @@ async def test_a_member_that_is_deleted_takes_the_gang_with_it_and_it_runs_again
 
 
 async def test_deleting_the_scavengerjob_leaves_nothing() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", parallelism=2)
         await runs(c, "a")
         await c.user().delete(SCAVENGERJOBS, NS, "a")
@@ -77,7 +77,7 @@ async def test_deleting_the_scavengerjob_leaves_nothing() -> None:
 
 
 async def test_a_conflict_on_every_first_write() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.conflict_on_first_writes()
         for name in ("a", "b", "c"):
             c.submit(name, parallelism=2)
@@ -96,7 +96,7 @@ async def test_a_conflict_on_every_first_write() -> None:
 
 
 async def test_a_crash_between_the_commit_and_what_follows_from_it() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         first = c.admitter()
         c.submit("a", parallelism=2)
@@ -122,7 +122,7 @@ async def test_a_crash_between_the_commit_and_what_follows_from_it() -> None:
 
 
 async def test_a_crash_after_the_job_was_created() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         first = c.admitter()
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Waiting")
@@ -139,7 +139,7 @@ async def test_a_crash_after_the_job_was_created() -> None:
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a")
         await runs(c, "a")
         await c.pass_time(10)
@@ -153,7 +153,7 @@ async def test_a_commit_whose_answer_is_lost_counts_once() -> None:
 
 
 async def test_a_create_whose_answer_is_lost_is_adopted_and_its_room_stays_taken() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.node(cpu="3")  # room for one of them: 70 % of 3 is 2.1
         c.pods_of = lambda job: False
         c.api.drop(methods={"POST"}, path="/jobs", after_write=True)
@@ -170,7 +170,7 @@ async def test_a_create_whose_answer_is_lost_is_adopted_and_its_room_stays_taken
 
 
 async def test_a_create_that_was_never_received_is_tried_again() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.api.drop(times=2, methods={"POST"}, path="/jobs")
         c.submit("a")
         await runs(c, "a")
@@ -179,7 +179,7 @@ async def test_a_create_that_was_never_received_is_tried_again() -> None:
 
 
 async def test_a_create_that_was_not_answered_keeps_its_place_but_nobody_waits_for_it() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.admitter(max_starts_per_cycle=1)
         for name in "abd":
             c.submit(name)
@@ -198,7 +198,7 @@ async def test_a_create_that_was_not_answered_keeps_its_place_but_nobody_waits_f
 
 
 async def test_a_watch_that_answers_410_in_the_middle() -> None:
-    async with lab() as c:
+    async with harness() as c:
         for name in ("a", "b", "c"):
             c.submit(name)
         for name in ("a", "b", "c"):
@@ -222,7 +222,7 @@ async def test_a_watch_that_answers_410_in_the_middle() -> None:
 
 @pytest.mark.parametrize("how", ["refuses", "hangs", "drops"])
 async def test_the_api_server_is_away_for_a_while(how: str) -> None:
-    async with lab() as c:
+    async with harness() as c:
         for name in ("a", "b", "c"):
             c.submit(name)
         for name in ("a", "b", "c"):
@@ -247,7 +247,7 @@ async def test_the_api_server_is_away_for_a_while(how: str) -> None:
 
 
 async def test_nothing_starts_twice_while_the_watch_of_jobs_lags() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         c.admitter()
@@ -267,7 +267,7 @@ async def test_nothing_starts_twice_while_the_watch_of_jobs_lags() -> None:
 
 
 async def test_a_job_deleted_by_hand_is_an_interruption_though_absence_is_looked_at_twice() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a")
         await runs(c, "a")
         await c.user().delete(JOBS, NS, "a", propagation="Orphan")
@@ -281,7 +281,7 @@ async def test_a_job_deleted_by_hand_is_an_interruption_though_absence_is_looked
 
 
 async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         c.submit("a")
         c.submit("odd", parallelism="many")
@@ -290,7 +290,7 @@ async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
 
 
 async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="3")
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
@@ -312,7 +312,7 @@ async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else
 
 
 async def test_a_stale_job_of_an_earlier_run_goes_first() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
@@ -332,7 +332,7 @@ async def test_a_stale_job_of_an_earlier_run_goes_first() -> None:
 
 
 async def test_our_own_job_of_this_run_is_taken_over() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         c.api.hang(times=ALWAYS, methods={"GET"}, path=JOB_WATCHES)
         admitter = c.admitter()
@@ -356,7 +356,7 @@ async def test_our_own_job_of_this_run_is_taken_over() -> None:
 
 
 async def test_a_job_that_is_not_valid_fails_at_once_with_the_words() -> None:
-    async with lab() as c:
+    async with harness() as c:
         words = 'Job.batch "a" is invalid: spec.template.spec.containers[0].image: Invalid value'
         c.api.fail(422, methods={"POST"}, path="/jobs", body=status_body(422, "Invalid", words))
         c.submit("a")
@@ -368,7 +368,7 @@ async def test_a_job_that_is_not_valid_fails_at_once_with_the_words() -> None:
 
 
 async def test_a_quota_on_jobs_is_waited_for_with_a_growing_delay() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.api.fail(403, times=3, methods={"POST"}, path="/jobs", body=status_body(403, "Forbidden", QUOTA))
         c.submit("a")
         await c.until(lambda: "exceeded quota" in c.status("a").get("message", ""), limit=2)
@@ -380,7 +380,7 @@ async def test_a_quota_on_jobs_is_waited_for_with_a_growing_delay() -> None:
 
 
 async def test_a_start_that_failed_goes_to_the_end_of_the_line() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.node(cpu="3")
         c.api.fail(403, times=1, methods={"POST"}, path="/jobs", body=status_body(403, "Forbidden", QUOTA))
         c.submit("a", cpu="2")
@@ -397,7 +397,7 @@ async def test_a_start_that_failed_goes_to_the_end_of_the_line() -> None:
 
 
 async def test_a_missing_secret_is_found_in_the_events_of_the_pod() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.kubelet = False
         c.submit("a", secrets=[{"name": "keys", "mountPath": "/keys"}])
         await c.until(lambda: c.pods("a"))
@@ -416,7 +416,7 @@ async def test_a_missing_secret_is_found_in_the_events_of_the_pod() -> None:
 
 
 async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.pods_of = lambda job: False
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Starting")
@@ -433,7 +433,7 @@ async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
 
 
 async def test_events_that_cannot_be_read_are_read_later() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.pods_of = lambda job: False
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Starting")
@@ -448,7 +448,7 @@ async def test_events_that_cannot_be_read_are_read_later() -> None:
 
 
 async def test_a_status_that_was_wiped_comes_back() -> None:
-    async with lab() as c:
+    async with harness() as c:
         for name in ("running", "done", "waiting"):
             c.submit(name, cpu="1" if name != "waiting" else "1000")
         await runs(c, "running")
@@ -468,7 +468,7 @@ async def test_a_status_that_was_wiped_comes_back() -> None:
 
 
 async def test_a_running_job_that_was_declared_completed_runs_on() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a")
         await runs(c, "a")
         c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["status"].update(phase="Completed"))
@@ -479,7 +479,7 @@ async def test_a_running_job_that_was_declared_completed_runs_on() -> None:
 
 
 async def test_a_waiting_job_that_was_declared_running_starts_all_the_same() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", status={"phase": "Running", "queuedTimestamp": "2026-01-05T07:00:00.000000Z"})
         await c.until(lambda: c.jobs_ever("a") == 1)
         await runs(c, "a")

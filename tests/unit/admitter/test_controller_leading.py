@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.__main__ import _serve
-from scavenger_admitter.controller import SCAVENGERJOBS
-from scavenger_admitter.core.lifecycle.lifecycle import Observation, observe
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.explain import PER_PASS
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.times import format_micro_time
@@ -24,13 +25,13 @@ from scavenger_testing import eventually, scavengerjob_dict
 
 from tests.integration.admitter.order import left_out, overtaken
 
-from .harness import NS, Lab, empty_lab, lab
+from .harness import NS, Harness, empty_harness, harness
 
 SYSTEM = names.SYSTEM_NAMESPACE
 BATCH = 6
 
 
-def lease(c: Lab) -> dict[str, Any]:
+def lease(c: Harness) -> dict[str, Any]:
     found = c.api.get(LEASES, SYSTEM, names.ADMITTER)
     return {} if found is None else dict(found["spec"])
 
@@ -39,7 +40,7 @@ def lease(c: Lab) -> dict[str, Any]:
 
 
 async def test_a_standby_writes_nothing_and_takes_over_when_the_leader_falls_silent() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
 
         def renew() -> None:
@@ -62,7 +63,7 @@ async def test_a_standby_writes_nothing_and_takes_over_when_the_leader_falls_sil
 
 
 async def test_of_two_admitters_one_works_and_the_other_follows() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="10")
         first = c.admitter(leader_elect=True)
         await c.until(lambda: first.admitting)
@@ -95,7 +96,7 @@ async def test_what_a_leader_had_under_way_when_it_died_starts_first(arrived: tu
     """Five cycles' worth of jobs in line. Of the second cycle only the creates with these numbers arrive."""
     line = [f"j{number:02}" for number in range(5 * BATCH)]
     cycle = line[BATCH : 2 * BATCH]
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         settings = {"leader_elect": True, "max_starts_per_cycle": BATCH}
         first = c.admitter(**settings)
         await c.until(lambda: first.admitting)
@@ -123,7 +124,7 @@ async def test_what_a_leader_had_under_way_when_it_died_starts_first(arrived: tu
 
 
 async def test_a_new_leader_does_not_decide_on_old_news() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         first = c.admitter(leader_elect=True)
         await c.until(lambda: first.admitting)
@@ -150,7 +151,7 @@ async def test_a_new_leader_does_not_decide_on_old_news() -> None:
 
 
 async def test_sigterm_lets_go_of_the_lease_and_leaves_running_jobs_alone() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         c.submit("a")
 
@@ -175,16 +176,16 @@ async def test_sigterm_lets_go_of_the_lease_and_leaves_running_jobs_alone() -> N
 # --- thousands wait -------------------------------------------------------------------------------------------------
 
 
-def waiting(c: Lab, name: str, seconds_ago: float) -> dict[str, Any]:
+def waiting(c: Harness, name: str, seconds_ago: float) -> dict[str, Any]:
     """A ScavengerJob that has been in line for a while, as the admitter has written it."""
     queued = c.clock.now() - timedelta(seconds=seconds_ago)
     status = {"phase": "Waiting", "queuedTimestamp": format_micro_time(queued), "message": "in line for admission"}
     obj = scavengerjob_dict(name, namespace=NS, cpu="1", status=status, generation=1)
     seen = Observation(ScavengerJob.model_validate(obj), None, (), {}, c.clock.now())
-    return {**obj, "status": observe(seen).status.to_dict()}
+    return {**obj, "status": plan_lifecycle(seen).status.to_dict()}
 
 
-async def fill_the_line(c: Lab, count: int) -> None:
+async def fill_the_line(c: Harness, count: int) -> None:
     """That many jobs in line, nothing to be said about any of them, and an admitter that has seen them all."""
     c.node(cpu="1")  # 70 % of one CPU: nobody fits
     for number in range(count):
@@ -195,7 +196,7 @@ async def fill_the_line(c: Lab, count: int) -> None:
 
 
 async def test_a_long_line_is_told_why_a_few_at_a_time() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await fill_the_line(c, 600)
         for passes in range(1, 6):
             await c.pass_time(5, step=5)
@@ -207,7 +208,7 @@ async def test_a_long_line_is_told_why_a_few_at_a_time() -> None:
 
 
 async def test_who_has_been_told_is_left_in_peace() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await fill_the_line(c, 150)
         await c.until(lambda: c.status_writes() == 150, limit=30, step=1)
         messages = {job["status"]["message"] for job in c.api.list(SCAVENGERJOBS)}
@@ -224,7 +225,7 @@ async def test_who_has_been_told_is_left_in_peace() -> None:
 
 
 async def test_a_running_job_costs_no_writes() -> None:
-    async with lab() as c:
+    async with harness() as c:
         for number in range(20):
             c.submit(f"j{number}", parallelism=1 + number % 3, interruption_after="10m")
         await c.until(lambda: set(c.phases().values()) == {"Running"})

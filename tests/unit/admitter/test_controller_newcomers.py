@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from scavenger_admitter.controller import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS
 
-from .harness import NS, empty_lab, lab
+from .harness import NS, empty_harness, harness
 from .test_controller import runs
 
 
 async def test_who_is_started_at_once_is_written_once_less() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Running")
         [job] = c.api.list(JOBS)
@@ -22,7 +22,7 @@ async def test_who_is_started_at_once_is_written_once_less() -> None:
 
 
 async def test_who_has_to_wait_is_told_its_place_a_moment_later() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("huge", cpu="1000")
         took = await c.until(lambda: c.phase("huge") == "Waiting", limit=5)
         place = c.status("huge")["queuedTimestamp"]
@@ -32,7 +32,7 @@ async def test_who_has_to_wait_is_told_its_place_a_moment_later() -> None:
 
 
 async def test_who_came_first_goes_first_whatever_becomes_of_the_first_writes() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="2")  # one at a time
         admitter = c.admitter()
         await c.until(lambda: admitter.admitting)
@@ -47,7 +47,7 @@ async def test_who_came_first_goes_first_whatever_becomes_of_the_first_writes() 
 
 
 async def test_who_was_never_written_is_lined_up_by_age_when_the_leader_changes() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="2")  # one at a time
         arrivals = ["z", "y", "x", "w"]
         for name in arrivals:
@@ -61,7 +61,7 @@ async def test_who_was_never_written_is_lined_up_by_age_when_the_leader_changes(
 
 
 async def test_a_leader_that_dies_between_the_job_and_the_first_status_starts_nothing_twice() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node()
         first = c.admitter()
         await c.until(lambda: first.admitting)
@@ -79,7 +79,7 @@ async def test_a_leader_that_dies_between_the_job_and_the_first_status_starts_no
 
 
 async def test_one_that_came_again_under_the_same_name_has_a_place_of_its_own() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", cpu="1000")
         await c.until(lambda: c.phase("a") == "Waiting")
         place = c.status("a")["queuedTimestamp"]
@@ -90,13 +90,13 @@ async def test_one_that_came_again_under_the_same_name_has_a_place_of_its_own() 
 
 
 async def test_a_newcomer_on_its_way_out_costs_nothing() -> None:
-    async with lab() as c:
+    async with harness() as c:
         c.submit("a", cpu="1000")
 
-        def leaving(job: dict[str, Any]) -> None:
+        def terminating(job: dict[str, Any]) -> None:
             job["metadata"] |= {"deletionTimestamp": c.stamp(), "finalizers": ["somebody/else"]}
 
-        c.api.edit(SCAVENGERJOBS, NS, "a", leaving)
+        c.api.edit(SCAVENGERJOBS, NS, "a", terminating)
         await c.pass_time(5)
         assert c.phase("a") == ""
         assert c.writes() == []

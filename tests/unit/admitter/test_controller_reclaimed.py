@@ -10,13 +10,13 @@ from scavenger_api import names
 from scavenger_kube.metrics_api import POD_METRICS
 from scavenger_kube.resources import JOBS, NODES, PODS, Resource
 
-from .harness import NS, Lab, Object, empty_lab
+from .harness import NS, Harness, Object, empty_harness
 
 METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
 PERIOD = 30
 
 
-def offer(c: Lab, node: str, cpu: int) -> None:
+def offer(c: Harness, node: str, cpu: int) -> None:
     """The regulator's word on a node: so many reclaimed cores, and memory enough."""
 
     def edit(obj: Object) -> None:
@@ -26,11 +26,11 @@ def offer(c: Lab, node: str, cpu: int) -> None:
     c.api.edit(NODES, None, node, edit)
 
 
-def submit(c: Lab, name: str, cpu: str = "2", **more: Any) -> None:
+def submit(c: Harness, name: str, cpu: str = "2", **more: Any) -> None:
     c.submit(name, capacity="Reclaimed", cpu=cpu, **more)
 
 
-def use(c: Lab, name: str, cores: float) -> None:
+def use(c: Harness, name: str, cores: float) -> None:
     """What the metrics API says of the pods of a job now."""
     for pod in c.pods(name):
         meta = {"name": pod["metadata"]["name"], "namespace": NS, "labels": pod["metadata"]["labels"]}
@@ -40,7 +40,7 @@ def use(c: Lab, name: str, cores: float) -> None:
         )
 
 
-async def work(c: Lab, seconds: int, **cores: float) -> None:
+async def work(c: Harness, seconds: int, **cores: float) -> None:
     """Time in which jobs use so many cores."""
     for _ in range(seconds // PERIOD):
         await c.pass_time(PERIOD, step=5)
@@ -48,12 +48,12 @@ async def work(c: Lab, seconds: int, **cores: float) -> None:
             use(c, name, used)
 
 
-def asked(c: Lab) -> int:
+def asked(c: Harness) -> int:
     return c.api.count("GET", POD_METRICS)
 
 
 async def test_it_runs_on_a_node_whose_requests_are_used_up_and_counts_in_its_queue() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1", cpu="4")
         offer(c, "n1", 3)
         c.admitter(fallback_admission_percent=100)
@@ -82,7 +82,7 @@ async def test_it_runs_on_a_node_whose_requests_are_used_up_and_counts_in_its_qu
 
 
 async def test_what_it_used_is_what_counts_when_it_ends() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 4)
         c.admitter(usage_period=PERIOD)
@@ -101,7 +101,7 @@ async def test_what_it_used_is_what_counts_when_it_ends() -> None:
 
 
 async def test_the_metrics_api_is_asked_only_while_there_is_somebody_to_ask_about() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 4)
         c.admitter(usage_period=PERIOD)
@@ -120,7 +120,7 @@ async def test_the_metrics_api_is_asked_only_while_there_is_somebody_to_ask_abou
 
 
 async def test_without_a_metrics_api_it_says_so_once_and_goes_by_the_limit() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         with structlog.testing.capture_logs() as logs:
             c.node("n1")
             offer(c, "n1", 4)
@@ -137,7 +137,7 @@ async def test_without_a_metrics_api_it_says_so_once_and_goes_by_the_limit() -> 
 
 
 async def test_a_starved_job_moves_to_where_there_is_room_and_is_counted_as_interrupted() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 2)
         c.admitter(usage_period=PERIOD)
@@ -164,7 +164,7 @@ async def test_a_starved_job_moves_to_where_there_is_room_and_is_counted_as_inte
 
 
 async def test_a_starved_job_without_a_better_place_goes_in_the_end_and_waits() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 2)
         c.admitter(usage_period=PERIOD, starved_after=300, starved_patience=2)
@@ -186,7 +186,7 @@ async def test_a_starved_job_without_a_better_place_goes_in_the_end_and_waits() 
 
 
 async def test_two_starved_jobs_do_not_go_for_the_same_place() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 4)
         c.admitter(usage_period=PERIOD)
@@ -199,12 +199,12 @@ async def test_two_starved_jobs_do_not_go_for_the_same_place() -> None:
         c.kubelet = False  # whoever is told to go takes its time
         await work(c, 900, r1=0.01, r2=0.02)
         assert c.phases() == {"r1": "Interrupted", "r2": "Running"}
-        assert len([pod for pod in c.pods("r1") if pod["status"]["phase"] == "Running"]) == 1, "still leaving"
+        assert len([pod for pod in c.pods("r1") if pod["status"]["phase"] == "Running"]) == 1, "still terminating"
 
 
-async def test_what_reclaim_would_cost_is_what_was_used() -> None:
+async def test_what_preemption_would_cost_is_what_was_used() -> None:
     """Where nobody else has written what is at risk; a guaranteed job counts with what it requests."""
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node("n1")
         offer(c, "n1", 4)
         admitter = c.admitter(usage_period=PERIOD).admitter

@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.admission.fair_share_preemption import SECOND, ReclaimRules
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND, PreemptionRules
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.core.admission.running import Gang, Leaving, RunningJob
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
+from scavenger_admitter.core.admission.sums import add
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 
 NOW = 1_800_000_000 * SECOND
 DAY = 86_400 * SECOND
-RULES = ReclaimRules()
+RULES = PreemptionRules()
 
 
 def shape(cpu: int, selector: dict[str, str] | None = None) -> Shape:
@@ -44,17 +45,17 @@ def seen(
     jobs: list[Candidate],
     weights: dict[str, int] | None = None,
     level: int | None = None,
-    leaving: tuple[Leaving, ...] = (),
+    terminating: tuple[TerminatingPod, ...] = (),
     **more: Any,
 ) -> Snapshot:
-    """Nodes with their cores, all of it used by nobody but the gangs and what is leaving. `level`: in percent."""
+    """Nodes with their cores, all of it used by nobody but the gangs and what is terminating. `level`: in percent."""
     used: dict[str, dict[str, int]] = {name: {} for name in nodes}
     allocated: dict[str, dict[str, int]] = {name: {} for name in weights or {"a": 1, "b": 1}}
     for each in gangs:
         add(allocated[each.job.queue], each.takes.items())
         for node in each.nodes:
             add(used[node], each.requests)
-    for pod in leaving:
+    for pod in terminating:
         add(allocated[pod.queue], pod.requests)
         add(used[pod.node], pod.requests)
     cores = 1000 * sum(nodes.values())
@@ -77,18 +78,18 @@ def seen(
         requested={"cpu": taken},
         scavenged={"cpu": taken},
         gangs=tuple(gangs),
-        leaving=leaving,
+        terminating=terminating,
         limits=() if level is None else (LoadLimit("cpu", cores, taken, 0, level * PPM // 100),),
     )
     return replace(snapshot, **more)
 
 
-def plan(snapshot: Snapshot, rules: ReclaimRules = RULES) -> AdmissionPlan:
+def plan(snapshot: Snapshot, rules: PreemptionRules = RULES) -> AdmissionPlan:
     return plan_admissions(snapshot, rules=rules)
 
 
-def victims(snapshot: Snapshot, rules: ReclaimRules = RULES) -> list[str]:
-    return [reclaim.key for reclaim in plan(snapshot, rules).reclaims]
+def victims(snapshot: Snapshot, rules: PreemptionRules = RULES) -> list[str]:
+    return [preemption.key for preemption in plan(snapshot, rules).preemptions]
 
 
 def four(**more: Any) -> list[Gang]:
@@ -101,7 +102,7 @@ def four(**more: Any) -> list[Gang]:
 
 def test_who_has_least_at_risk_goes_and_no_more_than_are_needed() -> None:
     found = plan(seen({"n": 4}, four(), [job("x"), job("y"), job("z")]))
-    assert [(r.key, r.queue, r.waiting) for r in found.reclaims] == [("a1", "b", "x"), ("a2", "b", "y")]
+    assert [(r.key, r.queue, r.waiting) for r in found.preemptions] == [("a1", "b", "x"), ("a2", "b", "y")]
     assert {key: hold.reason for key, hold in found.held.items()} == {
         "x": WaitReason.MAKING_ROOM,
         "y": WaitReason.MAKING_ROOM,
@@ -137,7 +138,7 @@ def test_a_gang_goes_whole_and_its_other_room_is_used() -> None:
     """Rather one gang of two with little at risk than two jobs with much; the second waiting job takes what is left."""
     gangs = [gang("pair", "m", "n", age=10), gang("m1", "m", age=500), gang("n1", "n", age=600)]
     found = plan(seen({"m": 2, "n": 2}, gangs, [job("x"), job("y")]))
-    assert [r.key for r in found.reclaims] == ["pair"]
+    assert [r.key for r in found.preemptions] == ["pair"]
     assert {found.held["x"].reason, found.held["y"].reason} == {WaitReason.MAKING_ROOM}
 
 
@@ -164,7 +165,7 @@ def test_a_job_is_asked_once_a_period(ago: int, expected: str) -> None:
 
 def test_nobody_goes_for_a_job_beyond_its_share() -> None:
     found = plan(seen({"n": 4}, four(), [job("x", cpu=3)]))
-    assert found.reclaims == ()
+    assert found.preemptions == ()
     assert found.held["x"].reason is WaitReason.QUEUE_SHARE
     assert found.held["x"].message == (
         "queue b has 0 cpu and deserves 2 cpu: this job, which needs 3 cpu in all, would be beyond that and starts on"
@@ -222,37 +223,42 @@ def test_a_gang_has_its_room_made_on_the_cheapest_nodes() -> None:
     ]
     waiting = [job("x", cpu=2, pods=2)]
     found = plan(seen({"l": 3, "m": 3, "n": 3}, gangs, waiting, {"a": 2, "b": 5}))
-    assert [r.key for r in found.reclaims] == ["m1", "m2"]
+    assert [r.key for r in found.preemptions] == ["m1", "m2"]
 
 
 # --- room that is on its way ---
 
 
 def test_room_that_is_leaving_is_promised_and_nobody_else_goes() -> None:
-    leaving = (Leaving("n", "a", shape(1).requests),)
-    found = plan(seen({"n": 4}, four()[:3], [job("x"), job("a9", queue="a")], leaving=leaving))
-    assert found.reclaims == ()
+    terminating = (TerminatingPod("n", "a", shape(1).requests),)
+    found = plan(seen({"n": 4}, four()[:3], [job("x"), job("a9", queue="a")], terminating=terminating))
+    assert found.preemptions == ()
     assert found.starts == ()
     assert found.held["x"].reason is WaitReason.MAKING_ROOM
 
 
 def test_promised_room_is_not_backfilled_when_the_first_of_several_has_left() -> None:
-    """A gang of two waits; one victim is gone, the other still leaving: the core that is free is not for others."""
-    leaving = (Leaving("m", "a", shape(1).requests),)
+    """A gang of two waits; one victim is gone, the other still terminating: the core that is free is not for others."""
+    terminating = (TerminatingPod("m", "a", shape(1).requests),)
     gangs = [gang("a1", "m", age=1), gang("a2", "n", age=1)]
     waiting = [job("x", pods=2), job("a9", queue="a", interrupted_count=5)]
-    found = plan(seen({"m": 2, "n": 2}, gangs, waiting, leaving=leaving))
+    found = plan(seen({"m": 2, "n": 2}, gangs, waiting, terminating=terminating))
     assert found.starts == ()
-    assert found.reclaims == ()
+    assert found.preemptions == ()
     assert found.held["x"].reason is WaitReason.MAKING_ROOM
     later = plan(seen({"m": 2, "n": 2}, gangs, waiting))
     assert [start.key for start in later.starts] == ["x"]
 
 
 def test_what_is_beyond_a_promise_is_free() -> None:
-    leaving = (Leaving("n", "a", shape(1).requests),)
+    terminating = (TerminatingPod("n", "a", shape(1).requests),)
     found = plan(
-        seen({"n": 4, "m": 1}, four()[:3], [job("x", shape=shape(1, {"node": "n"})), job("y", "a")], leaving=leaving)
+        seen(
+            {"n": 4, "m": 1},
+            four()[:3],
+            [job("x", shape=shape(1, {"node": "n"})), job("y", "a")],
+            terminating=terminating,
+        )
     )
     assert [start.key for start in found.starts] == ["y"], "backfill of a: nobody under its share has use for node m"
 
@@ -264,10 +270,10 @@ def test_victims_make_up_for_the_load_where_there_is_room_but_no_more() -> None:
     """Six of eight cores are the level; they are taken."""
     gangs = [gang(f"a{i}", "n", age=10 + i) for i in range(5)]
     found = plan(seen({"n": 8}, gangs, [job("x", cpu=2)], level=75))
-    assert [r.key for r in found.reclaims] == ["a0", "a1"]
+    assert [r.key for r in found.preemptions] == ["a0", "a1"]
 
 
-def test_reclaim_does_not_bring_the_load_down() -> None:
+def test_preemption_does_not_bring_the_load_down() -> None:
     """Ordinary pods took what was free, and more: whoever has to go for that, it is not asked for here."""
     gangs = [gang(f"a{i}", "n", age=10 + i) for i in range(5)]
     crowded = seen({"n": 8}, gangs, [job("x")], level=75)
@@ -280,12 +286,12 @@ def test_a_measured_load_that_still_shows_the_victims_asks_for_no_more() -> None
     gangs = [gang(f"a{i}", "n") for i in range(5)]
     measured = LoadLimit("cpu", 8000, 0, 740_000, 750_000)
     waiting = [job("x"), job("a9", "a")]
-    later = seen({"n": 8}, gangs, waiting, limits=(measured,), settling={"cpu": 1500})
+    later = seen({"n": 8}, gangs, waiting, limits=(measured,), recently_terminated={"cpu": 1500})
     found = plan(later)
-    assert found.reclaims == ()
+    assert found.preemptions == ()
     assert found.starts == ()
     assert found.held["x"].reason is WaitReason.MAKING_ROOM
-    assert victims(replace(later, settling={})) == ["a0"]
+    assert victims(replace(later, recently_terminated={})) == ["a0"]
 
 
 # --- backfill ---
@@ -311,5 +317,5 @@ def test_a_smaller_job_behind_one_beyond_the_share_goes_first() -> None:
 
 def test_a_queue_whose_jobs_can_never_start_has_no_demand() -> None:
     found = plan(seen({"n": 4}, four(), [job("x", cpu=99)]))
-    assert found.reclaims == ()
+    assert found.preemptions == ()
     assert found.shares["a"].deserved == {"cpu": 4000}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE
-from scavenger_admitter.core.lifecycle.lifecycle import DeletePod, ReleasePod, observe_orphans
+from scavenger_admitter.core.lifecycle.actions import DeletePod, ReleasePod
+from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE, clear_orphans
 from scavenger_admitter.core.waits import Wait
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
@@ -145,9 +145,9 @@ def test_finished_releases_whatever_is_left(phase: Phase) -> None:
     ],
 )
 def test_orphans(fields: dict[str, Any], expected: type | None) -> None:
-    actions = observe_orphans([b.pod(**fields)])
+    actions = clear_orphans([b.pod(**fields)])
     assert [type(action) for action in actions] == ([expected] if expected else [])
 
 
 def test_no_orphans() -> None:
-    assert observe_orphans([]) == ()
+    assert clear_orphans([]) == ()

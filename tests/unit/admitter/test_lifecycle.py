@@ -7,13 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.lifecycle.lifecycle import (
-    DeleteJob,
-    DeletePod,
-    DeleteScavengerJob,
-    ReleasePod,
-    observe,
-)
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.waits import Wait
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
@@ -115,7 +110,7 @@ def test_the_admission_cycle_has_nothing_to_say_about_others(phase: Phase) -> No
 def test_a_start_under_way_is_no_candidate() -> None:
     outcome = b.decide(b.seen(b.job(WAITING), 50))
     assert outcome.candidate
-    assert not observe(b.seen(b.job(WAITING), 50, assumed_started=True)).candidate
+    assert not plan_lifecycle(b.seen(b.job(WAITING), 50, assumed_started=True)).candidate
 
 
 # --- starting and running -------------------------------------------------------------------------------------------
@@ -154,7 +149,7 @@ def test_running_when_all_pods_run() -> None:
     assert status.phase is RUNNING
     assert status.running_timestamps == (b.at(15),)
     assert status.priority_start_over_timestamp == b.at(15)
-    assert outcome.facts.waited_seconds == 15
+    assert outcome.figures.waited_seconds == 15
     assert outcome.requeue_after == pytest.approx(1800 - 5.5)
     assert states(status) == {
         "Admitted": "True:Started",
@@ -202,7 +197,7 @@ def test_start_over_moves_every_interval(now: float, start_over: float, useful: 
     outcome = b.decide(b.seen(b.job(RUNNING, running=[10]), now, b.batch(), b.pod()))
     assert outcome.status.priority_start_over_timestamp == b.at(start_over)
     assert outcome.status.useful_cpu_seconds == useful
-    assert outcome.facts.useful == useful
+    assert outcome.figures.useful == useful
     assert outcome.requeue_after == pytest.approx(requeue)
 
 
@@ -290,7 +285,7 @@ def test_accounting(name: str, status: dict[str, Any], pod: dict[str, Any], usef
     outcome = b.decide(b.seen(job, 9000, b.batch(), b.pod(**pod)))
     assert outcome.status.useful_cpu_seconds == 1000 + useful
     assert outcome.status.lost_cpu_seconds == 500 + lost
-    assert (outcome.facts.useful, outcome.facts.lost) == (useful, lost)
+    assert (outcome.figures.useful, outcome.figures.lost) == (useful, lost)
 
 
 def test_a_gang_loses_for_all_its_pods() -> None:
@@ -323,7 +318,7 @@ def test_suspended_while_active(phase: Phase) -> None:
     assert outcome.status.phase is SUSPENDED
     assert outcome.actions == (DeleteJob(b.BATCH, "its run is over"),)
     assert outcome.status.interrupted_count == 0
-    assert outcome.facts.interruption is None
+    assert outcome.figures.interruption is None
     assert outcome.status.lost_cpu_seconds == (200 if running else 0)
 
 
@@ -455,7 +450,7 @@ def test_a_place_in_line_wiped_in_line() -> None:
 def test_running_by_hand_with_no_job() -> None:
     outcome = b.decide(b.seen(b.job(RUNNING), 100))
     assert outcome.status.phase is INTERRUPTED
-    assert outcome.facts.interruption is InterruptionReason.JOB_DELETED
+    assert outcome.figures.interruption is InterruptionReason.JOB_DELETED
     assert outcome.status.lost_cpu_seconds == 0
 
 
@@ -547,7 +542,7 @@ def test_long_words_are_cut() -> None:
 def test_actions_of_a_crash_between_write_and_actions_come_again() -> None:
     job = b.job(RUNNING, running=[10], spec=b.gang(2))
     pods = (b.pod(0), b.pod(1, ended=100, code=1, deleted=90))
-    crashed = b.written(job, observe(b.seen(job, 110, b.batch(), *pods)).status)
+    crashed = b.written(job, plan_lifecycle(b.seen(job, 110, b.batch(), *pods)).status)
     outcome = b.decide(b.seen(crashed, 300, b.batch(), *pods))
     assert outcome.status.interrupted_count == 1
     assert set(outcome.actions) == {
@@ -566,6 +561,6 @@ def test_orphaned_pods_of_a_deleted_job_are_deleted() -> None:
 def test_settings_are_honoured() -> None:
     job = b.job(STARTING)
     first = b.seen(job, 30, b.batch(), b.pod(started=None, conditions=[b.unschedulable(2)]))
-    assert observe(first).start_failed
+    assert plan_lifecycle(first).start_failed
     patient = replace(first.settings, unschedulable_after=timedelta(minutes=1))
-    assert not observe(replace(first, settings=patient)).start_failed
+    assert not plan_lifecycle(replace(first, settings=patient)).start_failed

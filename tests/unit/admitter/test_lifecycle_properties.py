@@ -16,16 +16,10 @@ from typing import Literal, cast, get_args
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.lifecycle.lifecycle import (
-    Action,
-    DeleteJob,
-    DeletePod,
-    DeleteScavengerJob,
-    Outcome,
-    ReleasePod,
-    observe,
-    observe_orphans,
-)
+from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
+from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.times import format_micro_time
 from scavenger_kube import kinds
@@ -184,7 +178,7 @@ class World:
         before, after = self.job.status, outcome.status
         grown = after.interrupted_count - before.interrupted_count
         assert grown in (0, 1)
-        assert (grown == 1) == (outcome.facts.interruption is not None)
+        assert (grown == 1) == (outcome.figures.interruption is not None)
         if grown:
             place = self.place() or format_micro_time(b.at(0))
             self.counted[place] += 1
@@ -336,7 +330,7 @@ def test_no_finalizer_is_left(size: int, events: list[tuple[str, int, int, float
         if gone:
             if world.batch is not None:
                 world.drop_job()
-            world.act(observe_orphans([member.pod() for member in world.members]))
+            world.act(clear_orphans([member.pod() for member in world.members]))
         else:
             world.reconcile("no")
         for member in world.members:
@@ -391,9 +385,9 @@ def test_any_clock_and_any_hand(
     job = b.written(job, job.status)
     pod = b.pod(queued=place, started=started, ended=ended, code=code, deleted=deleted)
     for batch in (b.batch(place), None):
-        outcome = observe(b.seen(job, now, batch, pod))
-        again = observe(b.seen(b.written(job, outcome.status), now, batch, pod))
-        later = observe(b.seen(b.written(job, again.status), now, batch, pod))
+        outcome = plan_lifecycle(b.seen(job, now, batch, pod))
+        again = plan_lifecycle(b.seen(b.written(job, outcome.status), now, batch, pod))
+        later = plan_lifecycle(b.seen(b.written(job, again.status), now, batch, pod))
         assert not later.changed
         for status in (outcome.status, again.status):
             assert math.isfinite(status.useful_cpu_seconds)

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from scavenger_admitter.controller import SCAVENGERJOBS
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import CONFIGMAPS, PODS
 from scavenger_testing import configmap_dict
 
-from .harness import NS, Lab, empty_lab
+from .harness import NS, Harness, empty_harness
 
 
-def queue(c: Lab, name: str, weight: int = 1, **spec: Any) -> None:
+def queue(c: Harness, name: str, weight: int = 1, **spec: Any) -> None:
     meta = {"name": name, "uid": f"{name}-uid"}
     body = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": meta}
     c.api.put(SCAVENGERQUEUES, {**body, "spec": {"weight": weight, **spec}})
 
 
-def seen(c: Lab, name: str) -> dict[str, Any]:
+def seen(c: Harness, name: str) -> dict[str, Any]:
     return c.api.get(SCAVENGERQUEUES, None, name) or {}
 
 
-def status(c: Lab, name: str) -> dict[str, Any]:
+def status(c: Harness, name: str) -> dict[str, Any]:
     return dict(seen(c, name).get("status") or {})
 
 
-def counts(c: Lab, name: str) -> dict[str, int]:
+def counts(c: Harness, name: str) -> dict[str, int]:
     return {phase: count for phase, count in status(c, name).get("jobs", {}).items() if count}
 
 
-def running(c: Lab, prefix: str) -> int:
+def running(c: Harness, prefix: str) -> int:
     return sum(phase == "Running" for name, phase in c.phases().items() if name.startswith(prefix))
 
 
-async def shared_cluster(c: Lab, **settings: Any) -> None:
+async def shared_cluster(c: Harness, **settings: Any) -> None:
     """Ten cores for two queues of equal weight; `a` has filled them while `b` was idle."""
     c.node(cpu="10.1", memory="400Gi")
     queue(c, "a")
@@ -47,7 +47,7 @@ async def shared_cluster(c: Lab, **settings: Any) -> None:
 
 
 async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_line() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         for number in range(3):
             c.submit(f"b{number}", queue="b", cpu="1")
@@ -71,7 +71,7 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
 
 
 async def test_the_status_of_queues_is_right_and_stays_so_over_a_restart() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         await c.until(lambda: counts(c, "a") == {"running": 10, "waiting": 2})
         assert status(c, "a")["state"] == "Open"
@@ -91,7 +91,7 @@ async def test_the_status_of_queues_is_right_and_stays_so_over_a_restart() -> No
 
 
 async def test_a_queue_is_written_once_a_second_at_most() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         before, began = c.api.count("PATCH", "/scavengerqueues/a/status"), c.clock.monotonic()
         for number in range(40):
@@ -102,7 +102,7 @@ async def test_a_queue_is_written_once_a_second_at_most() -> None:
 
 
 async def test_a_deleted_queue_goes_when_its_jobs_have_gone() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         await c.until(lambda: names.QUEUE_FINALIZER in seen(c, "a")["metadata"].get("finalizers", []))
         c.submit("b", queue="b", cpu="1")
@@ -119,7 +119,7 @@ async def test_a_deleted_queue_goes_when_its_jobs_have_gone() -> None:
 
 
 async def test_a_closed_queue_runs_on_and_starts_nothing() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         c.api.edit(SCAVENGERQUEUES, None, "a", lambda obj: obj["spec"].__setitem__("closed", True))
         await c.until(lambda: status(c, "a").get("state") == "Closed")
@@ -132,7 +132,7 @@ async def test_a_closed_queue_runs_on_and_starts_nothing() -> None:
 
 
 async def test_the_default_queue_is_there_without_an_object_and_obeys_one_that_comes() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="10.1")
         queue(c, "b")
         c.admitter(fallback_admission_percent=100)
@@ -149,7 +149,7 @@ async def test_the_default_queue_is_there_without_an_object_and_obeys_one_that_c
 
 
 async def test_the_message_of_a_job_beyond_its_share_has_the_figures() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         c.submit("b", queue="b", cpu="1")
         await c.until(lambda: c.phase("b") == "Running")
@@ -160,7 +160,7 @@ async def test_the_message_of_a_job_beyond_its_share_has_the_figures() -> None:
 
 
 async def test_an_order_to_go_that_meets_a_finished_job_interrupts_nobody() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         c.api.fail(500, times=10**6, methods={"PATCH"}, path="/scavengerjobs/")
         c.submit("b", queue="b", cpu="1")
@@ -175,7 +175,7 @@ async def test_an_order_to_go_that_meets_a_finished_job_interrupts_nobody() -> N
 
 
 async def test_a_restart_in_the_middle_interrupts_nobody_twice() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         c.api.fail(500, times=10**6, methods={"DELETE"})
         c.submit("b", queue="b", cpu="1", parallelism=3)
@@ -192,7 +192,7 @@ async def test_a_restart_in_the_middle_interrupts_nobody_twice() -> None:
         assert c.api.get(SCAVENGERJOBS, NS, "b") is not None
 
 
-def publish(c: Lab, load: float, observed_at: str) -> None:
+def publish(c: Harness, load: float, observed_at: str) -> None:
     """What a regulator measured, in percent of both resources, and a level of 63 %."""
     levels = {"load": load, "lower": 55, "admission": 63, "upper": 90}
     data = {"state": "Filling", "admit": "true", "preemptiblePercentage": "33"}
@@ -203,7 +203,7 @@ def publish(c: Lab, load: float, observed_at: str) -> None:
 
 async def test_a_load_that_was_measured_before_the_victims_left_asks_for_no_further_ones() -> None:
     """Five of eight cores are in use, and the level allows no sixth. What leaves shows in the next measurement only."""
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.node(cpu="8", memory="8Gi")
         queue(c, "a")
         queue(c, "b")
@@ -227,7 +227,7 @@ async def test_a_load_that_was_measured_before_the_victims_left_asks_for_no_furt
 
 
 async def test_a_victim_that_does_not_leave_is_not_waited_for() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await shared_cluster(c)
         c.api.store.graceful_pods = True
         c.kubelet = False

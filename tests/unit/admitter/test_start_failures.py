@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.lifecycle.lifecycle import DeleteJob, Diagnosis, EventNote, diagnose
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, EventNote
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, diagnose
 from scavenger_api.job import Phase
 from scavenger_api.model import Condition
 from scavenger_kube import kinds
@@ -372,7 +373,7 @@ def test_no_later_try_would_help(row: Row) -> None:
     outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
     assert outcome.status.phase is FAILED
     assert row.says in (outcome.status.message or "")
-    assert outcome.facts.finished is FAILED
+    assert outcome.figures.finished is FAILED
     assert not outcome.start_failed
     succeeded = next(c for c in outcome.status.conditions if c.type == "Succeeded")
     assert (succeeded.status, succeeded.reason) == ("False", row.reason)
@@ -392,7 +393,7 @@ def test_start_did_not_come_off(row: Row, count: int) -> None:
     assert row.says in (outcome.status.message or "")
     assert outcome.status.queued_timestamp == b.at(row.now)
     assert outcome.status.interrupted_count == count
-    assert outcome.facts.interruption is None
+    assert outcome.figures.interruption is None
     assert outcome.status.lost_cpu_seconds == 0
     assert any(isinstance(action, DeleteJob) for action in outcome.actions) == (row.batch is not None)
     assert outcome.candidate == (row.batch is None and not row.pods)
@@ -415,12 +416,6 @@ def test_may_still_come_off(row: Row) -> None:
     assert not any(isinstance(action, DeleteJob) for action in outcome.actions)
     if row.phase is STARTING:
         assert outcome.requeue_after is not None
-
-
-@dataclass(frozen=True)
-class Refusal:
-    message: str
-    permanent: bool
 
 
 @pytest.mark.parametrize("phase", [WAITING, INTERRUPTED])

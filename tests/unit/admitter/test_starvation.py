@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.plan import Watch, plan_admissions
-from scavenger_admitter.core.admission.running import Gang, Leaving, RunningJob
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
 from scavenger_admitter.core.admission.starvation import (
@@ -107,8 +107,8 @@ def test_who_is_starved(run: Run, on: NodeView, *, starved: bool) -> None:
 
 
 def test_a_pod_that_is_leaving_is_not_placed_any_more() -> None:
-    leaving = (Leaving("full", "default", shape(1).requests),)
-    assert look([FULL, ROOM], [HUNGRY], leaving=leaving).since == {}
+    terminating = (TerminatingPod("full", "default", shape(1).requests),)
+    assert look([FULL, ROOM], [HUNGRY], terminating=terminating).since == {}
 
 
 def test_since_when_is_remembered_and_forgotten() -> None:

@@ -9,13 +9,8 @@ import pytest
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.plan import plan_admissions
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import (
-    Candidate,
-    ClusterState,
-    QueueView,
-    Reservation,
-    Snapshot,
-)
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
@@ -202,7 +197,7 @@ def test_pending_pods_are_ordinary_unbound_and_free_to_go() -> None:
         pod("important", priority=5),
         pod("nominated", nominatedNodeName="n1"),
         pod("gated", conditions=gated),
-        pod("leaving", deleted=AT),
+        pod("terminating", deleted=AT),
         pod("bound", node="n1"),
         pod("over", phase="Failed"),
         scavenger("ours"),
@@ -332,7 +327,7 @@ def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
 def test_unbound_pods_nobody_assumed_take_room() -> None:
     state = ClusterState()
     state.apply_pod(scavenger("a", cpu=3))
-    state.apply_pod(scavenger("leaving", cpu=3, deleted=AT))
+    state.apply_pod(scavenger("terminating", cpu=3, deleted=AT))
     assert snap(state).reservations == (Reservation("ns/job", shape(3), 1),)
 
 

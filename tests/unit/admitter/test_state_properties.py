@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.running import OVERDUE, RunningJob
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, ClusterState, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
 from scavenger_kube.kinds import (
     Condition,
@@ -189,7 +190,7 @@ def apply(state: ClusterState, event: Event) -> None:
         case RunningJob():
             state.running.apply(event)
         case TakenBack():
-            state.running.reclaim(event.job, event.at, Shape.of({"cpu": 1000}).requests, 2)
+            state.running.interrupt(event.job, event.at, Shape.of({"cpu": 1000}).requests, 2)
         case Gone():
             state.delete_pod(event.pod)
             state.delete_node(event.node)
@@ -273,20 +274,20 @@ def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Ev
 @settings(max_examples=examples(80))
 @given(events())
 def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None:
-    """Leaving: bound pods told to go, or of a job whose room was taken back. Gangs: all their pods bound, to stay."""
+    """Terminating: bound pods told to go, or of a job whose room was taken. Gangs: all their pods bound, to stay."""
     state, world = fresh(), World()
     for event in happened:
         apply(state, event)
         world.apply(event)
     bound = [pod for pod in world.pods.values() if LABEL_JOB in pod.metadata.labels and not pod.ended]
     taken = {key for key, run in world.runs.items() if isinstance(run, TakenBack)}
-    leaving = [
+    terminating = [
         pod.spec.node_name
         for pod in bound
         if pod.spec.node_name and (pod.metadata.deletion_timestamp or f"ns/{pod.metadata.labels[LABEL_JOB]}" in taken)
     ]
     seen = both(state)[0]
-    assert sorted(pod.node for pod in seen.leaving) == sorted(leaving)
+    assert sorted(pod.node for pod in seen.terminating) == sorted(terminating)
     for gang in seen.gangs:
         mine = [pod for pod in bound if pod.metadata.labels[LABEL_JOB] == gang.job.uid]
         assert sorted(gang.nodes) == sorted(pod.spec.node_name for pod in mine)
@@ -295,4 +296,4 @@ def test_what_is_leaving_and_what_may_be_asked_to(happened: list[Event]) -> None
     assert all(value > 0 for value in seen.scavenged.values())
     stuck = {pod.metadata.deletion_timestamp is not None for pod in bound if pod.spec.node_name} == {True}
     later = state.snapshot(now=NOW + OVERDUE + 1, rule=LoadRule.fixed())
-    assert not (stuck and later.leaving), "who should be gone for long is not waited for"
+    assert not (stuck and later.terminating), "who should be gone for long is not waited for"

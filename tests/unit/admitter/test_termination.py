@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.lifecycle.lifecycle import DeleteJob, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason as Cause
@@ -357,9 +357,9 @@ def test_ending_missed_while_the_admitter_was_down(row: Row) -> None:
     job = b.job(Phase.WAITING)
     outcome = b.decide(b.seen(job, NOW, row.batch, *row.pods))
     assert outcome.status.phase is row.phase
-    assert outcome.facts.interruption == row.cause
+    assert outcome.figures.interruption == row.cause
     assert outcome.status.running_timestamps == (b.at(10),)
-    assert outcome.facts.waited_seconds == 10
+    assert outcome.figures.waited_seconds == 10
 
 
 def check(row: Row, parallelism: int) -> None:
@@ -368,11 +368,11 @@ def check(row: Row, parallelism: int) -> None:
     status = outcome.status
     assert status.phase is row.phase
     assert row.says in (status.message or "")
-    assert outcome.facts.interruption == row.cause
+    assert outcome.figures.interruption == row.cause
     assert status.interrupted_count == (1 if row.phase is INTERRUPTED else 0)
     assert len(status.interrupted_timestamps) == status.interrupted_count
     assert (status.finished_timestamp is not None) == row.phase.finished
-    assert (outcome.facts.finished is not None) == row.phase.finished
+    assert (outcome.figures.finished is not None) == row.phase.finished
     released = {action.uid for action in outcome.actions if isinstance(action, ReleasePod)}
     if row.phase is INTERRUPTED:
         assert status.queued_timestamp == b.at(NOW)
@@ -393,7 +393,7 @@ def test_the_removal_may_be_found_by_the_job_alone() -> None:
     job = b.job(RUNNING, running=[10])
     outcome = b.decide(b.seen(job, 500, b.batch(), b.pod(deleted=110, ended=130, code=137)))
     assert outcome.status.interrupted_timestamps == (b.at(110),)
-    assert outcome.facts.lost == 200.0
+    assert outcome.figures.lost == 200.0
 
 
 def test_the_last_twenty_interruptions_are_kept() -> None:
@@ -418,7 +418,7 @@ def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause)
     annotations = {**gone.metadata.annotations, ANNOTATION_EVICTION_REASON: f"{note} {b.stamp(99)}"}
     noted = msgspec.structs.replace(gone, metadata=msgspec.structs.replace(gone.metadata, annotations=annotations))
     outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), 101, b.batch(), noted))
-    assert outcome.facts.interruption is cause
+    assert outcome.figures.interruption is cause
     interrupted = outcome.status.condition(ConditionType.INTERRUPTED)
     assert interrupted is not None
     assert interrupted.reason == cause.value
@@ -477,7 +477,7 @@ def test_what_the_kubelet_says_of_an_eviction_for_memory_is_told() -> None:
     job = b.job(RUNNING, running=[10], spec={"capacity": "Reclaimed"})
     outcome = b.decide(b.seen(job, NOW, b.batch(), evicted))
     assert outcome.status.phase is INTERRUPTED
-    assert outcome.facts.interruption is Cause.KUBELET_EVICTED
+    assert outcome.figures.interruption is Cause.KUBELET_EVICTED
     assert outcome.status.message is not None
     assert "pod job-0 was evicted by its node (The node was low on resource: memory. " in outcome.status.message
     assert "Container main was using 817152Ki, request is 0" in outcome.status.message

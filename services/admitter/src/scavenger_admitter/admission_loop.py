@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
-from scavenger_api.times import format_micro_time, micros
+from scavenger_api.times import micros
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from scavenger_kube.resources import JOBS, SERVICES
@@ -25,33 +24,23 @@ from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
-from scavenger_admitter.core.admission.fair_share_preemption import SECOND, Reclaim, ReclaimRules
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, Watch, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
-from scavenger_admitter.core.admission.snapshot import Candidate, ClusterState, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.starvation import StarvationRules, Starved, Watched
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
 from scavenger_admitter.core.waits import Wait
+from scavenger_admitter.facts import run_of
 from scavenger_admitter.settings import AdmitterSettings
 
 IDLE_SHARE: Final = 4.0
 """Seconds without a cycle per second of one."""
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The API server did not take the Job of a start.
-
-    Attributes:
-        message: its words.
-        permanent: the manifest itself is at fault, so trying again gains nothing.
-    """
-
-    message: str
-    permanent: bool
 
 
 def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRule:
@@ -80,7 +69,7 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
     )
 
 
-class Admission:
+class AdmissionLoop:
     """Runs admission cycles whenever something changed that could let a job start.
 
     Args:
@@ -92,7 +81,7 @@ class Admission:
         job: the newest known version of a ScavengerJob, None when it is gone.
         started: told key and run of each job whose Job was created, or was there already, or may have been created.
         refused: told key and run of each job whose Job the API server did not take, and why.
-        reclaimed: told which running jobs are to be interrupted, before anything else happens.
+        preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
     """
 
@@ -107,7 +96,7 @@ class Admission:
         job: Callable[[str], ScavengerJob | None],
         started: Callable[[str, str], None],
         refused: Callable[[str, str, Refusal], None],
-        reclaimed: Callable[[Reclaim], None],
+        preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
     ) -> None:
         self._client = client
@@ -118,9 +107,9 @@ class Admission:
         self._job = job
         self._started = started
         self._refused = refused
-        self._reclaimed = reclaimed
+        self._preempted = preempted
         self._starved = starved
-        self._rules = ReclaimRules(
+        self._rules = PreemptionRules(
             period=round(settings.reclaim_period * SECOND), startup_cost=round(settings.startup_cost * SECOND)
         )
         self._starvation_rules = StarvationRules(
@@ -178,8 +167,8 @@ class Admission:
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
         metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
-        for reclaim in plan.reclaims:
-            self._reclaimed(reclaim)
+        for preemption in plan.preemptions:
+            self._preempted(preemption)
         if plan.starvation is not None:
             self._watched, self._starved_since = None, plan.starvation.since
             metrics.STARVED.set(len(plan.starvation.since))
@@ -292,9 +281,3 @@ def _show(snapshot: Snapshot, plan: AdmissionPlan, seconds: float) -> None:
     metrics.HELD.clear()
     for reason, count in Counter(hold.reason for hold in plan.held.values()).items():
         metrics.HELD.labels(reason).set(count)
-
-
-def run_of(job: ScavengerJob) -> str:
-    """The run that a start from the job's present place in line is: its queuedTimestamp."""
-    queued = job.status.queued_timestamp
-    return format_micro_time(queued) if queued is not None else ""

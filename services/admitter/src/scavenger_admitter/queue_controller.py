@@ -1,4 +1,4 @@
-"""The shell around ScavengerQueues: their status, and the end of those that are deleted. Decides nothing.
+"""The controller of ScavengerQueues: their status, and the end of those that are deleted. Decides nothing.
 
 One round a second over all queues, so that no queue is written more often than that, and only what has changed is
 written. What a round does follows from what is there: whoever is killed in the middle is followed by somebody who goes
@@ -46,7 +46,7 @@ def queue_of(job: ScavengerJob) -> tuple[str, ...]:
     return (job.spec.queue,)
 
 
-class Queues:
+class QueueController:
     """Keeps the ScavengerQueues.
 
     Args:

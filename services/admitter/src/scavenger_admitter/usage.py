@@ -1,4 +1,4 @@
-"""The shell that measures: what pods on reclaimed capacity use, from the metrics API. Decides nothing.
+"""What pods on reclaimed capacity use, polled from the metrics API. Decides nothing.
 
 What was seen is kept in this process alone. Pods are known to it for as long as their job is known to run, so that the
 figures of one that has ended are there until its ending is settled. Where there are no figures, after a restart or
@@ -27,7 +27,7 @@ WATCHED_SHARE: Final = 0.8
 Running: TypeAlias = Iterable[tuple[ScavengerJob, Sequence[Pod]]]
 
 
-class Metering:
+class UsagePoller:
     """Asks how much CPU pods use, for as long as there are any to ask about.
 
     Args:

@@ -70,8 +70,7 @@ def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_second
             "template": {
                 "metadata": {
                     "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
-                    # Also on the pods: they stay recognisable when their Job is deleted and they are
-                    # orphaned.
+                    # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
                     "annotations": {names.ANNOTATION_RUN: run},
                     "finalizers": [names.FINALIZER],
                 },

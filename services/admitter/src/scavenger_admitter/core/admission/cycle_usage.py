@@ -2,8 +2,8 @@
 
 Two views are kept. *Now*: what is free at this moment. *Soon*: what is free once the pods that were told to go have
 left. A job starts on what is free now. A job within its queue's share that fits only soon gets a promise: its room is
-taken in both views, so that nobody else moves in while its victims are leaving, and no further victim is looked for.
-A promise is kept nowhere: the next cycle makes it again from what it sees, after a restart as before.
+taken in both views, so that nobody else moves in while its victims are terminating, and no further victim is looked
+for. A promise is kept nowhere: the next cycle makes it again from what it sees, after a restart as before.
 
 Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
 """
@@ -20,31 +20,32 @@ from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.placement import Room
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import Shares
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]
 
 
-class Ledger:
+class CycleUsage:
     """All that a cycle gives from. Every `take_*` is final.
 
     Attributes:
         room: free now.
-        soon: free once the leaving pods have left; the same object where none leaves.
+        soon: free once the terminating pods have left; the same object where none leaves.
         soon_limits: the load once they have left, promises included.
         shares: of the queues.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        leaving: dict[str, dict[str, int]] = {}
-        for pod in snapshot.leaving:
-            add(leaving.setdefault(pod.node, {}), pod.requests)
+        terminating: dict[str, dict[str, int]] = {}
+        for pod in snapshot.terminating:
+            add(terminating.setdefault(pod.node, {}), pod.requests)
         self.room = Room(snapshot.nodes, snapshot.closed_nodes)
-        self.soon = Room(snapshot.nodes, snapshot.closed_nodes, leaving) if leaving else self.room
+        self.soon = Room(snapshot.nodes, snapshot.closed_nodes, terminating) if terminating else self.room
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)
-        self.soon_limits = [limit.plus(-_credit(snapshot, limit.resource)) for limit in snapshot.limits]
+        self.soon_limits = [limit.plus(-_pending_release(snapshot, limit.resource)) for limit in snapshot.limits]
         self._changing = self.soon_limits != self._limits or self.soon is not self.room
         self._impossible: dict[_Kind, Wait | None] = {}
         self._refused: dict[_Kind, Wait] = {}
@@ -137,7 +138,7 @@ class Ledger:
         return nodes
 
     def promise(self, candidate: Candidate) -> bool:
-        """Keep room and load for a job that starts when the pods that are leaving have left; False when that does not
+        """Keep room and load for a job that starts when the terminating pods have left; False when that does not
         suffice."""
         key = (candidate.shape, candidate.parallelism)
         if not self._changing or key in self._unpromised:
@@ -190,10 +191,12 @@ class Ledger:
         return None
 
 
-def _credit(snapshot: Snapshot, resource: str) -> int:
-    """What the load of a resource still shows of pods that are leaving, or have left since it was measured."""
-    leaving = sum(value for pod in snapshot.leaving if pod.counts for name, value in pod.counted if name == resource)
-    return leaving + snapshot.settling.get(resource, 0)
+def _pending_release(snapshot: Snapshot, resource: str) -> int:
+    """What the load of a resource still shows of pods that are terminating, or have left since it was measured."""
+    terminating = sum(
+        value for pod in snapshot.terminating if pod.counts for name, value in pod.counted if name == resource
+    )
+    return terminating + snapshot.recently_terminated.get(resource, 0)
 
 
 def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:

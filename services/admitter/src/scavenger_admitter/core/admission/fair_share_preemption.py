@@ -1,4 +1,4 @@
-"""Reclaim: which running jobs give a queue its share back. A pure step of the admission cycle.
+"""Fair-share preemption: which running jobs give a queue its share back. A pure step of the admission cycle.
 
 A queue within its share has a job waiting that does not fit. Jobs of queues over their share go for it, under these
 rules:
@@ -11,58 +11,44 @@ rules:
      and the load stays under its level.
   5. Preemptible ones first, then least CPU time at risk, then the most recently started, then by uid.
 
-No ping-pong: who gets room by reclaim stays within its share (or it would not have been its turn), and nobody can take
-from a queue that is not over its share, so what was given back is not taken back while weights and demand are the same.
+No ping-pong: who gets room by preemption stays within its share (or it would not have been its turn), and nobody can
+take from a queue that is not over its share, so what was given back is not taken back while weights and demand are the
+same.
 
-Reclaim exchanges jobs. It does not bring the load down: where load above the level, more than the waiting job itself
+Preemption exchanges jobs. It does not bring the load down: where load above the level, more than the waiting job itself
 asks for, would have to go first, that is the regulator's to judge, and nobody is interrupted here.
 
-How victims are found. For each pod of the waiting gang the node on which the cheapest victims make a place: what is
-free there or will soon be, plus room of victims in the order of rule 5; cheap is fewest non-preemptible jobs, then
-least CPU time at risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that
-goes makes room on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of
-rule 5 wherever they are. Whoever then turns out not to be needed is spared, the most expensive first.
+How victims are found is in `victim_search.py`.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_admitter.core.admission.cycle_usage import Ledger
+from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.lines import Lines
-from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
-from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.victim_search import MAX_LOOKS, Victim, VictimSearch
 
 SECOND: Final = 1_000_000
 MAX_KINDS: Final = 16
 """Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in
 later ones."""
-MAX_LOOKS: Final = 2000
-"""Nodes that are looked at for victims in one cycle: bounds its time where nothing comes of it."""
 MAX_GANGS: Final = 200
 """Waiting jobs for which room is made in one cycle."""
 
-MAX_TRIES: Final = 16
-"""Jobs that are tried as the first to go, where the cheapest ones do not come to anything."""
-
-_Cost = tuple[int, int, int]
-_Place = tuple[_Cost, int]
-_FREE: Final = (0, 0, 0)
-_NEVER: Final = 1 << 62
-
 
 @dataclass(frozen=True, slots=True)
-class ReclaimRules:
+class PreemptionRules:
     """How often, and what a restart costs.
 
     Attributes:
-        period: a job is not reclaimed within this many microseconds of its last interruption.
+        period: a job is not preempted within this many microseconds of its last interruption.
         startup_cost: microseconds that a restart costs each of its cores.
     """
 
@@ -71,7 +57,7 @@ class ReclaimRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
+class FairSharePreemption:
     """A running job to interrupt.
 
     Attributes:
@@ -92,46 +78,42 @@ class Reclaim:
         return self.gang.job.key
 
 
-def plan_reclaims(
-    snapshot: Snapshot, ledger: Ledger, short: Sequence[Candidate], rules: ReclaimRules
-) -> tuple[tuple[Reclaim, ...], tuple[Candidate, ...]]:
-    """Who goes, and for which waiting jobs; their room is promised in the ledger.
+def plan_preemptions(
+    snapshot: Snapshot, usage: CycleUsage, short: Sequence[Candidate], rules: PreemptionRules
+) -> tuple[tuple[FairSharePreemption, ...], tuple[Candidate, ...]]:
+    """Who goes, and for which waiting jobs; their room is promised in the usage.
 
     Args:
         snapshot: of the cycle.
-        ledger: what the cycle has left to give.
+        usage: what the cycle has left to give.
         short: jobs within their queue's share that lack room or load and nothing else, in the order of their lines.
         rules: see there.
     """
-    if not short or not ledger.shares.contested:
+    if not short or not usage.shares.contested:
         return (), ()
-    victims = _victims(snapshot, ledger.shares, rules)
+    victims = _victims(snapshot, usage.shares, rules)
     if not victims:
         return (), ()
-    search = _Search(snapshot, ledger, victims)
+    search = VictimSearch(snapshot, usage, victims)
+    preemptions: list[FairSharePreemption] = []
+    served: list[Candidate] = []
     lines: dict[str, list[Candidate]] = {}
     kinds = _kinds(short, snapshot)
     for candidate in short:
         if (candidate.shape, candidate.parallelism) in kinds:
             lines.setdefault(candidate.queue, []).append(candidate)
-    turns = Lines(ledger.shares, {queue: tuple(line) for queue, line in lines.items()})
-    while len(search.served) < MAX_GANGS and (line := turns.next()) is not None:
+    turns = Lines(usage.shares, {queue: tuple(line) for queue, line in lines.items()})
+    while len(served) < MAX_GANGS and (line := turns.next()) is not None:
         for candidate in line:
-            if search.serve(candidate):
+            chosen = search.serve(candidate)
+            if chosen is not None:
+                preemptions += [FairSharePreemption(v.gang, candidate.queue, candidate.key, v.risk) for v in chosen]
+                served.append(candidate)
                 break
-    return tuple(search.reclaims), tuple(search.served)
+    return tuple(preemptions), tuple(served)
 
 
-@dataclass(frozen=True, slots=True)
-class _Victim:
-    """A job that may go. `order`: rule 5."""
-
-    gang: Gang
-    risk: int
-    order: tuple[bool, int, int, str]
-
-
-def _victims(snapshot: Snapshot, shares: Shares, rules: ReclaimRules) -> list[_Victim]:
+def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list[Victim]:
     """Who may go at all, in the order of rule 5."""
     over = {name for name in snapshot.queues if shares.over(name)}
     keeps: dict[tuple[str, Requests, int], bool] = {}
@@ -145,7 +127,7 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: ReclaimRules) -> list[_V
             keeps[kind] = shares.keeps(job.queue, gang.takes)
         if keeps[kind]:
             risk = gang.risk(snapshot.now, rules.startup_cost)
-            found.append(_Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
+            found.append(Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
     found.sort(key=lambda victim: victim.order)
     return found
 
@@ -158,302 +140,3 @@ def _kinds(short: Iterable[Candidate], snapshot: Snapshot) -> set[tuple[Shape, i
         # Every other second, so that those for which nothing can be done do not stand before the others for ever.
         kinds = kinds[turn % len(kinds) :]
     return set(kinds[:MAX_KINDS])
-
-
-class _Search:
-    """Finds victims for one waiting job after the other; what was decided for one is given for the next."""
-
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, victims: list[_Victim]) -> None:
-        self.reclaims: list[Reclaim] = []
-        self.served: list[Candidate] = []
-        self.ledger = ledger
-        self._shares = ledger.shares
-        self._counts = {name: node.counts for name, node in snapshot.nodes.items()}
-        self.names = ledger.soon.names
-        self._index = {name: i for i, name in enumerate(self.names)}
-        self._free: dict[str, list[int]] = {}
-        self._victims = victims
-        self._on_node: dict[int, list[_Victim]] = {}
-        for victim in victims:
-            for name in victim.gang.on:
-                if name in self._index:
-                    self._on_node.setdefault(self._index[name], []).append(victim)
-        self._bounds = {i: _sums(there) for i, there in self._on_node.items()}
-        self._most: dict[str, list[int]] = {}
-        self._heaps: dict[Shape, list[_Place]] = {}
-        self._looks = MAX_LOOKS
-        self._gone: set[str] = set()
-        self._failed: set[tuple[Shape, int]] = set()
-
-    def serve(self, candidate: Candidate) -> bool:
-        """Make room for a waiting job, if that can be done; nothing is changed otherwise."""
-        kind = (candidate.shape, candidate.parallelism)
-        if kind in self._failed or self._looks <= 0 or not self._may_have(candidate):
-            return False
-        attempt = self._attempt(candidate)
-        if attempt is None:
-            self._failed.add(kind)
-            return False
-        attempt.spare()
-        chosen = sorted(attempt.chosen.values(), key=lambda victim: victim.order)
-        self.reclaims += [Reclaim(v.gang, candidate.queue, candidate.key, v.risk) for v in chosen]
-        self.served.append(candidate)
-        self.ledger.soon_limits = attempt.limits
-        self.ledger.take_promised(candidate, tuple(self.names[i] for i in attempt.places))
-        return True
-
-    def _attempt(self, candidate: Candidate) -> _Attempt | None:
-        """The cheapest victims; where they leave a donor too little for the last ones that are needed, one of the
-        largest that may go is taken first, and the cheapest beside it."""
-        attempt = _Attempt(self, candidate)
-        if attempt.succeeds():
-            return attempt
-        if self._looks <= 0:
-            return None
-        for victim in heapq.nlargest(MAX_TRIES, self.rest(), key=lambda v: (len(v.gang.nodes), *v.gang.takes.values())):
-            attempt = _Attempt(self, candidate, victim)
-            if attempt.succeeds():
-                return attempt
-        return None
-
-    def _may_have(self, candidate: Candidate) -> bool:
-        """Whether an exchange is all it takes; it may have become too much for its queue's share or quota meanwhile."""
-        shape, count = candidate.shape, candidate.parallelism
-        return (
-            self._shares.within(candidate.queue, shape, count)
-            and self.ledger.beyond_quota(candidate) is None
-            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.ledger.soon_limits)
-        )
-
-    # --- room ---
-
-    def column(self, resource: str) -> list[int]:
-        """What will be free of a resource per node, with the victims gone and the promises kept."""
-        column = self._free.get(resource)
-        if column is None:
-            column = self._free[resource] = self.ledger.soon.free(resource)
-        return column
-
-    def move(self, victim: _Victim, times: int) -> None:
-        """Let a victim go (+1), or have it back (-1)."""
-        for name, count in victim.gang.on.items():
-            i = self._index.get(name)
-            if i is not None:
-                for resource, amount in victim.gang.requests:
-                    self.column(resource)[i] += amount * count * times
-                self._cheaper(i)
-        self._shares.allocate(victim.gang.job.queue, victim.gang.counted, -len(victim.gang.nodes) * times)
-        (self._gone.add if times > 0 else self._gone.discard)(victim.gang.job.key)
-
-    def take(self, shape: Shape, i: int, times: int = 1) -> None:
-        """Give the room of a pod on a node away (+1), or back (-1)."""
-        for resource, amount in shape.requests:
-            self.column(resource)[i] -= amount * times
-        if times < 0:
-            self._cheaper(i)
-
-    def relieved(self, limits: list[LoadLimit], victim: _Victim, times: int = 1) -> list[LoadLimit]:
-        """The load without a victim (+1), or with it again (-1)."""
-        pods = sum(count for name, count in victim.gang.on.items() if self._counts.get(name))
-        return [limit.plus(-times * pods * victim.gang.counts(limit.resource)) for limit in limits]
-
-    def rest(self) -> Iterable[_Victim]:
-        """Who may still go, in order."""
-        return (v for v in self._victims if v.gang.job.key not in self._gone and self.spares(v, {}))
-
-    def spares(self, victim: _Victim, taken: Mapping[str, Mapping[str, int]]) -> bool:
-        """Rule 2, with what else is to be taken from each queue."""
-        queue = victim.gang.job.queue
-        also = taken.get(queue)
-        takes = victim.gang.takes if also is None else {r: n + also.get(r, 0) for r, n in victim.gang.takes.items()}
-        return self._shares.keeps(queue, takes)
-
-    # --- the cheapest place for one pod ---
-
-    def cheapest(self, shape: Shape) -> tuple[int, list[_Victim]] | None:
-        """The node on which one pod more costs least, and who has to go there."""
-        heap = self._heaps.get(shape)
-        if heap is None:
-            heap = self._heaps[shape] = self._by_lower_bound(shape)
-        while heap and self._looks > 0:
-            cost, i = heap[0]
-            self._looks -= 1
-            found = self._victims_at(i, shape)
-            if found is not None and _cost(found) == cost:
-                return i, found
-            heapq.heappop(heap)
-            if found is not None:
-                heapq.heappush(heap, (_cost(found), i))
-        return None
-
-    def look_again(self, shape: Shape) -> None:
-        """Forget what was seen for a shape: nodes that had nothing to give may have again."""
-        self._heaps.pop(shape, None)
-
-    def _by_lower_bound(self, shape: Shape) -> list[_Place]:
-        """The places of a shape by what one pod costs there at least: the first victims, as many as it takes if each
-        gave as much room as the one that gives most."""
-        places = self.ledger.soon.places(shape)
-        needed = [0] * len(places)
-        for resource, amount in shape.requests:
-            free, gives = self.column(resource), self._gives(resource)
-            needed = [
-                max(n, -((free[i] - amount) // gives[i]) if gives[i] else 0 if free[i] >= amount else _NEVER)
-                for n, i in zip(needed, places, strict=True)
-            ]
-        bounds, without = self._bounds, [_FREE]
-        found = ((n, i, bounds.get(i, without)) for n, i in zip(needed, places, strict=True))
-        heap = [(costs[n], i) for n, i, costs in found if n < len(costs)]
-        heapq.heapify(heap)
-        return heap
-
-    def _gives(self, resource: str) -> list[int]:
-        """Per node, the most of a resource that one victim frees there."""
-        most = self._most.get(resource)
-        if most is None:
-            most = self._most[resource] = [0] * len(self.names)
-            for i, victims in self._on_node.items():
-                name = self.names[i]
-                most[i] = max(v.gang.request(resource) * v.gang.on[name] for v in victims)
-        return most
-
-    def _cheaper(self, i: int) -> None:
-        """A node may have become cheaper than it was; by how much is seen when it is looked at."""
-        for heap in self._heaps.values():
-            heapq.heappush(heap, (_FREE, i))
-
-    def _victims_at(self, i: int, shape: Shape) -> list[_Victim] | None:
-        """Who has to go for one pod more on a node; None when nobody can make that room."""
-        short = {}
-        for resource, amount in shape.requests:
-            missing = amount - self.column(resource)[i]
-            if missing > 0:
-                short[resource] = missing
-        if not short:
-            return []
-        name = self.names[i]
-        picked: list[_Victim] = []
-        taken: dict[str, dict[str, int]] = {}
-        for victim in self._on_node.get(i, ()):
-            if victim.gang.job.key in self._gone or not _frees(victim, short) or not self.spares(victim, taken):
-                continue
-            picked.append(victim)
-            add(taken.setdefault(victim.gang.job.queue, {}), victim.gang.takes.items())
-            for resource, amount in victim.gang.requests:
-                if resource in short:
-                    short[resource] -= amount * victim.gang.on[name]
-            if all(missing <= 0 for missing in short.values()):
-                return _needed(picked, name, short)
-        return None
-
-
-def _frees(victim: _Victim, short: Mapping[str, int]) -> bool:
-    """Whether a victim frees anything that is missing: one on reclaimed capacity frees no requests, and the other way
-    round. To take it along would use up what its queue can spare for nothing."""
-    return any(short.get(resource, 0) > 0 for resource, _ in victim.gang.requests)
-
-
-def _needed(picked: list[_Victim], node: str, excess: dict[str, int]) -> list[_Victim]:
-    """The victims of a node without those whose room is not needed, the most expensive spared first. `excess`: what is
-    missing per resource, zero or less."""
-    needed = list(picked)
-    for victim in reversed(picked):
-        gives = {r: amount * victim.gang.on[node] for r, amount in victim.gang.requests if r in excess}
-        if all(missing + gives.get(r, 0) <= 0 for r, missing in excess.items()):
-            needed.remove(victim)
-            for resource, amount in gives.items():
-                excess[resource] += amount
-    return needed
-
-
-def _sums(victims: list[_Victim]) -> list[_Cost]:
-    """What the first none, one, two, … victims of a node cost."""
-    found = [_FREE]
-    for victim in victims:
-        protected, risk, count = found[-1]
-        found.append((protected + victim.order[0], risk + victim.risk, count + 1))
-    return found
-
-
-def _cost(victims: list[_Victim]) -> _Cost:
-    return (sum(v.order[0] for v in victims), sum(v.risk for v in victims), len(victims))
-
-
-class _Attempt:
-    """The search for one waiting job. It changes the room of the whole search as it goes, or leaves it as it was."""
-
-    def __init__(self, search: _Search, candidate: Candidate, first: _Victim | None = None) -> None:
-        self.chosen: dict[str, _Victim] = {}
-        self.places: list[int] = []
-        self.limits = list(search.ledger.soon_limits)
-        self._search = search
-        self._candidate = candidate
-        self._shape = candidate.shape
-        if first is not None:
-            self._choose(first)
-
-    def succeeds(self) -> bool:
-        """Whether everything was found; nothing is changed otherwise."""
-        if self._find_places() and self._relieve_load():
-            return True
-        self._undo()
-        return False
-
-    def _find_places(self) -> bool:
-        """Rule 4, the nodes: a place for every pod of the gang."""
-        for _ in range(self._candidate.parallelism):
-            found = self._search.cheapest(self._shape)
-            if found is None:
-                return False
-            i, victims = found
-            for victim in victims:
-                self._choose(victim)
-            self._search.take(self._shape, i)
-            self.places.append(i)
-        return True
-
-    def _relieve_load(self) -> bool:
-        """Rule 4, the load: under its level with this job."""
-        if self._fits_load(self.limits):
-            return True
-        for victim in self._search.rest():
-            self._choose(victim)
-            if self._fits_load(self.limits):
-                return True
-        return False
-
-    def spare(self) -> None:
-        """Let stay who is not needed, the most expensive first."""
-        for victim in sorted(self.chosen.values(), key=lambda v: v.order, reverse=True):
-            limits = self._search.relieved(self.limits, victim, -1)
-            if self._fits_load(limits) and not self._uses(victim):
-                self._search.move(victim, -1)
-                self._search.look_again(self._shape)
-                self.limits = limits
-                del self.chosen[victim.gang.job.key]
-
-    def _undo(self) -> None:
-        """As if nothing had been tried."""
-        for i in self.places:
-            self._search.take(self._shape, i, -1)
-        for victim in self.chosen.values():
-            self._search.move(victim, -1)
-        self._search.look_again(self._shape)
-
-    def _choose(self, victim: _Victim) -> None:
-        self.chosen[victim.gang.job.key] = victim
-        self._search.move(victim, +1)
-        self.limits = self._search.relieved(self.limits, victim)
-
-    def _fits_load(self, limits: list[LoadLimit]) -> bool:
-        return self._search.ledger.fits_load(self._candidate, limits)
-
-    def _uses(self, victim: _Victim) -> bool:
-        """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""
-        gives = dict(victim.gang.requests)
-        for i in set(self.places):
-            count = victim.gang.on.get(self._search.names[i], 0)
-            for resource, _ in self._shape.requests:
-                if count and self._search.column(resource)[i] < gives.get(resource, 0) * count:
-                    return True
-        return False

@@ -1,20 +1,18 @@
 """Room on the nodes during one cycle: who fits where, and what is taken.
 
-Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, and out of the box it spreads:
-the node with the most room left wins (LeastAllocated: the mean of free cpu and memory after placement, in
-whole percent of allocatable). The plan follows the same score, so that the room it takes from a node is the
-room that is really taken, and two jobs of one cycle do not both count on the place the scheduler gives to the
-first. A pod that requests no cpu and no memory (reclaimed capacity) is scored by what is free, without the 100m and
-200Mi that the scheduler puts in place of a request that is *missing*: ours say 0 (component-helpers resource/helpers.go
-applyNonMissing). Packing tightly instead would leave larger holes on paper only. Where the score is equal the scheduler
-picks at random; the plan then picks the smaller node, so that the larger ones stay whole for large jobs, and
-then by name.
+Which node is chosen. kube-scheduler, not this plan, binds the pods in the end, and out of the box it spreads: the node
+with the most room left wins (LeastAllocated: the mean of free cpu and memory after placement, in whole percent of
+allocatable). The plan follows the same score, so that the room it takes from a node is the room that is really taken,
+and two jobs of one cycle do not both count on the place the scheduler gives to the first. A pod that requests no cpu
+and no memory (reclaimed capacity) is scored by what is free, without the 100m and 200Mi that the scheduler puts in
+place of a request that is *missing*: ours say 0 (component-helpers resource/helpers.go applyNonMissing). Packing
+tightly instead would leave larger holes on paper only. Where the score is equal the scheduler picks at random; the plan
+then picks the smaller node, so that the larger ones stay whole for large jobs, and then by name.
 
-Why it is quick. Within a cycle room only shrinks: a node that does not fit a shape never will again, and its
-score for a shape only falls. So each shape keeps a heap of its nodes, ranked once, in which only the top is
-brought up to date (lazily), and a shape for which no node is left is refused at once from then on. All pods
-of a gang are equal, so how many fit is a sum over nodes, known before the first is taken: nothing is ever
-rolled back.
+Why it is quick. Within a cycle room only shrinks: a node that does not fit a shape never will again, and its score for
+a shape only falls. So each shape keeps a heap of its nodes, ranked once, in which only the top is brought up to date
+(lazily), and a shape for which no node is left is refused at once from then on. All pods of a gang are equal, so how
+many fit is a sum over nodes, known before the first is taken: nothing is ever rolled back.
 
 Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job. Ordinary pods
 and starts under way may still land there, so they reserve room there as well.
@@ -112,20 +110,20 @@ class Room:
     Args:
         nodes: the nodes of the snapshot; their order does not matter.
         closed: names of nodes that take no new scavenger job.
-        leaving: per node what counts as free, though pods that have been told to go still use it.
+        terminating: per node what counts as free, though pods that have been told to go still use it.
     """
 
     def __init__(
         self,
         nodes: Mapping[str, NodeView],
         closed: frozenset[str] = frozenset(),
-        leaving: Mapping[str, Amounts] | None = None,
+        terminating: Mapping[str, Amounts] | None = None,
     ) -> None:
         self._nodes = [nodes[name] for name in sorted(nodes)]
         self._places = [node.place for node in self._nodes]
         self._open = [node.place and node.name not in closed for node in self._nodes]
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
-        self._leaving = leaving or {}
+        self._terminating = terminating or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
         self._free: dict[str, list[int]] = {}
@@ -172,7 +170,7 @@ class Room:
             self._take_best(ranking, shape)
 
     def reserve_nominated(self, shape: Shape, node: str) -> bool:
-        """Take room on the node a pod is nominated to, fit or not: its victims are still leaving.
+        """Take room on the node a pod is nominated to, fit or not: its victims are still terminating.
 
         False, and nothing taken, when there is no such place any more.
         """
@@ -220,7 +218,7 @@ class Room:
             offered = self._offered(resource)
             used = [node.used.get(resource, 0) for node in self._nodes]
             column = self._free[resource] = [o - u for o, u in zip(offered, used, strict=True)]
-            for name, amounts in self._leaving.items():
+            for name, amounts in self._terminating.items():
                 if name in self._index:
                     column[self._index[name]] += amounts.get(resource, 0)
         return column

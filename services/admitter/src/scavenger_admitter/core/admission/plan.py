@@ -3,26 +3,25 @@
 A pure function of one snapshot. The recipe:
 
   1. Take the free room of every node: allocatable less what the pods bound to it request.
-  2. Give room to ordinary pods that wait for a node, in the order the scheduler takes them: those with a
-     nominated node there, the others on the best place they fit. Starting a job only to have it preempted a
-     second later is pure loss.
+  2. Give room to ordinary pods that wait for a node, in the order the scheduler takes them: those with a nominated
+     node there, the others on the best place they fit. Starting a job only to have it preempted a second later is
+     pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open: they wait.
-  5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it /
-     weight; then the greater weight, then the name) and go down its line (most interrupted first, then first
-     in, first out) to the first job that fits:
+  5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
+     the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
+     first job that fits:
        a. it is not held back: no pod of its last run alive, its delay over;
        b. it would fit the cluster if that were empty;
        c. its queue's quota allows it;
        d. its queue stays within its share with it (`shares.py`); otherwise it is left to step 7;
        e. the load stays under the admission level, strictly, for every resource;
        f. every pod of the gang has a place.
-     One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are
-     leaving free enough, their room is promised to it (`ledger.py`). Take the room of what was chosen, count
-     it in load and queue, and go on until every line has been gone through, or the limit of starts per cycle
-     is reached.
-  6. *Reclaim* (`reclaim.py`). For jobs that step 5 left without room: which running jobs of queues over their
-     share have to go. What is free and what they free is promised to those jobs.
+     One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are terminating
+     free enough, their room is promised to it (`cycle_usage.py`). Take the room of what was chosen, count it in load
+     and queue, and go on until every line has been gone through, or the limit of starts per cycle is reached.
+  6. *Fair-share preemption* (`fair_share_preemption.py`). For jobs that step 5 left without room: which running jobs of
+     queues over their share have to go. What is free and what they free is promised to those jobs.
   7. *Backfill.* What then is left goes to jobs beyond their queue's share, in the order of step 5.
   8. *Starvation* (`starvation.py`). Where the CPU use of jobs on reclaimed capacity was just measured: which of them
      get too little and go, as what nobody else wants would serve them better.
@@ -40,13 +39,18 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
 from scavenger_domain.queues import why_closed
 
-from scavenger_admitter.core.admission.cycle_usage import Ledger
-from scavenger_admitter.core.admission.fair_share_preemption import Reclaim, ReclaimRules, plan_reclaims
+from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.fair_share_preemption import (
+    FairSharePreemption,
+    PreemptionRules,
+    plan_preemptions,
+)
 from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import QueueShare, Shares, total
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.starvation import StarvationPlan, StarvationRules, Watched, plan_starvation
+from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, spell
 
 
@@ -77,7 +81,7 @@ class AdmissionPlan:
     Attributes:
         starts: jobs to start, in the order they were chosen.
         held: why the others wait, by job.
-        reclaims: running jobs to interrupt, as their queues have more than they deserve and others wait.
+        preemptions: running jobs to interrupt, as their queues have more than they deserve and others wait.
         shares: what each queue has and deserves.
         truncated: the limit of starts was reached; another cycle right away may start more.
         unserved: jobs within their queue's share wait for room, promised or not; time alone may change who is asked.
@@ -86,7 +90,7 @@ class AdmissionPlan:
 
     starts: tuple[Start, ...]
     held: Mapping[str, Wait]
-    reclaims: tuple[Reclaim, ...] = ()
+    preemptions: tuple[FairSharePreemption, ...] = ()
     shares: Mapping[str, QueueShare] = field(default_factory=dict)
     truncated: bool = False
     unserved: bool = False
@@ -114,7 +118,7 @@ def plan_admissions(
     snapshot: Snapshot,
     *,
     max_starts_per_cycle: int | None = None,
-    rules: ReclaimRules | None = None,
+    rules: PreemptionRules | None = None,
     watch: Watch | None = None,
 ) -> AdmissionPlan:
     """Decide who starts, and who has to go for it; see the recipe at the top.
@@ -122,13 +126,13 @@ def plan_admissions(
     Args:
         snapshot: what the cluster looks like.
         max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
-        rules: of reclaim; None for the defaults.
+        rules: of fair-share preemption; None for the defaults.
         watch: what was measured since the last cycle; None when nothing was.
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle)
     cycle.hold_jobs_of_queues_not_open()
     cycle.admit_within_shares()
-    cycle.reclaim(rules or ReclaimRules())
+    cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
     cycle.look_for_starved(watch)
     return cycle.plan()
@@ -140,13 +144,13 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot, max_starts: int | None) -> None:
         self._snapshot = snapshot
         self._left = max_starts
-        self._ledger = Ledger(snapshot)
-        self._table = self._ledger.shares.table(known=snapshot.shut is None)
-        self._ledger.reserve_pending_pods()
-        self._ledger.reserve_starts_under_way()
+        self._usage = CycleUsage(snapshot)
+        self._table = self._usage.shares.table(known=snapshot.shut is None)
+        self._usage.reserve_pending_pods()
+        self._usage.reserve_starts_under_way()
         self._starts: list[Start] = []
         self._held: dict[str, Wait] = {}
-        self._reclaims: tuple[Reclaim, ...] = ()
+        self._preemptions: tuple[FairSharePreemption, ...] = ()
         self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
@@ -158,7 +162,7 @@ class _Cycle:
         return AdmissionPlan(
             starts=tuple(self._starts),
             held=self._held,
-            reclaims=self._reclaims,
+            preemptions=self._preemptions,
             shares=self._table,
             truncated=self._truncated,
             unserved=self._unserved,
@@ -172,7 +176,7 @@ class _Cycle:
             closed = _not_open(name, self._snapshot.queues.get(name))
             if closed is not None:
                 for candidate in line:
-                    self._held[candidate.key] = self._held_back(candidate) or self._ledger.never(candidate) or closed
+                    self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or closed
 
     # --- step 5 ---
 
@@ -207,8 +211,8 @@ class _Cycle:
 
     def _judge(self, candidate: Candidate) -> Wait | None:
         """Why a job of an open queue cannot start, as far as that does not depend on room."""
-        hold = self._ledger.never(candidate) or self._snapshot.shut or self._ledger.beyond_quota(candidate)
-        if hold is None and not self._ledger.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
+        hold = self._usage.never(candidate) or self._snapshot.shut or self._usage.beyond_quota(candidate)
+        if hold is None and not self._usage.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
             hold = _BEYOND
         return hold
 
@@ -221,35 +225,35 @@ class _Cycle:
 
     def _give(self, candidate: Candidate) -> Wait | None:
         """Start a job, or promise it the room of those that leave; or why neither can be."""
-        found = self._ledger.start(candidate)
+        found = self._usage.start(candidate)
         if not isinstance(found, Wait):
             self._start(candidate, found)
             return None
-        if self._ledger.promise(candidate):
+        if self._usage.promise(candidate):
             self._unserved = True
-            self._held[candidate.key] = _promised(self._ledger.shares, candidate)
+            self._held[candidate.key] = _promised(self._usage.shares, candidate)
             return None
         return found
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        self._starts.append(Start(candidate, nodes, self._ledger.load_ppm()))
+        self._starts.append(Start(candidate, nodes, self._usage.load_ppm()))
 
     # --- step 6 ---
 
-    def reclaim(self, rules: ReclaimRules) -> None:
+    def preempt(self, rules: PreemptionRules) -> None:
         if self._truncated or self._snapshot.shut is not None:
             return
-        self._reclaims, promised = plan_reclaims(self._snapshot, self._ledger, self._short, rules)
-        self._unserved |= self._ledger.shares.contested and bool(self._short)
+        self._preemptions, promised = plan_preemptions(self._snapshot, self._usage, self._short, rules)
+        self._unserved |= self._usage.shares.contested and bool(self._short)
         for candidate in promised:
-            self._held[candidate.key] = _promised(self._ledger.shares, candidate)
+            self._held[candidate.key] = _promised(self._usage.shares, candidate)
         if promised:
             self._tell_who_is_beyond_now({candidate.key for candidate in promised})
 
     def _tell_who_is_beyond_now(self, promised: Set[str]) -> None:
         """With what was promised to others of their queue, jobs may have become too much for its share."""
         told: dict[tuple[str, Shape, int], Wait] = {}
-        shares = self._ledger.shares
+        shares = self._usage.shares
         for candidate in self._short:
             kind = (candidate.queue, candidate.shape, candidate.parallelism)
             if candidate.key not in promised and not shares.within(*kind):
@@ -265,11 +269,11 @@ class _Cycle:
             for candidate in line:
                 kind = (candidate.queue, candidate.shape, candidate.parallelism)
                 if kind not in refused:
-                    found = self._ledger.beyond_quota(candidate) or self._ledger.start(candidate)
+                    found = self._usage.beyond_quota(candidate) or self._usage.start(candidate)
                     if not isinstance(found, Wait):
                         self._start(candidate, found)
                         break
-                    refused[kind] = _beyond_share(self._ledger.shares, candidate, found)
+                    refused[kind] = _beyond_share(self._usage.shares, candidate, found)
                 self._held[candidate.key] = refused[kind]
 
     # --- step 8 ---
@@ -277,17 +281,17 @@ class _Cycle:
     def look_for_starved(self, watch: Watch | None) -> None:
         if watch is None or self._truncated:  # who was not looked at yet has the first claim to what is free
             return
-        gone, started = {reclaim.key for reclaim in self._reclaims}, {start.key for start in self._starts}
+        gone, started = {preemption.key for preemption in self._preemptions}, {start.key for start in self._starts}
         jobs = [job for job in watch.jobs if job.key not in gone]
         moving = [candidate for candidate in watch.moving if candidate.key not in started]
-        self._starvation = plan_starvation(self._snapshot, self._ledger, jobs, watch.before, watch.rules, moving)
+        self._starvation = plan_starvation(self._snapshot, self._usage, jobs, watch.before, watch.rules, moving)
 
     # --- turns ---
 
     def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
         """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
         the limit of starts is reached waits for the next cycle."""
-        turns = Lines(self._ledger.shares, lines)
+        turns = Lines(self._usage.shares, lines)
         while (line := turns.next()) is not None:
             if self._left is not None and len(self._starts) >= self._left:
                 self._truncated = True

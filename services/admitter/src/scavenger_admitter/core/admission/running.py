@@ -1,7 +1,7 @@
-"""Jobs that run, and pods that are on their way out: what reclaim takes from, and what it has taken.
+"""Jobs that run, and pods that are on their way out: what preemption takes from, and what it has taken.
 
 A gang is a possible victim only while all of its pods run: one that is starting, losing members or ending is no
-room to count on. Pods that are leaving still fill their nodes, and their room is as good as free: it is promised to
+room to count on. Pods that are terminating still fill their nodes, and their room is as good as free: it is promised to
 those who wait for it, so that nobody is interrupted twice for the same room.
 
 Units: cpu in millicores, memory in bytes, all else in whole units. Times are microseconds since the epoch.
@@ -110,7 +110,7 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class TerminatingPod:
     """A scavenger pod that has been told to go and still fills its node.
 
     Attributes:
@@ -164,27 +164,27 @@ class RunningJobs:
         self._jobs: dict[str, RunningJob] = {}
         self._gangs: dict[str, Gang] = {}
         self._stale: set[str] = set()
-        self._reclaimed: dict[str, tuple[int, Requests, int]] = {}
-        self._leaving: dict[str, BoundPod] = {}
+        self._interrupted: dict[str, tuple[int, Requests, int]] = {}
+        self._terminating: dict[str, BoundPod] = {}
 
     # --- what is told ---
 
     def apply(self, job: RunningJob) -> None:
-        """A job runs, or what is known of its run has changed. It is not being reclaimed."""
-        self._reclaimed.pop(job.key, None)
+        """A job runs, or what is known of its run has changed. It is not being interrupted."""
+        self._interrupted.pop(job.key, None)
         if self._jobs.get(job.key) != job:
             self._jobs[job.key] = job
             self._stale.add(job.key)
 
     def delete(self, key: str) -> None:
         """A job does not run, and its room was not taken back either."""
-        self._reclaimed.pop(key, None)
+        self._interrupted.pop(key, None)
         self._drop(key)
 
-    def reclaim(self, key: str, at: int, each: Requests, parallelism: int) -> None:
-        """The room of a job was taken back at `at`: whatever pods it still has are leaving. `each`: what one of its
+    def interrupt(self, key: str, at: int, each: Requests, parallelism: int) -> None:
+        """The room of a job was taken back at `at`: whatever pods it still has are terminating. `each`: what one of its
         pods counts as."""
-        self._reclaimed[key] = (at, each, parallelism)
+        self._interrupted[key] = (at, each, parallelism)
         self._drop(key)
 
     def _drop(self, key: str) -> None:
@@ -197,9 +197,9 @@ class RunningJobs:
         if pod.job in self._jobs:
             self._stale.add(pod.job)
         if there and pod.leaves_by and pod.node and not pod.ended:
-            self._leaving[pod.key] = pod
+            self._terminating[pod.key] = pod
         else:
-            self._leaving.pop(pod.key, None)
+            self._terminating.pop(pod.key, None)
 
     # --- what a cycle sees ---
 
@@ -220,31 +220,31 @@ class RunningJobs:
             return None
         return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
 
-    def leaving(self, now: int, counts: Mapping[str, bool]) -> tuple[Leaving, ...]:
+    def terminating(self, now: int, counts: Mapping[str, bool]) -> tuple[TerminatingPod, ...]:
         """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
 
         `counts`: the nodes that count for the load, by name.
         """
         return tuple(
-            Leaving(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
+            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
             for pod in sorted(self._going(), key=lambda pod: pod.key)
             if not pod.leaves_by or now <= pod.leaves_by + OVERDUE
         )
 
     def _going(self) -> Iterator[BoundPod]:
-        yield from self._leaving.values()
-        for key in self._reclaimed:
-            yield from (pod for pod in self._alive(key) if pod.key not in self._leaving)
+        yield from self._terminating.values()
+        for key in self._interrupted:
+            yield from (pod for pod in self._alive(key) if pod.key not in self._terminating)
 
     def _alive(self, key: str) -> Iterable[BoundPod]:
         return (pod for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended)
 
-    def settling(self, observed_at: int | None) -> dict[str, int]:
+    def recently_terminated(self, observed_at: int | None) -> dict[str, int]:
         """What was taken back since a measurement and has left: the load still shows it. Empty without measurements."""
         total: dict[str, int] = {}
         if observed_at is None:
             return total
-        for key, (at, each, parallelism) in self._reclaimed.items():
+        for key, (at, each, parallelism) in self._interrupted.items():
             gone = parallelism - sum(1 for _ in self._alive(key))
             if at >= observed_at and gone > 0:
                 for name, value in each:

@@ -46,8 +46,7 @@ class Shape:
     def __post_init__(self) -> None:
         object.__setattr__(self, "counted", counted(self.requests))
         object.__setattr__(self, "reclaimed", self.counted != self.requests)
-        # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be
-        # most of it.
+        # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be most of it.
         object.__setattr__(self, "_hash", hash((self.requests, self.node_selector, self.tolerations)))
 
     def __hash__(self) -> int:

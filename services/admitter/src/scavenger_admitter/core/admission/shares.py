@@ -28,7 +28,8 @@ from scavenger_api.states import QueueState
 
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
 from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
-from scavenger_admitter.core.admission.snapshot import Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.sums import add
 
 _SCALE: Final = 10**12
 """Shares are ranked as whole trillionths."""
@@ -39,7 +40,7 @@ class QueueShare:
     """What a queue has and deserves, for its status.
 
     Attributes:
-        allocated: what its pods and its starts under way request, pods that are leaving included.
+        allocated: what its pods and its starts under way request, pods that are terminating included.
         deserved: its part of what scavenging may use; of a queue without demand, what it would be if it had any. None
             while nobody knows the load.
     """
@@ -57,7 +58,7 @@ def usable(snapshot: Snapshot) -> dict[str, int]:
         held = snapshot.scavenged.get(name, 0)
         limit = limits.get(name)
         free = _headroom(limit) if limit else snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
-        total[name] = max(0, held + free + snapshot.settling.get(name, 0))
+        total[name] = max(0, held + free + snapshot.recently_terminated.get(name, 0))
     return total
 
 
@@ -69,7 +70,7 @@ def _headroom(limit: LoadLimit) -> int:
 class Shares:
     """The shares during one cycle: what each queue holds changes with every start and every victim.
 
-    Pods that are leaving are not counted as held: they cannot be taken back a second time.
+    Pods that are terminating are not counted as held: they cannot be taken back a second time.
 
     Args:
         snapshot: of the cycle.
@@ -82,7 +83,7 @@ class Shares:
         self._usable = usable(snapshot)
         self._weights = sum(snapshot.queues[name].weight for name in self._demanding)
         self._held = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
-        for pod in snapshot.leaving:
+        for pod in snapshot.terminating:
             if pod.queue in self._held:
                 add(self._held[pod.queue], pod.counted, -1)
         # Compared are `held * weights` and `usable * weight`, both whole.

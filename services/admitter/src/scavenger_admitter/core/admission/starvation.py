@@ -26,10 +26,11 @@ from typing import Final
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import format_amount
 
-from scavenger_admitter.core.admission.cycle_usage import Ledger
+from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot, add
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.sums import add
 
 SECOND: Final = 1_000_000
 MOST_AT_ONCE: Final = 3
@@ -116,7 +117,7 @@ class StarvationPlan:
 
 def plan_starvation(
     snapshot: Snapshot,
-    ledger: Ledger,
+    usage: CycleUsage,
     watched: Iterable[Watched],
     before: Mapping[str, int],
     rules: StarvationRules,
@@ -126,14 +127,14 @@ def plan_starvation(
 
     Args:
         snapshot: of the cycle.
-        ledger: what the cycle has left to give; the places that are counted on are taken from it.
+        usage: what the cycle has left to give; the places that are counted on are taken from it.
         watched: what the running jobs on reclaimed capacity used.
         before: `since` of the last plan.
         rules: see there.
         moving: jobs that went before and have not started again.
     """
     for candidate in moving:
-        ledger.move(candidate, candidate.parallelism)
+        usage.move(candidate, candidate.parallelism)
     nodes = _Nodes(snapshot)
     gangs = {gang.job.key: gang for gang in snapshot.gangs}
     hungry = [_Hungry(gangs[job.key], job, rules) for job in watched if job.key in gangs]
@@ -145,20 +146,22 @@ def plan_starvation(
     for one in sorted(starved, key=lambda one: (since[one.key], one.share, one.gang.job.uid)):
         if len(chosen) >= MOST_AT_ONCE:
             break
-        found = _judge(one, nodes, ledger, starved_for=snapshot.now - since[one.key], rules=rules)
+        found = _judge(one, nodes, usage, starved_for=snapshot.now - since[one.key], rules=rules)
         if found is not None:
             chosen.append(found)
             nodes.leave(one.gang)
     return StarvationPlan(tuple(chosen), since)
 
 
-def _judge(one: _Hungry, nodes: _Nodes, ledger: Ledger, *, starved_for: int, rules: StarvationRules) -> Starved | None:
+def _judge(
+    one: _Hungry, nodes: _Nodes, usage: CycleUsage, *, starved_for: int, rules: StarvationRules
+) -> Starved | None:
     """Whether a starved job goes, and why."""
     worst = one.worst(nodes)
     if worst is None:  # others went, and what is left on the node suffices
         return None
     lacking = sum(count for name, count in one.gang.on.items() if nodes.excess(name) > 0)
-    places = ledger.move(one.candidate, lacking)
+    places = usage.move(one.candidate, lacking)
     if places is not None:
         outlook = f"there is room on node {places[0]}"
     elif starved_for >= rules.patience * rules.after:
@@ -172,16 +175,16 @@ class _Nodes:
     """Reclaimed CPU per node, in millicores: what is offered, and what is placed there and stays."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        leaving: dict[str, dict[str, int]] = {}
-        for pod in snapshot.leaving:
-            add(leaving.setdefault(pod.node, {}), pod.requests)
+        terminating: dict[str, dict[str, int]] = {}
+        for pod in snapshot.terminating:
+            add(terminating.setdefault(pod.node, {}), pod.requests)
         self._offered: dict[str, int] = {}
         self._placed: dict[str, int] = {}
         for name, node in snapshot.nodes.items():
             placed = node.used.get(RESOURCE_RECLAIMED_CPU, 0)
             if placed:
                 self._offered[name] = node.allocatable.get(RESOURCE_RECLAIMED_CPU, 0)
-                self._placed[name] = placed - leaving.get(name, {}).get(RESOURCE_RECLAIMED_CPU, 0)
+                self._placed[name] = placed - terminating.get(name, {}).get(RESOURCE_RECLAIMED_CPU, 0)
 
     def offered(self, name: str) -> int:
         return self._offered.get(name, 0)

@@ -124,9 +124,8 @@ def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: dateti
 def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, used: CpuTime, *, kept: bool) -> Spent:
     """What is left to be judged of the current run when it ends at `end`.
 
-    Kept: all of it is useful. Otherwise useful up to the last start-over before the end, lost from there.
-    Clocks of nodes, API server and admitter differ: an end before the start, or before what was already
-    counted, is worth zero.
+    Kept: all of it is useful. Otherwise useful up to the last start-over before the end, lost from there. Clocks of
+    nodes, API server and admitter differ: an end before the start, or before what was already counted, is worth zero.
     """
     start = run_start(status)
     if start is None:

@@ -1,5 +1,4 @@
-"""What may follow from an observation: a small closed set that the shell carries out, in order, after the
-status write."""
+"""What may follow from an observation: a small closed set that the writer carries out after the status write."""
 
 from __future__ import annotations
 

@@ -53,8 +53,7 @@ def states(phase: Phase, reason: str, message: str | None, *, interrupted: str |
 def written(
     before: tuple[Condition, ...], wanted: dict[ConditionType, State], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are
-    kept."""
+    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept."""
     known = {condition.type: condition for condition in before}
     result = []
     for kind, state in wanted.items():

@@ -21,7 +21,7 @@ OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
 @dataclass(frozen=True, slots=True)
-class Remnant:
+class LeftoverPod:
     """A pod of an earlier run that may still be computing."""
 
     pod: kinds.Pod
@@ -66,29 +66,28 @@ def surely_ended(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool
     return forced and not node.ready
 
 
-def remnants(
+def find_leftover_pods(
     pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], now: datetime, patience: timedelta
-) -> tuple[Remnant, ...]:
+) -> tuple[LeftoverPod, ...]:
     """The pods that may still be computing, most troublesome first."""
     found = [
-        _remnant(pod, nodes.get(pod.spec.node_name), now, patience) for pod in pods if not surely_ended(pod, nodes)
+        _leftover(pod, nodes.get(pod.spec.node_name), now, patience) for pod in pods if not surely_ended(pod, nodes)
     ]
     return tuple(sorted(found, key=lambda r: (not r.overdue, r.pod.metadata.name)))
 
 
-def _remnant(pod: kinds.Pod, node: kinds.Node | None, now: datetime, patience: timedelta) -> Remnant:
+def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, patience: timedelta) -> LeftoverPod:
     due = moment(pod.metadata.deletion_timestamp)
     until = due + patience if due is not None else None
     late = until is not None and until <= now
     unreachable = node is not None and not node.ready
-    return Remnant(pod, node, late or unreachable, until)
+    return LeftoverPod(pod, node, late or unreachable, until)
 
 
 def clear(
     pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
 ) -> tuple[Action, ...]:
-    """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else
-    will.
+    """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
 
     `job_uid`: the Job that still exists and takes its pods with it when it goes.
     """
@@ -112,7 +111,7 @@ def release(pods: Iterable[kinds.Pod]) -> tuple[Action, ...]:
     return tuple(ReleasePod(pod.metadata.name, pod.metadata.uid) for pod in pods if held(pod))
 
 
-def observe_orphans(pods: Sequence[kinds.Pod]) -> tuple[Action, ...]:
+def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[Action, ...]:
     """What is to be done with pods whose ScavengerJob does not exist any more.
 
     Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody

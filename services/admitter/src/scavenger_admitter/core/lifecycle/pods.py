@@ -1,7 +1,6 @@
 """What one pod says about itself: when it started, how it ended, and whether somebody outside ended it.
 
-The field names of upstream that decide here are in `docs/designs/0002-what-is-an-interruption.md`, with their
-sources.
+The field names of upstream that decide here are in `docs/designs/0002-what-is-an-interruption.md`, with their sources.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ from scavenger_kube import kinds
 
 MAIN_CONTAINER: Final = "main"
 
-# kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt
-# the epoch.
+# kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
 _START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 # What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
 _USER_START_ERROR: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|is a directory|exec format error"
 )
-# The container's end was not seen by anybody: "ContainerStatusUnknown" is the kubelet's word
-# (kubelet_pods.go, convertToAPIContainerStatuses), "Unknown" with exit code 255 is containerd's after a
-# reboot of the node.
+# The container's end was not seen by anybody: "ContainerStatusUnknown" is the kubelet's word (kubelet_pods.go,
+# convertToAPIContainerStatuses), "Unknown" with exit code 255 is containerd's after a reboot of the node.
 _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 
 
@@ -50,9 +47,8 @@ PHRASES: Final = {
 }
 """What happened to a pod, to follow `pod x`."""
 
-# Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*),
-# registry/core/pod/storage/ eviction.go, controller/tainteviction/taint_eviction.go,
-# controller/podgc/gc_controller.go.
+# Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
+# eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
     "PreemptionByScheduler": InterruptionReason.PREEMPTED,
     "EvictionByEvictionAPI": InterruptionReason.EVICTED,
@@ -174,9 +170,8 @@ def start_error(pod: kinds.Pod) -> str | None:
 def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
     """How the pod failed, when it is Failed because of the exit code of a container; None otherwise.
 
-    Says nothing about why the container ended: see `removal`. A container that the runtime could not start
-    counts only when the runtime's words blame the image or the command: a node's runtime in trouble is not
-    the job's fault.
+    Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
+    when the runtime's words blame the image or the command: a node's runtime in trouble is not the job's fault.
     """
     if pod.status.phase != "Failed":
         return None
@@ -195,8 +190,7 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
 def removal(pod: kinds.Pod, now: datetime, slack: timedelta) -> Removal | None:
     """Whether the pod was taken away from outside, by whom and when; None when it was not.
 
-    `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see
-    `_asked_in_time`).
+    `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see `_asked_in_time`).
     """
     return _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
@@ -238,8 +232,7 @@ def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
 
 
 def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
-    # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself
-    # there.
+    # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
     if pod.status.phase != "Failed" or not pod.status.reason:
         return None
     end = ended_at(pod)
@@ -264,14 +257,13 @@ def _before_end(pod: kinds.Pod, end: datetime) -> datetime:
 def _asked_in_time(pod: kinds.Pod, requested: datetime, end: datetime | None, slack: timedelta) -> bool:
     """Whether a removal was asked for before the containers ended. When in doubt, yes: see design 0002.
 
-    The moment of the request does not always survive. When the containers of a deleted pod have ended, its
-    kubelet sends a final DELETE with grace period 0, and where a finalizer holds the pod the API server then
-    moves deletionTimestamp to *that* moment (apiserver/pkg/registry/rest/delete.go BeforeDelete, "Prevent
-    shortening the grace period moving deletionTimestamp into the past"). It looks as if the pod had ended
-    first and had been deleted then. What tells them apart is the generation: a deletion raises
-    metadata.generation, and the kubelet writes into status.observedGeneration which one it knew when it
-    reported the end (1.34 and later). Of older kubelets a request within `slack` after the end is taken for
-    their final DELETE.
+    The moment of the request does not always survive. When the containers of a deleted pod have ended, its kubelet
+    sends a final DELETE with grace period 0, and where a finalizer holds the pod the API server then moves
+    deletionTimestamp to *that* moment (apiserver/pkg/registry/rest/delete.go BeforeDelete, "Prevent shortening the
+    grace period moving deletionTimestamp into the past"). It looks as if the pod had ended first and had been deleted
+    then. What tells them apart is the generation: a deletion raises metadata.generation, and the kubelet writes into
+    status.observedGeneration which one it knew when it reported the end (1.34 and later). Of older kubelets a request
+    within `slack` after the end is taken for their final DELETE.
     """
     if end is None:
         return True

@@ -1,5 +1,4 @@
-"""Starts that do not come off: what is wrong with a run that has not begun, in the words of whoever refused
-it."""
+"""Starts that do not come off: what is wrong with a run that has not begun, in the words of whoever refused it."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.reasons import FailureReason, Reason, WaitReason
@@ -16,19 +15,16 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle.pods import deleting, moment, start_error, started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
-# apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's
-# PodScheduled message (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError
-# (kubelet_pods.go makeEnvironmentVariables) and its FailedMount events (operation_generator.go
-# "MountVolume.SetUp failed").
+# apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
+# (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError (kubelet_pods.go
+# makeEnvironmentVariables) and its FailedMount events (operation_generator.go "MountVolume.SetUp failed").
 _NOT_FOUND: Final = re.compile(r'\b(persistentvolumeclaim|configmap|secret|serviceaccount)s? "([^"]+)" not found')
-# kubelet_pods.go makeEnvironmentVariables, and volume_binding.go for a claim whose volume is gone (phase
-# Lost).
+# kubelet_pods.go makeEnvironmentVariables, and volume_binding.go for a claim whose volume is gone (phase Lost).
 _NO_KEY: Final = re.compile(r"couldn't find key \S+ in (?:ConfigMap|Secret) \S+")
 _LOST_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"')
 # plugin/pkg/admission/serviceaccount/admission.go Admit.
 _NO_ACCOUNT: Final = re.compile(r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found')
-# plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of
-# the job.
+# plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of the job.
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 
 
@@ -43,18 +39,14 @@ class Problem:
     """One word, for conditions: why the job waits now, or will never start."""
 
 
-class Refused(Protocol):
-    """The API server did not take the Job."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server did not take the Job of a start."""
 
-    @property
-    def message(self) -> str:
-        """Its words."""
-        ...
-
-    @property
-    def permanent(self) -> bool:
-        """The manifest is not valid and never will be: the spec is immutable."""
-        ...
+    message: str
+    """Its words."""
+    permanent: bool
+    """The manifest is not valid and never will be, as the spec is immutable: trying again gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +81,7 @@ def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
 def problem(
     run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
 ) -> Problem | None:
-    """What is wrong with this start; None while it may still come off. What no later try can help comes
-    first."""
+    """What is wrong with this start; None while it may still come off. What no later try can help comes first."""
     candidates = [
         *_pod_problems(run.pods, spec, now, limits),
         *_event_problems(run, spec, diagnosis, now, limits),
@@ -163,8 +154,7 @@ def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: 
 
 
 def _refused(pod: kinds.Pod) -> Iterator[Problem]:
-    """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its
-    container."""
+    """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its container."""
     if pod.status.phase != "Failed" or deleting(pod) or started_at(pod) is not None:
         return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
     words = start_error(pod)
@@ -190,7 +180,7 @@ def _event_problems(
         yield creation_problem(diagnosis.creation, spec)
 
 
-def refusal_problem(refused: Refused, spec: ScavengerJobSpec) -> Problem:
+def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     if refused.permanent:
         return Problem(f"the Job is not valid: {refused.message}", True, FailureReason.INVALID)

@@ -56,7 +56,7 @@ class Removed:
         return self.removal.at
 
 
-Ending: TypeAlias = Completed | Failed | Removed
+Termination: TypeAlias = Completed | Failed | Removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class Run:
     """All pods have been there: one that is missing now has been removed."""
 
 
-def ending(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta) -> Ending | None:
+def find_termination(
+    run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta
+) -> Termination | None:
     """How the run ended; None while it goes on. Deterministic: ties go by time, proof, then pod name."""
     removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now, slack))}
     rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
@@ -112,8 +114,7 @@ def _vanished(run: Run, now: datetime) -> list[Removal]:
 
 
 def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
-    """A removal by the Job controller, after it declared the Job failed (job_controller.go
-    deleteActivePods)."""
+    """A removal by the Job controller, after it declared the Job failed (job_controller.go deleteActivePods)."""
     if cause.disruption or batch is None:
         return False
     failed = _job_condition(batch, "FailureTarget") or _job_condition(batch, "Failed")
@@ -121,8 +122,7 @@ def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
 
 
 def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime) -> list[Removal]:
-    """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives
-    them up."""
+    """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives them up."""
     return [
         Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
         for pod in pods
