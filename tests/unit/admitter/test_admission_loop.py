@@ -84,7 +84,7 @@ def test_nothing_starts_without_sight_or_leave(change: dict[str, str], reason: W
 # --- the loop -------------------------------------------------------------------------------------------------------
 
 
-class Desk:
+class LoopHarness:
     """An admission loop before the API server in memory, and what it reported."""
 
     def __init__(self, api: FakeApi, clock: VirtualClock, **settings: Any) -> None:
@@ -120,7 +120,7 @@ class Desk:
             obj = scavengerjob_dict(name, namespace="ns", parallelism=parallelism, status=status)
             job = self.jobs[f"ns/{name}"] = ScavengerJob.model_validate(obj)
             shape = Shape.of(job.spec.requests, {}, ())
-            place = Candidate(
+            candidate = Candidate(
                 key=job.key,
                 uid=job.metadata.uid,
                 queue="default",
@@ -128,7 +128,7 @@ class Desk:
                 parallelism=parallelism,
                 queued_at=number,
             )
-            self.state.apply_candidate(place)
+            self.state.apply_candidate(candidate)
 
     @property
     def created(self) -> list[str]:
@@ -141,15 +141,15 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(**settings: Any) -> AsyncIterator[Desk]:
+async def loop_harness(**settings: Any) -> AsyncIterator[LoopHarness]:
     clock = VirtualClock()
     settings.setdefault("fallback_admission_percent", 100)
     async with FakeApi(clock) as api:
-        yield Desk(api, clock, **settings)
+        yield LoopHarness(api, clock, **settings)
 
 
 async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(8)
         d.line_up("a")
         await d.admission.cycle()
@@ -163,7 +163,7 @@ async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
 
 
 async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(8)
         d.line_up("a", parallelism=2)
         d.api.put(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": "ns"}})
@@ -174,7 +174,7 @@ async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine()
 
 
 async def test_room_is_taken_before_anybody_is_waited_for() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(2)
         d.line_up("a", "b", "c")
         d.api.hang(methods={"POST"})
@@ -196,7 +196,7 @@ async def test_room_is_taken_before_anybody_is_waited_for() -> None:
 async def test_a_refusal_is_reported_with_its_words_and_frees_the_room(
     status: int, reason: str, permanent: bool
 ) -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(1)
         d.line_up("a")
         d.api.fail(status, reason=reason, methods={"POST"})
@@ -212,7 +212,7 @@ async def test_a_refusal_is_reported_with_its_words_and_frees_the_room(
 
 @pytest.mark.parametrize("trouble", ["fail", "drop", "lost"])
 async def test_an_answer_that_says_nothing_about_the_job_keeps_its_room(trouble: str) -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(1)
         d.line_up("a")
         if trouble == "fail":
@@ -227,7 +227,7 @@ async def test_an_answer_that_says_nothing_about_the_job_keeps_its_room(trouble:
 
 
 async def test_a_namespace_that_is_gone_frees_the_room() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(1)
         d.line_up("a")
         d.api.fail(404, reason="NotFound", methods={"POST"})
@@ -236,7 +236,7 @@ async def test_a_namespace_that_is_gone_frees_the_room() -> None:
 
 
 async def test_a_job_that_was_replaced_meanwhile_is_not_started() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(8)
         d.line_up("a", "b")
         job = d.jobs["ns/a"]
@@ -248,7 +248,7 @@ async def test_a_job_that_was_replaced_meanwhile_is_not_started() -> None:
 
 
 async def test_one_refusal_stops_nobody_else() -> None:
-    async with desk() as d:
+    async with loop_harness() as d:
         d.room(8)
         d.line_up("a", "b", "c")
         d.api.fail(422, reason="Invalid", methods={"POST"})
@@ -259,7 +259,7 @@ async def test_one_refusal_stops_nobody_else() -> None:
 
 
 async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next() -> None:
-    async with desk(max_starts_per_cycle=2, admission_interval=0.1) as d:
+    async with loop_harness(max_starts_per_cycle=2, admission_interval=0.1) as d:
         d.room(8)
         d.line_up("a", "b", "c", "d", "e")
         running = asyncio.create_task(d.admission.run())
@@ -275,7 +275,7 @@ async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next() -> None:
 
 
 async def test_any_number_of_wakes_is_one_cycle() -> None:
-    async with desk(admission_interval=1.0) as d:
+    async with loop_harness(admission_interval=1.0) as d:
         running = asyncio.create_task(d.admission.run())
         d.admission.wake()
         await d.clock.advance(0)

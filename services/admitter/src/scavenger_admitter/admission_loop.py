@@ -26,10 +26,10 @@ from scavenger_runtime.logging import get_logger
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
 from scavenger_admitter.core.admission.load import Level, LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, Watch, plan_admissions
+from scavenger_admitter.core.admission.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
-from scavenger_admitter.core.admission.starvation import StarvationRules, Starved, Watched
+from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationRules, Starved
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
@@ -117,11 +117,11 @@ class AdmissionLoop:
             after=round(settings.starved_after * SECOND),
             patience=settings.starved_patience,
         )
-        self._watched: tuple[Watched, ...] | None = None
+        self._measured_jobs: tuple[MeasuredJob, ...] | None = None
         self._starved_since: Mapping[str, int] = {}
         self._moving: dict[str, tuple[str, Candidate]] = {}
         self._wake = asyncio.Event()
-        self._places = asyncio.Semaphore(settings.concurrent_starts)
+        self._slots = asyncio.Semaphore(settings.concurrent_starts)
         self._creating: set[str] = set()
         self.held: Mapping[str, Wait] = {}
         """Why the last cycle left each waiting job waiting."""
@@ -134,9 +134,9 @@ class AdmissionLoop:
         """Something changed that may let a job start; coalesced."""
         self._wake.set()
 
-    def look_at(self, watched: Iterable[Watched]) -> None:
+    def record_usage(self, measured: Iterable[MeasuredJob]) -> None:
         """What running jobs on reclaimed capacity use was measured: the next cycle looks for starved ones."""
-        self._watched = tuple(watched)
+        self._measured_jobs = tuple(measured)
         self.wake()
 
     def is_creating(self, key: str) -> bool:
@@ -163,14 +163,14 @@ class AdmissionLoop:
         rule = load_rule(self._levels(), self._settings, micros(now))
         snapshot = self._state.snapshot(now=micros(now), rule=rule)
         most = self._settings.max_starts_per_cycle
-        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules, watch=self._watch())
+        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules, measurement=self._measurement())
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
         metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
         for preemption in plan.preemptions:
             self._preempted(preemption)
         if plan.starvation is not None:
-            self._watched, self._starved_since = None, plan.starvation.since
+            self._measured_jobs, self._starved_since = None, plan.starvation.since
             metrics.STARVED.set(len(plan.starvation.since))
             for starved in plan.starvation.interrupt:
                 job = self._job(starved.key)
@@ -183,14 +183,14 @@ class AdmissionLoop:
             await asyncio.gather(*(self._start(start, job) for start, job in work if job is not None))
         return plan
 
-    def _watch(self) -> Watch | None:
-        if self._watched is None:
+    def _measurement(self) -> Measurement | None:
+        if self._measured_jobs is None:
             return None
         for key, (run, candidate) in list(self._moving.items()):
             if not self._moves(key, run, candidate.uid):
                 del self._moving[key]
         moving = tuple(candidate for _, candidate in self._moving.values())
-        return Watch(self._watched, self._starved_since, self._starvation_rules, moving)
+        return Measurement(self._measured_jobs, self._starved_since, self._starvation_rules, moving)
 
     def _moves(self, key: str, run: str, uid: str) -> bool:
         """Whether a job that was starved in that run is still on its way to another start."""
@@ -217,7 +217,7 @@ class AdmissionLoop:
         return start, job
 
     async def _start(self, start: Start, job: ScavengerJob) -> None:
-        async with self._places:
+        async with self._slots:
             try:
                 await self._create(job)
             except AlreadyExists:

@@ -250,4 +250,4 @@ class Admitter:
     def _on_measured(self) -> None:
         for job, _ in self._informers.running_on_reclaimed():
             self._feed.update_running(job)
-        self._admission.look_at(self._usage.watched(shape_of, self._settings.starved_after))
+        self._admission.record_usage(self._usage.measured_jobs(shape_of, self._settings.starved_after))

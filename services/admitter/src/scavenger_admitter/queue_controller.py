@@ -76,7 +76,7 @@ class QueueController:
         self._shares = shares
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
-        self._places = asyncio.Semaphore(DELETIONS_AT_ONCE)
+        self._slots = asyncio.Semaphore(DELETIONS_AT_ONCE)
         jobs.add_handler(self._on_job)
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
@@ -151,7 +151,7 @@ class QueueController:
 
     async def _delete(self, job: ScavengerJob) -> None:
         meta = job.metadata
-        async with self._places:
+        async with self._slots:
             with contextlib.suppress(Conflict):  # another one of that name by now
                 await self._client.delete(self._jobs.resource, meta.namespace, meta.name, uid=meta.uid)
 

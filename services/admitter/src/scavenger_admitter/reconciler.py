@@ -108,7 +108,7 @@ class Reconciler:
             nodes=informers.nodes_of(pods),
             now=self._clock.now(),
             diagnosis=informers.diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
-            wait=self._explanations.tell(key, job, self._admission.held.get(key)),
+            wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
             refused=record.refusal_of(run),
             decision=record.decision_on(run),
             usage=self._usage,

@@ -18,7 +18,7 @@ from scavenger_runtime import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.starvation import PodUse, Watched
+from scavenger_admitter.core.admission.starvation import MeasuredJob, PodUse
 
 TIMEOUT_SECONDS: Final = 10.0
 WATCHED_SHARE: Final = 0.8
@@ -73,14 +73,14 @@ class UsagePoller:
         """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""
         return self._usage.meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
 
-    def watched(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[Watched]:
+    def measured_jobs(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[MeasuredJob]:
         """What the pods of each running job used over the last `after` seconds."""
         until = self._clock.now()
         since = until - timedelta(seconds=after)
         for job, pods in self._running():
             alive = [pod for pod in pods if not pod.ended and pod.spec.node_name]
             uses = (PodUse(p.metadata.name, p.spec.node_name, self._mean(p, since, until)) for p in alive)
-            yield Watched(job.key, shape(job), tuple(uses))
+            yield MeasuredJob(job.key, shape(job), tuple(uses))
 
     def _mean(self, pod: Pod, since: datetime, until: datetime) -> int | None:
         """Millicores on average; None for a pod that was not watched for long enough."""

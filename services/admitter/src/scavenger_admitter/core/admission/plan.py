@@ -49,7 +49,7 @@ from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import QueueShare, Shares, total
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
-from scavenger_admitter.core.admission.starvation import StarvationPlan, StarvationRules, Watched, plan_starvation
+from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, spell
 
@@ -98,7 +98,7 @@ class AdmissionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Measurement:
     """What is looked at for starvation.
 
     Attributes:
@@ -108,7 +108,7 @@ class Watch:
         moving: jobs that were interrupted as starved, and have not started again.
     """
 
-    jobs: tuple[Watched, ...]
+    jobs: tuple[MeasuredJob, ...]
     before: Mapping[str, int] = field(default_factory=dict)
     rules: StarvationRules = field(default_factory=StarvationRules)
     moving: tuple[Candidate, ...] = ()
@@ -119,7 +119,7 @@ def plan_admissions(
     *,
     max_starts_per_cycle: int | None = None,
     rules: PreemptionRules | None = None,
-    watch: Watch | None = None,
+    measurement: Measurement | None = None,
 ) -> AdmissionPlan:
     """Decide who starts, and who has to go for it; see the recipe at the top.
 
@@ -127,14 +127,14 @@ def plan_admissions(
         snapshot: what the cluster looks like.
         max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
         rules: of fair-share preemption; None for the defaults.
-        watch: what was measured since the last cycle; None when nothing was.
+        measurement: what was measured since the last cycle; None when nothing was.
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle)
     cycle.hold_jobs_of_queues_not_open()
     cycle.admit_within_shares()
     cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
-    cycle.look_for_starved(watch)
+    cycle.find_starved(measurement)
     return cycle.plan()
 
 
@@ -278,13 +278,15 @@ class _Cycle:
 
     # --- step 8 ---
 
-    def look_for_starved(self, watch: Watch | None) -> None:
-        if watch is None or self._truncated:  # who was not looked at yet has the first claim to what is free
+    def find_starved(self, measurement: Measurement | None) -> None:
+        if measurement is None or self._truncated:  # who was not looked at yet has the first claim to what is free
             return
         gone, started = {preemption.key for preemption in self._preemptions}, {start.key for start in self._starts}
-        jobs = [job for job in watch.jobs if job.key not in gone]
-        moving = [candidate for candidate in watch.moving if candidate.key not in started]
-        self._starvation = plan_starvation(self._snapshot, self._usage, jobs, watch.before, watch.rules, moving)
+        jobs = [job for job in measurement.jobs if job.key not in gone]
+        moving = [candidate for candidate in measurement.moving if candidate.key not in started]
+        self._starvation = plan_starvation(
+            self._snapshot, self._usage, jobs, measurement.before, measurement.rules, moving
+        )
 
     # --- turns ---
 

@@ -68,7 +68,7 @@ class PodUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class MeasuredJob:
     """A running job on reclaimed capacity, as measured.
 
     Attributes:
@@ -118,7 +118,7 @@ class StarvationPlan:
 def plan_starvation(
     snapshot: Snapshot,
     usage: CycleUsage,
-    watched: Iterable[Watched],
+    measured: Iterable[MeasuredJob],
     before: Mapping[str, int],
     rules: StarvationRules,
     moving: Iterable[Candidate] = (),
@@ -128,7 +128,7 @@ def plan_starvation(
     Args:
         snapshot: of the cycle.
         usage: what the cycle has left to give; the places that are counted on are taken from it.
-        watched: what the running jobs on reclaimed capacity used.
+        measured: what the running jobs on reclaimed capacity used.
         before: `since` of the last plan.
         rules: see there.
         moving: jobs that went before and have not started again.
@@ -137,8 +137,8 @@ def plan_starvation(
         usage.move(candidate, candidate.parallelism)
     nodes = _Nodes(snapshot)
     gangs = {gang.job.key: gang for gang in snapshot.gangs}
-    hungry = [_Hungry(gangs[job.key], job, rules) for job in watched if job.key in gangs]
-    starved = [one for one in hungry if one.worst(nodes) is not None]
+    running = [_MeasuredGang(gangs[job.key], job, rules) for job in measured if job.key in gangs]
+    starved = [one for one in running if one.worst(nodes) is not None]
     since = {one.key: before.get(one.key, snapshot.now - rules.after) for one in starved}
     if snapshot.shut is not None:
         return StarvationPlan((), since)
@@ -154,7 +154,7 @@ def plan_starvation(
 
 
 def _judge(
-    one: _Hungry, nodes: _Nodes, usage: CycleUsage, *, starved_for: int, rules: StarvationRules
+    one: _MeasuredGang, nodes: _Nodes, usage: CycleUsage, *, starved_for: int, rules: StarvationRules
 ) -> Starved | None:
     """Whether a starved job goes, and why."""
     worst = one.worst(nodes)
@@ -204,10 +204,10 @@ class _Nodes:
                 self._placed[name] -= gang.request(RESOURCE_RECLAIMED_CPU) * count
 
 
-class _Hungry:
+class _MeasuredGang:
     """A running job, and those of its pods that used less than the share."""
 
-    def __init__(self, gang: Gang, job: Watched, rules: StarvationRules) -> None:
+    def __init__(self, gang: Gang, job: MeasuredJob, rules: StarvationRules) -> None:
         self.gang = gang
         self.key = gang.job.key
         self.limit = job.shape.counts("cpu")

@@ -33,8 +33,8 @@ class Draft:
     events: list[EventNote] = field(default_factory=list)
     wakeups: list[float] = field(default_factory=list)
     candidate: bool = False
-    told: bool = False
-    """It was told why it waits."""
+    explained: bool = False
+    """The status says why it waits."""
     start_failed: bool = False
     cause: InterruptionReason | None = None
     waited: float | None = None

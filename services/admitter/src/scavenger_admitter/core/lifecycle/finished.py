@@ -51,14 +51,14 @@ def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:
 def reopen(draft: Draft) -> None:
     """A finished job whose pods run after all runs: somebody edited the status."""
     run = draft.run
-    if run is None or not draft.phase.finished or not _in_full_swing(run):
+    if run is None or not draft.phase.finished or not _all_running(run):
         return
     draft.set(finished_timestamp=None)
     draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")
     draft.note("Reopened", "the status said finished while all pods were running", warning=True)
 
 
-def _in_full_swing(run: Run) -> bool:
+def _all_running(run: Run) -> bool:
     if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
         return False
     ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)

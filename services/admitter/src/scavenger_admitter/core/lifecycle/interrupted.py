@@ -13,6 +13,13 @@ from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import PHRASES, Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
 
+_WITHOUT_A_POD: Final = {
+    InterruptionReason.JOB_DELETED: "its Job was deleted",
+    InterruptionReason.RECLAIMED: "its room was taken back",
+    InterruptionReason.STARVED: "it was starved",
+}
+"""What happened to a run, where no single pod is to be named."""
+
 
 def interrupt(draft: Draft, found: Removed) -> None:
     """The run was ended from outside: count it, and put the job in line again."""
@@ -38,10 +45,3 @@ def phrase(removal: Removal) -> str:
     if not who:
         who = _WITHOUT_A_POD.get(removal.cause, "one of its pods is gone")
     return f"{who} ({removal.detail})" if removal.detail else who
-
-
-_WITHOUT_A_POD: Final = {
-    InterruptionReason.JOB_DELETED: "its Job was deleted",
-    InterruptionReason.RECLAIMED: "its room was taken back",
-    InterruptionReason.STARVED: "it was starved",
-}

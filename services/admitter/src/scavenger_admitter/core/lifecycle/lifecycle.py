@@ -149,7 +149,7 @@ def _interrupted(status: ScavengerJobStatus) -> str | None:
 
 def _in_line(draft: Draft) -> bool:
     """Whether all that is said of the job is that it waits, and for what."""
-    return draft.told or draft.reason == WaitReason.QUEUED
+    return draft.explained or draft.reason == WaitReason.QUEUED
 
 
 def _outcome(draft: Draft) -> Outcome:

@@ -91,7 +91,7 @@ def line_up(draft: Draft) -> None:
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
     if seen.wait is not None and not stuck and not fresh:
-        draft.told = True
+        draft.explained = True
         draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
 
 
