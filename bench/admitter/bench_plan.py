@@ -7,7 +7,7 @@ shapes, a quarter of them gangs, in five queues.
     jobs start.
   * one arrival: the room that is left fits none of the jobs waiting; one more job arrives.
   * 50 queues: the full cycle with fifty queues, against the one with a single queue, in turns.
-  * reclaim: ten thousand jobs of two queues run on all nodes and leave nothing; a third queue with as much weight as
+  * preemption: ten thousand jobs of two queues run on all nodes and leave nothing; a third queue with as much weight as
     both has jobs waiting of two hundred shapes, a quarter of them gangs. The whole cycle is timed.
 """
 
@@ -17,11 +17,12 @@ import random
 import time
 from typing import Any, Final
 
-from scavenger_admitter.load import LoadRule
-from scavenger_admitter.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.running import RunningJob
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, ClusterState, QueueView
+from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.running import RunningJob
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_kube.kinds import (
     Condition,
     Container,
@@ -186,8 +187,8 @@ def lent_cluster() -> ClusterState:
     return state
 
 
-def reclaim() -> tuple[float, AdmissionPlan]:
-    """Seconds of a cycle that plans reclaims, and what it planned."""
+def preemption() -> tuple[float, AdmissionPlan]:
+    """Seconds of a cycle that plans preemptions, and what it planned."""
     state = lent_cluster()
     state.snapshot(now=NOW, rule=LoadRule.fixed(99))
     begun = time.perf_counter()
@@ -198,8 +199,8 @@ def reclaim() -> tuple[float, AdmissionPlan]:
 def run() -> list[dict[str, Any]]:
     """The figures for bench.json."""
     cycles = [full_cycle() for _ in range(REPEAT)]
-    reclaims = [reclaim() for _ in range(REPEAT)]
-    if not reclaims[0][1].reclaims:
+    preemptions = [preemption() for _ in range(REPEAT)]
+    if not preemptions[0][1].preemptions:
         raise AssertionError("this cluster is meant to be lent")
     return [
         {
@@ -223,11 +224,16 @@ def run() -> list[dict[str, Any]]:
         },
         {
             "name": "admission.reclaim_plan.seconds",
-            "value": round(sorted(seconds for seconds, _ in reclaims)[REPEAT // 2], 4),
+            "value": round(sorted(seconds for seconds, _ in preemptions)[REPEAT // 2], 4),
             "unit": "s",
             "goal": "<= 0.2",
         },
-        {"name": "admission.reclaim_plan.victims", "value": len(reclaims[0][1].reclaims), "unit": "jobs", "goal": ""},
+        {
+            "name": "admission.reclaim_plan.victims",
+            "value": len(preemptions[0][1].preemptions),
+            "unit": "jobs",
+            "goal": "",
+        },
     ]
 
 

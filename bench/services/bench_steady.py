@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import msgspec
-from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_kube.client import ApiClient

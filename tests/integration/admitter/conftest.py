@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError, stack
 from scavenger_cluster.kwok import RUN_SECONDS

@@ -1,4 +1,4 @@
-"""Small builders for what `observe` sees. Times are seconds after BASE; a run starts from the place in line 0."""
+"""Builders for what `plan_lifecycle` sees. Times are seconds after BASE; a run starts from the place in line 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from scavenger_admitter.observe import Observation, Outcome, observe
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
@@ -232,13 +233,13 @@ REASONS = {*Phase, *(word for words in reasons.LISTS for word in words)}
 
 
 def decide(first: Observation) -> Outcome:
-    """`observe`, and the proof that its status is a fixed point: seen again after the write, nothing more changes.
+    """`plan_lifecycle`, and the proof that its status is a fixed point: seen again once written, nothing more changes.
 
     Actions come again for as long as what they are about is there: a process that died between the write and the
     actions finds them in its next observation.
     """
-    outcome = observe(first)
-    again = observe(replace(first, job=written(first.job, outcome.status), wait=None, refused=None))
+    outcome = plan_lifecycle(first)
+    again = plan_lifecycle(replace(first, job=written(first.job, outcome.status), wait=None, refused=None))
     assert not again.changed, (outcome.status, again.status)
     assert set(again.actions) == set(outcome.actions)
     assert not again.events

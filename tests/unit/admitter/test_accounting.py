@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_admitter import accounting
-from scavenger_admitter.observe import Taken
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision
 from scavenger_api.job import ConditionType, Phase, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
 from scavenger_kube.kinds import Pod
@@ -126,7 +126,7 @@ def test_suspending_loses_what_was_used() -> None:
 
 def test_who_is_starved_is_interrupted_with_the_figures() -> None:
     detail = "pod job-0 used 40m of 2 cpu over the last 600 s; there is room on node n2"
-    found = outcome(40, usage=MEASURED, taken=Taken(InterruptionReason.STARVED, detail))
+    found = outcome(40, usage=MEASURED, decision=InterruptDecision(InterruptionReason.STARVED, detail))
     assert found.phase is Phase.INTERRUPTED
     assert found.interrupted_count == 1
     assert found.message == f"interrupted: it was starved ({detail}); 15 CPU-seconds lost; in line to start again"
@@ -136,5 +136,5 @@ def test_who_is_starved_is_interrupted_with_the_figures() -> None:
 
 
 def test_a_run_that_ended_otherwise_meanwhile_is_not_starved() -> None:
-    found = outcome(200, b.pod(ended=110), usage=MEASURED, taken=Taken(InterruptionReason.STARVED, ""))
+    found = outcome(200, b.pod(ended=110), usage=MEASURED, decision=InterruptDecision(InterruptionReason.STARVED, ""))
     assert found.phase is Phase.COMPLETED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.explain import AGAIN_SECONDS, PASSING, PER_PASS, Explanations
-from scavenger_admitter.waits import Wait
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import WaitReason
 from scavenger_testing import VirtualClock, scavengerjob_dict
@@ -29,12 +29,12 @@ class Line:
         held = {} if hold is None else dict.fromkeys(keys or self.jobs, hold)
         due = list(self.explanations.due(held, self.jobs.get))
         for key in due:
-            self.explanations.tell(key, self.jobs[key], held[key])
+            self.explanations.explanation(key, self.jobs[key], held[key])
         return due
 
     def message(self, hold: Wait | None, key: str = "ns/j0") -> str | None:
         """What the next reconcile of that job writes."""
-        told = self.explanations.tell(key, self.jobs[key], hold)
+        told = self.explanations.explanation(key, self.jobs[key], hold)
         return told.message if told is not None else None
 
     def enter(self, phase: Phase, key: str = "ns/j0") -> None:

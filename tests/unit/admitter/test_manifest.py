@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_admitter.manifest import job_manifest, peers, service_manifest
+from scavenger_admitter.core.manifest import job_manifest, peers, service_manifest
 from scavenger_api.job import ScavengerJob
 
 from . import builders as b

@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_admitter.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import (
-    Candidate,
-    NodeView,
-    PendingPod,
-    QueueView,
-    Reservation,
-    Snapshot,
-)
-from scavenger_admitter.waits import Wait, percent, spell
+from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.waits import Wait, percent, spell
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Taint, Toleration

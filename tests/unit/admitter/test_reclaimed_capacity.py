@@ -12,14 +12,16 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.load import PPM, Level, LoadLimit, LoadRule
-from scavenger_admitter.manifest import job_manifest
-from scavenger_admitter.plan import AdmissionPlan, Start, plan_admissions
-from scavenger_admitter.reclaim import SECOND
-from scavenger_admitter.running import Gang, Leaving, RunningJob
-from scavenger_admitter.shape import Shape, counted, normalized
-from scavenger_admitter.shares import Shares
-from scavenger_admitter.snapshot import Candidate, ClusterState, NodeView, QueueView, Snapshot, add
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND
+from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
+from scavenger_admitter.core.admission.shape import Shape, counted, normalized
+from scavenger_admitter.core.admission.shares import Shares
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.manifest import job_manifest
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import MIB, placed_by
@@ -370,7 +372,7 @@ BOTH = [gang("cheap", shape(2), "n", age=10), gang("dear", ordinary(2), "n", age
 )
 def test_the_victim_frees_what_the_waiting_job_needs(gangs: list[Gang], wanted: Shape, expected: list[str]) -> None:
     found = plan_admissions(crowded({"n": {}}, gangs, job("x", wanted, "b")))
-    assert [reclaim.key for reclaim in found.reclaims] == expected
+    assert [reclaim.key for reclaim in found.preemptions] == expected
     assert (found.held["x"].reason is WaitReason.MAKING_ROOM) == bool(expected)
 
 
@@ -380,13 +382,13 @@ def test_shares_are_given_back_across_kinds() -> None:
     gangs = [gang(f"r{i}", shape(1), "n", age=10 * i) for i in range(1, 5)]
     found = plan_admissions(crowded({"n": {"cpu": 2000}}, gangs, job("x", ordinary(2), "b"), job("y", shape(1), "b")))
     assert places(found) == {"x": ("n",)}
-    assert [reclaim.key for reclaim in found.reclaims] == [], "with x, queue b has its share of the four"
+    assert [reclaim.key for reclaim in found.preemptions] == [], "with x, queue b has its share of the four"
 
 
 def test_who_leaves_reclaimed_room_leaves_no_requests() -> None:
-    leaving = (Leaving("n", "a", shape(2).requests), Leaving("n", "a", shape(2).requests))
+    terminating = (TerminatingPod("n", "a", shape(2).requests), TerminatingPod("n", "a", shape(2).requests))
     seen = crowded({"n": {}}, [gang("r", shape(4), "n")], job("x", ordinary(2), "b"), job("y", shape(2), "b"))
-    found = plan_admissions(replace(seen, leaving=leaving))
+    found = plan_admissions(replace(seen, terminating=terminating))
     assert found.held["x"].reason is WaitReason.NO_PLACE
     assert found.held["y"].reason is WaitReason.MAKING_ROOM
 
@@ -397,18 +399,18 @@ def test_no_more_is_taken_back_than_a_queue_has_beyond_its_share() -> None:
     weights = {"a": 3, "b": 5}
     queues = {name: replace(seen.queues[name], weight=weight) for name, weight in weights.items()}
     found = plan_admissions(replace(seen, queues=queues, capacity={"cpu": 8000}))
-    assert [reclaim.key for reclaim in found.reclaims] == ["r1"], "a deserves 3 of 8"
+    assert [reclaim.key for reclaim in found.preemptions] == ["r1"], "a deserves 3 of 8"
 
 
 def test_what_leaves_is_not_held_any_more_and_relieves_the_load() -> None:
-    leaving = (Leaving("n", "a", shape(2).requests),)
+    terminating = (TerminatingPod("n", "a", shape(2).requests),)
     stays, goes = gang("r", shape(2), "n"), gang("l", shape(2), "n")
     seen = crowded({"n": {}}, [stays, goes], job("x", shape(1), "b"))
-    seen = replace(seen, gangs=(stays,), leaving=leaving, limits=(LoadLimit("cpu", 10_000, 9_500, 0, PPM),))
+    seen = replace(seen, gangs=(stays,), terminating=terminating, limits=(LoadLimit("cpu", 10_000, 9_500, 0, PPM),))
     assert Shares(seen, ["a", "b"]).held("a") == {"cpu": 2000, "pods": 1}
     found = plan_admissions(seen)
     assert found.held["x"].reason is WaitReason.MAKING_ROOM
-    assert [reclaim.key for reclaim in found.reclaims] == []
+    assert [reclaim.key for reclaim in found.preemptions] == []
 
 
 # --- whatever the snapshot ---
@@ -501,8 +503,8 @@ def test_a_job_that_victims_go_for_starts_once_they_have_gone(seed: int) -> None
     """
     snapshot = a_cluster(seed)
     found = plan_admissions(snapshot)
-    waiting = {reclaim.waiting for reclaim in found.reclaims}
-    gone = {reclaim.key for reclaim in found.reclaims}
+    waiting = {reclaim.waiting for reclaim in found.preemptions}
+    gone = {reclaim.key for reclaim in found.preemptions}
     then = without(applied(snapshot, found.starts), [each for each in snapshot.gangs if each.job.key in gone])
     jobs = [c for line in snapshot.candidates.values() for c in line if c.key in waiting]
     then = replace(then, gangs=(), limits=())

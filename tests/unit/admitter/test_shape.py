@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from scavenger_admitter.shape import Shape, requests_of
+from scavenger_admitter.core.admission.shape import Shape, requests_of
 from scavenger_kube.kinds import Pod, Toleration
 
 

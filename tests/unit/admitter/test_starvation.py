@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.plan import Watch, plan_admissions
-from scavenger_admitter.running import Gang, Leaving, RunningJob
-from scavenger_admitter.shape import Shape
-from scavenger_admitter.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
-from scavenger_admitter.starvation import (
+from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.plan import Measurement, plan_admissions
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
+from scavenger_admitter.core.admission.starvation import (
     MOST_AT_ONCE,
     SECOND,
+    MeasuredJob,
     PodUse,
     StarvationPlan,
     StarvationRules,
-    Watched,
 )
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.reclaimed import placed_by
@@ -49,10 +49,10 @@ class Run:
         running = RunningJob(name, name, more.pop("queue", "default"), len(pods), **more)
         self.gang = Gang(running, shape(cpu).requests, where)
         uses = tuple(PodUse(f"{name}-{i}", on, used) for i, (on, used) in enumerate(pods))
-        self.watched = Watched(name, shape(cpu), uses)
+        self.measured = MeasuredJob(name, shape(cpu), uses)
 
 
-def look(
+def check(
     nodes: list[NodeView],
     runs: list[Run],
     before: dict[str, int] | None = None,
@@ -68,8 +68,8 @@ def look(
         gangs=tuple(run.gang for run in runs),
         **more,
     )
-    watch = Watch(tuple(run.watched for run in runs), before or {}, RULES, moving)
-    found = plan_admissions(snapshot, watch=watch).starvation
+    watch = Measurement(tuple(run.measured for run in runs), before or {}, RULES, moving)
+    found = plan_admissions(snapshot, measurement=watch).starvation
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ def gone(found: StarvationPlan) -> list[str]:
     return [starved.key for starved in found.interrupt]
 
 
-HUNGRY = Run("job", ("full", 40))
+STARVED = Run("job", ("full", 40))
 FULL = node("full", offers=1, placed=2)
 ROOM = node("room", offers=4, placed=2)
 
@@ -92,7 +92,7 @@ ROOM = node("room", offers=4, placed=2)
         pytest.param(Run("job", ("full", 399)), FULL, True, id="just under the share"),
         pytest.param(Run("job", ("full", 400)), FULL, False, id="at the share"),
         pytest.param(Run("job", ("full", None)), FULL, False, id="not watched for long enough"),
-        pytest.param(HUNGRY, node("full", offers=2, placed=2), False, id="its node offers enough: it waits for input"),
+        pytest.param(STARVED, node("full", offers=2, placed=2), False, id="its node offers enough: it waits for input"),
         pytest.param(Run("job", ("full", 0)), node("full", offers=0, placed=2), True, id="nothing is offered any more"),
         pytest.param(Run("job", ("gone", 0)), FULL, False, id="its node is gone: lost in another way"),
         pytest.param(Run("job", ("room", 2000), ("full", 10)), FULL, True, id="a gang by its slowest pod"),
@@ -101,33 +101,33 @@ ROOM = node("room", offers=4, placed=2)
     ],
 )
 def test_who_is_starved(run: Run, on: NodeView, *, starved: bool) -> None:
-    found = look([on, ROOM], [run])
+    found = check([on, ROOM], [run])
     assert list(found.since) == (["job"] if starved else [])
     assert gone(found) == (["job"] if starved else [])
 
 
 def test_a_pod_that_is_leaving_is_not_placed_any_more() -> None:
-    leaving = (Leaving("full", "default", shape(1).requests),)
-    assert look([FULL, ROOM], [HUNGRY], leaving=leaving).since == {}
+    terminating = (TerminatingPod("full", "default", shape(1).requests),)
+    assert check([FULL, ROOM], [STARVED], terminating=terminating).since == {}
 
 
 def test_since_when_is_remembered_and_forgotten() -> None:
-    first = look([FULL], [HUNGRY])
+    first = check([FULL], [STARVED])
     assert first.since == {"job": NOW - RULES.after}, "that long it was looked at"
-    assert look([FULL], [HUNGRY], {"job": NOW - 3 * RULES.after, "other": 1}).since == {"job": NOW - 3 * RULES.after}
-    assert look([FULL], [Run("job", ("full", 1900))], {"job": 1}).since == {}
+    assert check([FULL], [STARVED], {"job": NOW - 3 * RULES.after, "other": 1}).since == {"job": NOW - 3 * RULES.after}
+    assert check([FULL], [Run("job", ("full", 1900))], {"job": 1}).since == {}
 
 
 # --- who goes ---
 
 
 def test_the_message_has_the_figures() -> None:
-    (starved,) = look([FULL, ROOM], [HUNGRY]).interrupt
+    (starved,) = check([FULL, ROOM], [STARVED]).interrupt
     assert starved.detail == (
         "pod job-0 used 40m of 2 cpu over the last 600 s; node full offers 1 cpu of reclaimed capacity and has 2 cpu"
         " placed on it; there is room on node room"
     )
-    (tired,) = look([FULL], [HUNGRY], {"job": LONG_AGO}).interrupt
+    (tired,) = check([FULL], [STARVED], {"job": LONG_AGO}).interrupt
     assert tired.detail.endswith("placed on it; starved for 3600 s, and there is no better place")
 
 
@@ -150,7 +150,7 @@ def test_the_message_has_the_figures() -> None:
 def test_who_is_starved_goes_for_a_better_place_or_time(
     elsewhere: list[NodeView], more: dict[str, Any], expected: list[str]
 ) -> None:
-    found = look([FULL, *elsewhere], [HUNGRY], **more)
+    found = check([FULL, *elsewhere], [STARVED], **more)
     assert list(found.since) == ["job"]
     assert gone(found) == expected
 
@@ -158,30 +158,32 @@ def test_who_is_starved_goes_for_a_better_place_or_time(
 def test_of_a_gang_only_the_pods_that_lack_cpu_need_another_place() -> None:
     run = Run("job", ("full", 10), ("fine", 1900))
     nodes = [FULL, node("fine", offers=2, placed=2), ROOM]
-    assert gone(look(nodes, [run])) == ["job"]
+    assert gone(check(nodes, [run])) == ["job"]
     two = Run("job", ("full", 10), ("full", 10))
-    assert gone(look([node("full", 3, 4), ROOM], [two])) == [], "room for one of the two"
+    assert gone(check([node("full", 3, 4), ROOM], [two])) == [], "room for one of the two"
 
 
 def test_a_place_is_counted_on_once_and_the_longest_starved_has_it() -> None:
     runs = [Run("new", ("full", 10)), Run("old", ("full", 300))]
     nodes = [node("full", offers=0, placed=4), ROOM]
-    assert gone(look(nodes, runs, {"old": NOW - 2 * RULES.after})) == ["old"]
-    assert gone(look(nodes, runs)) == ["new"], "else who got least"
+    assert gone(check(nodes, runs, {"old": NOW - 2 * RULES.after})) == ["old"]
+    assert gone(check(nodes, runs)) == ["new"], "else who got least"
 
 
 def test_who_went_before_and_has_not_started_again_has_the_first_claim() -> None:
     earlier = Candidate("earlier", "earlier", "default", shape())
-    assert gone(look([FULL, ROOM], [HUNGRY], moving=(earlier,))) == []
-    assert gone(look([FULL, node("room", 6, 2)], [HUNGRY], moving=(earlier,))) == ["job"]
-    assert gone(look([FULL, node("room", 4, 2)], [HUNGRY], jobs=(earlier,), moving=(earlier,))) == [], "it starts"
-    assert gone(look([FULL, node("room", 6, 2)], [HUNGRY], jobs=(earlier,), moving=(earlier,))) == ["job"], "not twice"
+    assert gone(check([FULL, ROOM], [STARVED], moving=(earlier,))) == []
+    assert gone(check([FULL, node("room", 6, 2)], [STARVED], moving=(earlier,))) == ["job"]
+    assert gone(check([FULL, node("room", 4, 2)], [STARVED], jobs=(earlier,), moving=(earlier,))) == [], "it starts"
+    assert gone(check([FULL, node("room", 6, 2)], [STARVED], jobs=(earlier,), moving=(earlier,))) == ["job"], (
+        "not twice"
+    )
 
 
 def test_no_more_go_than_are_in_excess() -> None:
     runs = [Run(name, ("full", 10)) for name in "abc"]
     nodes = [node("full", offers=4, placed=6), node("room", offers=6, placed=0)]
-    found = look(nodes, runs)
+    found = check(nodes, runs)
     assert gone(found) == ["a"], "what is left has what it needs"
     assert list(found.since) == ["a", "b", "c"]
 
@@ -189,7 +191,7 @@ def test_no_more_go_than_are_in_excess() -> None:
 def test_a_few_at_a_time() -> None:
     runs = [Run(f"j{i}", ("full", 10)) for i in range(9)]
     nodes = [node("full", offers=0, placed=18), node("room", offers=40, placed=0)]
-    assert len(gone(look(nodes, runs))) == MOST_AT_ONCE
+    assert len(gone(check(nodes, runs))) == MOST_AT_ONCE
 
 
 def test_who_is_starved_is_not_placed_where_it_would_be_starved_at_once() -> None:
@@ -220,7 +222,7 @@ def test_whoever_goes_has_its_place_and_leaves_no_node_for_nothing(seed: int) ->
             placed[on] += cpu
     nodes = [node(name, rng.randint(0, 12), placed[name]) for name in names]
     offered = {seen.name: seen.allocatable[CPU] // 1000 for seen in nodes}
-    found = look(nodes, runs)
+    found = check(nodes, runs)
     assert len(found.interrupt) <= MOST_AT_ONCE
     assert set(gone(found)) <= set(found.since)
     room = sum(max(0, offered[name] - placed[name]) for name in names)

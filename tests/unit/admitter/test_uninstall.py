@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from scavenger_admitter import __main__ as program
 from scavenger_admitter import uninstall
-from scavenger_admitter.queues import SCAVENGERQUEUES
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.shell import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.errors import Forbidden, NotFound
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing import VirtualClock, job_dict, pod_dict
 
-from .lab import NS, Lab, empty_lab
+from .harness import NS, Harness, empty_harness
 
 
 class Hasty(VirtualClock):
@@ -25,7 +25,7 @@ class Hasty(VirtualClock):
         await asyncio.sleep(0)
 
 
-async def installed(c: Lab) -> None:
+async def installed(c: Harness) -> None:
     """Two jobs running, one of them a gang; one waiting; then the admitter is gone."""
     c.node(cpu="10")
     admitter = c.admitter()
@@ -38,7 +38,7 @@ async def installed(c: Lab) -> None:
 
 
 async def test_all_pods_are_released_and_the_jobs_are_deleted() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await installed(c)
         assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
         assert c.held() == []
@@ -49,7 +49,7 @@ async def test_all_pods_are_released_and_the_jobs_are_deleted() -> None:
 
 
 async def test_pods_that_stop_slowly_are_released_all_the_same() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         c.api.store.graceful_pods = True
         await installed(c)
         assert await c.run_to_end(uninstall.clean(c.user(), c.clock)) == 4
@@ -58,7 +58,7 @@ async def test_pods_that_stop_slowly_are_released_all_the_same() -> None:
 
 
 async def test_queues_lose_our_finalizer_and_no_other() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         for name, finalizers in (("a", [names.QUEUE_FINALIZER]), ("b", ["x/y", names.QUEUE_FINALIZER]), ("c", ["x/y"])):
             meta = {"name": name, "uid": name, "finalizers": finalizers}
             c.api.put(SCAVENGERQUEUES, {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": meta})
@@ -69,7 +69,7 @@ async def test_queues_lose_our_finalizer_and_no_other() -> None:
 
 
 async def test_foreign_jobs_and_finalizers_stay() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await installed(c)
         c.pods_of = lambda job: False
         c.api.put(JOBS, job_dict("theirs", namespace=NS, labels={names.LABEL_JOB: "theirs"}))
@@ -84,7 +84,7 @@ async def test_foreign_jobs_and_finalizers_stay() -> None:
 
 
 async def test_more_than_a_page_of_pods() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         labels = {names.LABEL_JOB: "a"}
         for number in range(510):
             pod = pod_dict(f"p{number}", namespace=NS, labels=labels, finalizers=[names.FINALIZER])
@@ -94,7 +94,7 @@ async def test_more_than_a_page_of_pods() -> None:
 
 
 async def test_with_an_admitter_still_at_work_it_gives_up_and_says_so() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         numbers = iter(range(1000))
 
         def again() -> None:
@@ -112,7 +112,7 @@ async def test_with_an_admitter_still_at_work_it_gives_up_and_says_so() -> None:
 
 
 async def test_conflicts_and_pods_that_go_meanwhile_are_no_failure() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await installed(c)
         c.api.fail(409, reason="Conflict", methods={"DELETE"})
         c.api.fail(404, reason="NotFound", methods={"PATCH"}, path="/pods/")
@@ -122,7 +122,7 @@ async def test_conflicts_and_pods_that_go_meanwhile_are_no_failure() -> None:
 
 
 async def test_a_refusal_is_told() -> None:
-    async with empty_lab() as c:
+    async with empty_harness() as c:
         await installed(c)
         c.api.fail(403, reason="Forbidden", methods={"DELETE"})
         with pytest.raises(Forbidden):

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_admitter.running import Gang as RunningGang
-from scavenger_admitter.running import RunningJob
+from scavenger_admitter.core.admission.running import Gang as RunningGang
+from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 from scavenger_api.times import format_time, micros
 from scavenger_cli.objects import Job

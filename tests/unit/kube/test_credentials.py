@@ -89,7 +89,7 @@ async def test_the_token_of_a_pod_is_read_again_as_it_rotates(
 SERVICE = """
 import sys
 from pathlib import Path
-import scavenger_admitter.shell, scavenger_regulator.controller
+import scavenger_admitter.controller, scavenger_regulator.controller
 import scavenger_prioritizer.controller, scavenger_webhook.controller
 from scavenger_kube import kubeconfig
 from scavenger_runtime import service

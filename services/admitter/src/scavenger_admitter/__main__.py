@@ -6,8 +6,8 @@ import sys
 
 from scavenger_runtime.service import ServiceContext, run_service
 
+from scavenger_admitter.controller import Admitter
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.shell import Admitter
 from scavenger_admitter.uninstall import uninstall
 
 

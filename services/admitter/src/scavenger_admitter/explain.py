@@ -14,7 +14,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.reasons import WaitReason
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.waits import Wait
+from scavenger_admitter.core.waits import Wait
 
 PER_PASS: Final = 100
 AGAIN_SECONDS: Final = 60.0
@@ -33,18 +33,18 @@ class Explanations:
     def __init__(self, clock: Clock, after: float) -> None:
         self._clock = clock
         self._after = after
-        self._told: dict[str, tuple[Wait, float]] = {}
+        self._given: dict[str, tuple[Wait, float]] = {}
         self._due: set[str] = set()
 
     def due(self, held: Mapping[str, Wait], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
-        """The jobs to be told something now; `tell` then has the words."""
+        """The jobs to be told something now; `explanation` then has the words."""
         now = self._clock.monotonic()
         count = 0
         for key, wait in held.items():
             if count >= PER_PASS:
                 return
-            told = self._told.get(key)
-            if wait.reason in PASSING or (told and (told[0] == wait or now - told[1] < AGAIN_SECONDS)):
+            given = self._given.get(key)
+            if wait.reason in PASSING or (given and (given[0] == wait or now - given[1] < AGAIN_SECONDS)):
                 continue
             if self._waits_long_enough(job(key)):
                 count += 1
@@ -56,7 +56,7 @@ class Explanations:
             return False
         return (self._clock.now() - job.status.queued_timestamp).total_seconds() >= self._after
 
-    def tell(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
+    def explanation(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
         """What a job in line is to be told; None leaves it at what it was told."""
         if job.status.phase is not None and not job.status.phase.queued:
             self.forget(key)  # what it was told is about a wait that is over
@@ -64,11 +64,11 @@ class Explanations:
         if key in self._due:
             self._due.discard(key)
             if wait is not None:
-                self._told[key] = (wait, self._clock.monotonic())
-        told = self._told.get(key)
-        return None if told is None or wait is None else told[0]
+                self._given[key] = (wait, self._clock.monotonic())
+        given = self._given.get(key)
+        return None if given is None or wait is None else given[0]
 
     def forget(self, key: str) -> None:
         """The job is gone."""
-        self._told.pop(key, None)
+        self._given.pop(key, None)
         self._due.discard(key)

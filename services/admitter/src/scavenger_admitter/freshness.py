@@ -20,10 +20,10 @@ from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
 from scavenger_runtime import Clock, Informer
 from scavenger_runtime.logging import get_logger
 
-from scavenger_admitter import accounting
-from scavenger_admitter.admission import run_of
-from scavenger_admitter.observe import Observation
-from scavenger_admitter.pods import deleting
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.observation import Observation
+from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_admitter.facts import run_of, version
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
@@ -82,11 +82,6 @@ async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock) ->
 def _behind(informer: Informer[Any], meta: ObjectMeta) -> bool:
     seen = informer.get(meta.key)
     return seen is None or version(seen.metadata.resource_version) < version(meta.resource_version)
-
-
-def version(text: str) -> int:
-    """A resourceVersion as the growing integer it is (KEP-5504); 0 for what is none."""
-    return int(text) if text.isdecimal() else 0
 
 
 def doubtful(seen: Observation) -> bool:

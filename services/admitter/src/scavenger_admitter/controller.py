@@ -1,0 +1,253 @@
+"""The controller: what informers show goes to those who decide, and their loops run while this process leads.
+
+Two loops share one view of the cluster. The reconcile loop has the lifecycle say what became of each job, writes the
+status with the resourceVersion it was decided on, and only then carries out what follows. The admission loop decides
+who starts. Both run on the leader only; a standby keeps its informers and the view warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.queue import ScavengerQueue
+from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
+from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result, ServiceContext
+from scavenger_runtime.cache import Change
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter import metrics
+from scavenger_admitter.admission_feed import AdmissionFeed
+from scavenger_admitter.admission_loop import AdmissionLoop
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.explain import Explanations
+from scavenger_admitter.facts import job_key, placing_facts, queue_view, shape_of, version
+from scavenger_admitter.freshness import caught_up
+from scavenger_admitter.informers import Informers
+from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.queue_controller import QueueController
+from scavenger_admitter.reconciler import Reconciler
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.usage import UsagePoller
+from scavenger_admitter.writer import Writer
+
+REMIND_SECONDS: Final = 5.0
+
+log = get_logger(__name__)
+
+
+class Admitter:
+    """All of the admitter but its decisions."""
+
+    def __init__(self, context: ServiceContext[AdmitterSettings]) -> None:
+        settings = context.settings
+        self._settings = settings
+        self._client = context.client
+        self._clock = context.clock
+        self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
+        self._records = JobRecords(self._clock)
+        self._informers = Informers(context, self._records)
+        self._explanations = Explanations(self._clock, settings.explain_after)
+        self._usage = UsagePoller(
+            client=self._client,
+            clock=self._clock,
+            period=settings.usage_period,
+            running=self._informers.running_on_reclaimed,
+            measured=self._on_measured,
+        )
+        self._feed = AdmissionFeed(
+            settings=settings,
+            clock=self._clock,
+            state=self._state,
+            informers=self._informers,
+            records=self._records,
+            usage=self._usage.usage,
+            is_creating=lambda key: self._admission.is_creating(key),
+            wake=lambda: self._admission.wake(),
+            enqueue=self._enqueue,
+        )
+        self._admission = AdmissionLoop(
+            client=self._client,
+            state=self._state,
+            settings=settings,
+            clock=self._clock,
+            levels=self._informers.levels_view,
+            job=self._informers.job,
+            started=self._feed.on_started,
+            refused=self._feed.on_refused,
+            preempted=self._feed.on_preempted,
+            starved=self._feed.on_starved,
+        )
+        self._reconciler = Reconciler(
+            client=self._client,
+            settings=settings,
+            clock=self._clock,
+            informers=self._informers,
+            records=self._records,
+            writer=Writer(self._client, context.events),
+            feed=self._feed,
+            admission=self._admission,
+            explanations=self._explanations,
+            usage=self._usage.usage,
+        )
+        self._loop: ReconcileLoop | None = None
+        self._counted: Counter[tuple[str, str]] = Counter()
+        self._first_pass: set[str] = set()
+        self.first_pass_done: Final = asyncio.Event()
+        """Every job that was there when this process began to lead has been looked at once."""
+        self._listen()
+        self._queue_controller = QueueController(
+            client=self._client,
+            clock=self._clock,
+            events=context.events,
+            queues=self._informers.queues,
+            jobs=self._informers.jobs,
+            shares=lambda: self._admission.shares,
+        )
+
+    def _listen(self) -> None:
+        informers = self._informers
+        informers.jobs.add_handler(self._on_job)
+        informers.queues.add_handler(self._on_queue)
+        informers.batch.add_handler(self._on_batch)
+        informers.pods.add_handler(self._on_pod)
+        informers.nodes.add_handler(self._on_node)
+        informers.levels.add_handler(self._on_levels)
+        for failures in informers.failures:
+            failures.add_handler(self._on_failure)
+
+    # --- leading ----------------------------------------------------------------------------------------------------
+
+    async def lead(self) -> None:
+        """Do the work, until cancelled. The informers are synced."""
+        for informer in (self._informers.jobs, self._informers.batch):
+            await caught_up(self._client, informer, self._clock)
+        loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers, clock=self._clock)
+        self._loop = loop
+        self._first_pass = self._informers.jobs_with_held_pods().union(self._informers.jobs.keys())
+        if not self._first_pass:
+            self.first_pass_done.set()
+        for key in sorted(self._first_pass, key=self._age):
+            self._records.welcome(key, self._informers.jobs.get(key))
+            loop.add(key, priority=LOW_PRIORITY)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loop.run())
+            group.create_task(self._admit())
+            group.create_task(self._explain())
+            group.create_task(self._remind())
+            group.create_task(self._queue_controller.run())
+            group.create_task(self._usage.run())
+
+    def _age(self, key: str) -> tuple[float, int, str]:
+        """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""
+        job = self._informers.jobs.get(key)
+        if job is None or job.metadata.creation_timestamp is None:
+            return 0.0, 0, key
+        return job.metadata.creation_timestamp.timestamp(), version(job.metadata.resource_version), key
+
+    async def _reconcile(self, key: str) -> Result | None:
+        try:
+            return await self._reconciler.reconcile(key)
+        finally:
+            self._first_pass.discard(key)
+            if not self._first_pass:
+                self.first_pass_done.set()
+
+    async def _admit(self) -> None:
+        # Admitting from a line that is only half known would let a newcomer pass those before it.
+        await self.first_pass_done.wait()
+        seen = self._informers
+        log.info("admitting", jobs=len(seen.jobs), nodes=len(seen.nodes), pods=len(seen.pods))
+        await self._admission.run()
+
+    async def _explain(self) -> None:
+        """Have jobs that wait told why, a bounded number at a time."""
+        while True:
+            await self._clock.sleep(max(1.0, self._settings.explain_after))
+            for key in self._explanations.due(self._admission.held, self._informers.job):
+                self._enqueue(key, priority=LOW_PRIORITY)
+
+    async def _remind(self) -> None:
+        """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
+        while True:
+            await self._clock.sleep(REMIND_SECONDS)
+            if self._admission.unserved:
+                self._admission.wake()
+
+    def _enqueue(self, key: str, *, priority: int = 0) -> None:
+        if self._loop is not None:
+            self._loop.add(key, priority=priority)
+
+    # --- what informers show ----------------------------------------------------------------------------------------
+
+    def _on_job(self, change: Change[ScavengerJob]) -> None:
+        key, new = change.key, change.new
+        for job, step in ((change.old, -1), (new, +1)):
+            if job is not None:
+                self._count_phase(job, step)
+        self._records[key].saw(new)
+        if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
+            self._feed.forget(key)
+            self._explanations.forget(key)
+            self._records.forget(key)
+        if new is not None and self._loop is not None:
+            self._records.welcome(key, new)
+        if new is not None and new.status.phase is not None:
+            self._records[key].newcomer = None
+        self._enqueue(key, priority=LOW_PRIORITY if change.initial else 0)
+
+    def _count_phase(self, job: ScavengerJob, step: int) -> None:
+        labels = (job.status.phase or Phase.WAITING, job.spec.queue)
+        self._counted[labels] += step
+        metrics.JOBS.labels(*labels).set(self._counted[labels])
+
+    def _on_queue(self, change: Change[ScavengerQueue]) -> None:
+        if change.new is None:
+            self._state.delete_queue(change.key)
+        else:
+            self._state.apply_queue(queue_view(change.new))
+        self._admission.wake()
+
+    def _on_batch(self, change: Change[Job]) -> None:
+        if self._informers.jobs.get(change.key) is not None:
+            self._records[change.key].created = None
+            self._enqueue(change.key)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        if change.new is None:
+            self._state.delete_pod(change.key)
+        else:
+            self._state.apply_pod(change.new)
+        self._admission.wake()
+        for key in job_key(change.obj):
+            self._enqueue(key)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if change.new is None:
+            self._state.delete_node(change.key)
+        else:
+            self._state.apply_node(change.new)
+        if change.new is None or change.old is None or placing_facts(change.old) != placing_facts(change.new):
+            self._admission.wake()
+            for pod in self._informers.pods.by_index("node", change.key):
+                for key in job_key(pod):
+                    self._enqueue(key)
+
+    def _on_levels(self, _: Change[ConfigMap]) -> None:
+        self._admission.wake()
+
+    def _on_failure(self, change: Change[Event]) -> None:
+        about = change.obj.involved_object
+        pod = self._informers.pods.get(f"{about.namespace}/{about.name}") if about.kind == "Pod" else None
+        for key in job_key(pod) if pod is not None else (f"{about.namespace}/{about.name}",):
+            if self._informers.jobs.get(key) is not None:
+                self._enqueue(key)
+
+    # --- what is measured -------------------------------------------------------------------------------------------
+
+    def _on_measured(self) -> None:
+        for job, _ in self._informers.running_on_reclaimed():
+            self._feed.update_running(job)
+        self._admission.record_usage(self._usage.measured_jobs(shape_of, self._settings.starved_after))

@@ -1,0 +1,142 @@
+"""Fair-share preemption: which running jobs give a queue its share back. A pure step of the admission cycle.
+
+A queue within its share has a job waiting that does not fit. Jobs of queues over their share go for it, under these
+rules:
+
+  1. Whole gangs only, and only such that run with all their pods.
+  2. Never below the donor's own share: its dominant share stays at what it deserves, or above.
+  3. A job at most once per `period`, counted from its last interruption, whatever that was: the status tells it after
+     any restart, and who has just been interrupted for another reason is left in peace as well.
+  4. Only if the waiting job then really fits: every pod has a place on a node, ordinary pods that wait served first,
+     and the load stays under its level.
+  5. Preemptible ones first, then least CPU time at risk, then the most recently started, then by uid.
+
+No ping-pong: who gets room by preemption stays within its share (or it would not have been its turn), and nobody can
+take from a queue that is not over its share, so what was given back is not taken back while weights and demand are the
+same.
+
+Preemption exchanges jobs. It does not bring the load down: where load above the level, more than the waiting job itself
+asks for, would have to go first, that is the regulator's to judge, and nobody is interrupted here.
+
+How victims are found is in `victim_search.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.lines import Lines
+from scavenger_admitter.core.admission.running import Gang
+from scavenger_admitter.core.admission.shape import Requests, Shape
+from scavenger_admitter.core.admission.shares import Shares
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.victim_search import MAX_LOOKS, Victim, VictimSearch
+
+SECOND: Final = 1_000_000
+MAX_KINDS: Final = 16
+"""Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in
+later ones."""
+MAX_GANGS: Final = 200
+"""Waiting jobs for which room is made in one cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRules:
+    """How often, and what a restart costs.
+
+    Attributes:
+        period: a job is not preempted within this many microseconds of its last interruption.
+        startup_cost: microseconds that a restart costs each of its cores.
+    """
+
+    period: int = 600 * SECOND
+    startup_cost: int = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class FairSharePreemption:
+    """A running job to interrupt.
+
+    Attributes:
+        gang: the job, and the room it has.
+        queue: whose share is given back.
+        waiting: namespace/name of the job that the room is for.
+        risk: CPU time at risk, in millicore-microseconds.
+    """
+
+    gang: Gang
+    queue: str
+    waiting: str
+    risk: int
+
+    @property
+    def key(self) -> str:
+        """namespace/name of the job that goes."""
+        return self.gang.job.key
+
+
+def plan_preemptions(
+    snapshot: Snapshot, usage: CycleUsage, short: Sequence[Candidate], rules: PreemptionRules
+) -> tuple[tuple[FairSharePreemption, ...], tuple[Candidate, ...]]:
+    """Who goes, and for which waiting jobs; their room is promised in the usage.
+
+    Args:
+        snapshot: of the cycle.
+        usage: what the cycle has left to give.
+        short: jobs within their queue's share that lack room or load and nothing else, in the order of their lines.
+        rules: see there.
+    """
+    if not short or not usage.shares.contested:
+        return (), ()
+    victims = _victims(snapshot, usage.shares, rules)
+    if not victims:
+        return (), ()
+    search = VictimSearch(snapshot, usage, victims)
+    preemptions: list[FairSharePreemption] = []
+    served: list[Candidate] = []
+    lines: dict[str, list[Candidate]] = {}
+    kinds = _kinds(short, snapshot)
+    for candidate in short:
+        if (candidate.shape, candidate.parallelism) in kinds:
+            lines.setdefault(candidate.queue, []).append(candidate)
+    turns = Lines(usage.shares, {queue: tuple(line) for queue, line in lines.items()})
+    while len(served) < MAX_GANGS and (line := turns.next()) is not None:
+        for candidate in line:
+            chosen = search.serve(candidate)
+            if chosen is not None:
+                preemptions += [FairSharePreemption(v.gang, candidate.queue, candidate.key, v.risk) for v in chosen]
+                served.append(candidate)
+                break
+    return tuple(preemptions), tuple(served)
+
+
+def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list[Victim]:
+    """Who may go at all, in the order of rule 5."""
+    over = {name for name in snapshot.queues if shares.over(name)}
+    keeps: dict[tuple[str, Requests, int], bool] = {}
+    found = []
+    for gang in snapshot.gangs:
+        job = gang.job
+        if job.queue not in over or (job.interrupted_at and snapshot.now - job.interrupted_at < rules.period):
+            continue
+        kind = (job.queue, gang.requests, len(gang.nodes))
+        if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare
+            keeps[kind] = shares.keeps(job.queue, gang.takes)
+        if keeps[kind]:
+            risk = gang.risk(snapshot.now, rules.startup_cost)
+            found.append(Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
+    found.sort(key=lambda victim: victim.order)
+    return found
+
+
+def _kinds(short: Iterable[Candidate], snapshot: Snapshot) -> set[tuple[Shape, int]]:
+    """The kinds of gangs that have their turn in this cycle."""
+    kinds = list(dict.fromkeys((candidate.shape, candidate.parallelism) for candidate in short))
+    turn, odd = divmod(snapshot.now // SECOND, 2)
+    if odd and len(kinds) * len(snapshot.nodes) > MAX_LOOKS:
+        # Every other second, so that those for which nothing can be done do not stand before the others for ever.
+        kinds = kinds[turn % len(kinds) :]
+    return set(kinds[:MAX_KINDS])

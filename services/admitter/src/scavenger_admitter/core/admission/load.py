@@ -1,0 +1,192 @@
+"""The load rule: may the cluster take more at all?
+
+Three ways to know the load of a resource:
+  1. *fixed*: nobody publishes levels. Load is what is requested on the nodes that count, plus starts under
+     way.
+  2. *published*: the regulator measured the load. Scavenger pods that started since the averaging of that began,
+     and starts under way, come on top with their requests, because the measurement does not fully know them.
+  3. *shut*: the measurement is missing, stale or nonsense, or the regulator says no. Nothing starts.
+
+Percentages are turned into whole millionths (ppm) on the way in and the rule compares integers, so that equal
+situations are decided equally.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from scavenger_api.names import (
+    FALLBACK_ADMISSION_PERCENT,
+    LEVELS_CONFIGMAP,
+    LEVELS_RESOURCES,
+    STALE_AFTER_PERIODS,
+)
+from scavenger_api.reasons import WaitReason
+
+from scavenger_admitter.core.waits import Wait
+
+PPM: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the regulator publishes of one resource, in percent of allocatable.
+
+    Attributes:
+        load: measured use.
+        admission: new jobs start only below this.
+    """
+
+    load: float
+    admission: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRule:
+    """How the load is known in this cycle. Make it with `fixed`, `published` or `blind`.
+
+    Attributes:
+        admission_ppm: level per resource below which jobs start, in millionths of allocatable.
+        load_ppm: measured load per resource, in millionths; None: the load is what is requested.
+        observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
+            of the oldest sample, or when its averaging began; None with `load_ppm`.
+        counted_with_candidate: whether the load is counted with the job that asks, or without it.
+        closed_nodes: nodes at or above a level of their own; no new job starts there.
+        crowded_nodes: millicores of reclaimed CPU that nodes really have to offer where more than that is placed.
+        shut: why nothing starts, if so.
+    """
+
+    admission_ppm: tuple[tuple[str, int], ...] = ()
+    load_ppm: tuple[tuple[str, int], ...] | None = None
+    observed_at: int | None = None
+    counted_with_candidate: bool = True
+    closed_nodes: frozenset[str] = frozenset()
+    crowded_nodes: Mapping[str, int] = field(default_factory=dict)
+    shut: Wait | None = None
+
+    @classmethod
+    def fixed(
+        cls,
+        percent: float = FALLBACK_ADMISSION_PERCENT,
+        *,
+        resources: Iterable[str] = LEVELS_RESOURCES,
+        counted_with_candidate: bool = True,
+    ) -> LoadRule:
+        """Without a regulator: one level, in percent, on what is requested."""
+        level = _ppm(percent)
+        if level is None or level > PPM:
+            return cls.blind(f"the configured admission level {percent} is not a percentage")
+        return cls(
+            admission_ppm=tuple((name, level) for name in sorted(resources)),
+            counted_with_candidate=counted_with_candidate,
+        )
+
+    @classmethod
+    def published(
+        cls,
+        levels: Mapping[str, Level],
+        *,
+        observed_at: int | None,
+        now: int,
+        period_seconds: float,
+        unseen_since: int | None = None,
+        admit: bool = True,
+        state: str = "",
+        closed_nodes: frozenset[str] = frozenset(),
+        crowded_nodes: Mapping[str, int] | None = None,
+        counted_with_candidate: bool = True,
+    ) -> LoadRule:
+        """The levels a regulator publishes; `blind` where they cannot be relied on.
+
+        Args:
+            levels: load and admission level per resource, percent.
+            observed_at: time of the oldest sample used, microseconds since the epoch.
+            now: microseconds since the epoch.
+            period_seconds: how often the regulator publishes; three periods without make the levels stale.
+            unseen_since: when the averaging of that sample began, where it is an average; microseconds since the epoch.
+            admit: the regulator's own word.
+            state: the regulator's state; in `Blind` nothing starts.
+            closed_nodes: see the class.
+            crowded_nodes: see the class.
+            counted_with_candidate: see the class.
+        """
+        why = _unreliable(levels, observed_at, now, period_seconds, state)
+        if why is not None or observed_at is None:
+            return cls.blind(why or "")
+        if not admit:
+            return cls(shut=Wait(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
+        return cls(
+            admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
+            load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
+            # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
+            observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
+            closed_nodes=closed_nodes,
+            crowded_nodes=crowded_nodes or {},
+            counted_with_candidate=counted_with_candidate,
+        )
+
+    @classmethod
+    def blind(cls, why: str) -> LoadRule:
+        """Nothing starts, because the load is not known."""
+        return cls(shut=Wait(WaitReason.BLIND, f"the load of the cluster is not known, so nothing starts: {why}"))
+
+
+def _unreliable(
+    levels: Mapping[str, Level], observed_at: int | None, now: int, period_seconds: float, state: str
+) -> str | None:
+    if state == "Blind":
+        return "the regulator has no fresh measurement (state is Blind)"
+    if observed_at is None or not math.isfinite(period_seconds) or period_seconds <= 0:
+        return f"{LEVELS_CONFIGMAP} does not say when it was measured"
+    # Either way round: a measurement from the far future would never grow stale.
+    if abs(now - observed_at) > STALE_AFTER_PERIODS * period_seconds * 1_000_000:
+        return f"the levels in {LEVELS_CONFIGMAP} are older than {STALE_AFTER_PERIODS} periods"
+    for name in sorted({*LEVELS_RESOURCES, *levels}):
+        level = levels.get(name)
+        admission = _ppm(level.admission) if level else None
+        if level is None or _ppm(level.load) is None or admission is None or admission > PPM:
+            return f"the published levels of {name} are no percentages"
+    return None
+
+
+def _ppm(percent: float) -> int | None:
+    """Percent as whole millionths; None for what is no percentage (NaN, infinite, negative)."""
+    return round(percent * 10_000) if math.isfinite(percent) and percent >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimit:
+    """Load of one resource over the nodes that count, and the level it must stay under.
+
+    Attributes:
+        resource: its name.
+        allocatable: sum over the nodes that count (millicores, bytes, units).
+        requested: what counts with its requests: all of it without measurements, else what those do not know
+            yet.
+        load_ppm: measured load in millionths of allocatable; 0 without measurements.
+        admission_ppm: level in millionths of allocatable.
+    """
+
+    resource: str
+    allocatable: int
+    requested: int
+    load_ppm: int
+    admission_ppm: int
+
+    def under(self, extra: int = 0) -> bool:
+        """Whether the load with `extra` requested on top is strictly below the level (of nothing, never)."""
+        taken = self.load_ppm * self.allocatable + (self.requested + extra) * PPM
+        return taken < self.admission_ppm * self.allocatable
+
+    def ppm(self, extra: int = 0) -> int:
+        """The load with `extra` on top, in millionths, rounded down; for people, decisions use `under`."""
+        if not self.allocatable:
+            return PPM
+        return self.load_ppm + (self.requested + extra) * PPM // self.allocatable
+
+    def plus(self, extra: int) -> LoadLimit:
+        """The limit after `extra` has been given away."""
+        return LoadLimit(self.resource, self.allocatable, self.requested + extra, self.load_ppm, self.admission_ppm)

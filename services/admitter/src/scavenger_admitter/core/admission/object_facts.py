@@ -1,0 +1,136 @@
+"""What is kept of a pod or a node. An update that changes none of it costs one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.quantity import amounts
+from scavenger_api.times import micros, parse_time
+from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.taints import lasting
+from scavenger_kube.kinds import Node, Pod, Taint, condition
+
+from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
+from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
+
+NOT_STARTED: Final = 1 << 62
+"""Start second of a pod that has not started: later than any measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What is kept of a pod."""
+
+    key: str
+    uid: str
+    node: str
+    requests: Requests
+    ended: bool
+    job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
+    queue: str = ""
+    run: str = ""
+    leaves_by: int = 0  # told to be gone by then; scavenger pods only
+    started: int = NOT_STARTED  # second; scavenger pods only
+    shape: Shape | None = None  # of unbound pods only: a bound one has its place
+    pending: PendingPod | None = None
+
+    @property
+    def counted(self) -> Requests:
+        """What it counts as in shares and load."""
+        return counted(self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is kept of a node."""
+
+    allocatable: Amounts
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    place: bool
+    counts: bool
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    """What is kept of this pod. Raises QuantityError."""
+    meta, spec = pod.metadata, pod.spec
+    label = meta.labels.get(LABEL_JOB, "")
+    requests = requests_of(pod)
+    unbound = not (spec.node_name or pod.ended or meta.deletion_timestamp)
+    shape = Shape.of(dict(requests), spec.node_selector, spec.tolerations) if unbound else None
+    if not label:
+        pending = shape and not _gated(pod)
+        return PodFacts(
+            key=meta.key,
+            uid=meta.uid,
+            node=spec.node_name,
+            requests=requests,
+            ended=pod.ended,
+            job="",
+            pending=_pending(pod, shape) if shape and pending else None,
+        )
+    return PodFacts(
+        key=meta.key,
+        uid=meta.uid,
+        node=spec.node_name,
+        requests=requests,
+        ended=pod.ended,
+        job=f"{meta.namespace}/{label}",
+        queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
+        run=_run(pod),
+        leaves_by=_leaves_by(pod),
+        started=_started(pod),
+        shape=shape,
+    )
+
+
+def _run(pod: Pod) -> str:
+    """The run a scavenger pod belongs to: its own annotation, or the name of its Job where it has none."""
+    owner = pod.metadata.controller
+    return pod.metadata.annotations.get(ANNOTATION_RUN) or (owner.name if owner else "")
+
+
+def _leaves_by(pod: Pod) -> int:
+    """The end of its grace period, microseconds since the epoch; 0 when nobody told it to go."""
+    at = parse_time(pod.metadata.deletion_timestamp)
+    return micros(at) if at is not None else 0
+
+
+def _gated(pod: Pod) -> bool:
+    """Held back by a scheduling gate: it takes no room before somebody opens the gate."""
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return scheduled is not None and scheduled.reason == "SchedulingGated"
+
+
+def _pending(pod: Pod, shape: Shape) -> PendingPod:
+    return PendingPod(
+        key=pod.metadata.key,
+        shape=shape,
+        nominated=pod.status.nominated_node_name,
+        priority=pod.spec.priority or 0,
+        created=pod.metadata.creation_timestamp or "",
+    )
+
+
+def _started(pod: Pod) -> int:
+    """Second in which the last of a pod's running containers started: from then on metrics show it."""
+    if pod.status.phase != "Running":
+        return NOT_STARTED
+    running = [c.state.running.started_at for c in pod.status.container_statuses if c.state.running]
+    times = [parse_time(text) for text in running] or [parse_time(pod.status.start_time)]
+    known = [micros(time) // 1_000_000 for time in times if time is not None]
+    return max(known, default=NOT_STARTED)
+
+
+def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
+    """What is kept of this node; `tolerated_taints`: keys of taints that do not take it out of the load."""
+    return NodeFacts(
+        allocatable=amounts(node.status.allocatable),
+        labels=node.metadata.labels,
+        taints=lasting(node.spec.taints),
+        place=is_place(node),
+        counts=counts(node, tolerated_taints),
+    )

@@ -1,0 +1,367 @@
+"""The admission cycle: which waiting jobs start now, and why the others do not.
+
+A pure function of one snapshot. The recipe:
+
+  1. Take the free room of every node: allocatable less what the pods bound to it request.
+  2. Give room to ordinary pods that wait for a node, in the order the scheduler takes them: those with a nominated
+     node there, the others on the best place they fit. Starting a job only to have it preempted a second later is
+     pure loss.
+  3. Give room to starts under way, whose pods are not bound yet.
+  4. Judge the jobs of queues that are not open: they wait.
+  5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
+     the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
+     first job that fits:
+       a. it is not held back: no pod of its last run alive, its delay over;
+       b. it would fit the cluster if that were empty;
+       c. its queue's quota allows it;
+       d. its queue stays within its share with it (`shares.py`); otherwise it is left to step 7;
+       e. the load stays under the admission level, strictly, for every resource;
+       f. every pod of the gang has a place.
+     One that does not fit does not block those behind it. Where only (e) or (f) fails, and pods that are terminating
+     free enough, their room is promised to it (`cycle_usage.py`). Take the room of what was chosen, count it in load
+     and queue, and go on until every line has been gone through, or the limit of starts per cycle is reached.
+  6. *Fair-share preemption* (`fair_share_preemption.py`). For jobs that step 5 left without room: which running jobs of
+     queues over their share have to go. What is free and what they free is promised to those jobs.
+  7. *Backfill.* What then is left goes to jobs beyond their queue's share, in the order of step 5.
+  8. *Starvation* (`starvation.py`). Where the CPU use of jobs on reclaimed capacity was just measured: which of them
+     get too little and go, as what nobody else wants would serve them better.
+
+Room and load only get worse within a cycle, so what was refused once is refused for every equal job, unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from scavenger_api.reasons import WaitReason
+from scavenger_api.times import EPOCH, format_time
+from scavenger_domain.queues import why_closed
+
+from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.fair_share_preemption import (
+    FairSharePreemption,
+    PreemptionRules,
+    plan_preemptions,
+)
+from scavenger_admitter.core.admission.lines import Lines
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shares import QueueShare, Shares, total
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
+from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.waits import Wait, spell
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A job to start now.
+
+    Attributes:
+        candidate: the job.
+        nodes: the planned node of each pod; the scheduler decides, but this room is taken.
+        load_ppm: load per limited resource with this job, in millionths of allocatable; for the log.
+    """
+
+    candidate: Candidate
+    nodes: tuple[str, ...]
+    load_ppm: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """namespace/name of the job."""
+        return self.candidate.key
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionPlan:
+    """What a cycle decided: every waiting job is either in `starts` or in `held`.
+
+    Attributes:
+        starts: jobs to start, in the order they were chosen.
+        held: why the others wait, by job.
+        preemptions: running jobs to interrupt, as their queues have more than they deserve and others wait.
+        shares: what each queue has and deserves.
+        truncated: the limit of starts was reached; another cycle right away may start more.
+        unserved: jobs within their queue's share wait for room, promised or not; time alone may change who is asked.
+        starvation: who gets too little CPU and goes; None when that was not looked at.
+    """
+
+    starts: tuple[Start, ...]
+    held: Mapping[str, Wait]
+    preemptions: tuple[FairSharePreemption, ...] = ()
+    shares: Mapping[str, QueueShare] = field(default_factory=dict)
+    truncated: bool = False
+    unserved: bool = False
+    starvation: StarvationPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What is looked at for starvation.
+
+    Attributes:
+        jobs: what the running jobs on reclaimed capacity used.
+        before: who was starved when this was last looked at, and since when (`StarvationPlan.since`).
+        rules: see there.
+        moving: jobs that were interrupted as starved, and have not started again.
+    """
+
+    jobs: tuple[MeasuredJob, ...]
+    before: Mapping[str, int] = field(default_factory=dict)
+    rules: StarvationRules = field(default_factory=StarvationRules)
+    moving: tuple[Candidate, ...] = ()
+
+
+def plan_admissions(
+    snapshot: Snapshot,
+    *,
+    max_starts_per_cycle: int | None = None,
+    rules: PreemptionRules | None = None,
+    measurement: Measurement | None = None,
+) -> AdmissionPlan:
+    """Decide who starts, and who has to go for it; see the recipe at the top.
+
+    Args:
+        snapshot: what the cluster looks like.
+        max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
+        rules: of fair-share preemption; None for the defaults.
+        measurement: what was measured since the last cycle; None when nothing was.
+    """
+    cycle = _Cycle(snapshot, max_starts_per_cycle)
+    cycle.hold_jobs_of_queues_not_open()
+    cycle.admit_within_shares()
+    cycle.preempt(rules or PreemptionRules())
+    cycle.backfill()
+    cycle.find_starved(measurement)
+    return cycle.plan()
+
+
+class _Cycle:
+    """State of one cycle: what is left to give, and what became of whom."""
+
+    def __init__(self, snapshot: Snapshot, max_starts: int | None) -> None:
+        self._snapshot = snapshot
+        self._left = max_starts
+        self._usage = CycleUsage(snapshot)
+        self._table = self._usage.shares.table(known=snapshot.shut is None)
+        self._usage.reserve_pending_pods()
+        self._usage.reserve_starts_under_way()
+        self._starts: list[Start] = []
+        self._held: dict[str, Wait] = {}
+        self._preemptions: tuple[FairSharePreemption, ...] = ()
+        self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
+        self._short: list[Candidate] = []
+        self._beyond: dict[str, list[Candidate]] = {}
+        self._truncated = False
+        self._unserved = False
+        self._starvation: StarvationPlan | None = None
+
+    def plan(self) -> AdmissionPlan:
+        return AdmissionPlan(
+            starts=tuple(self._starts),
+            held=self._held,
+            preemptions=self._preemptions,
+            shares=self._table,
+            truncated=self._truncated,
+            unserved=self._unserved,
+            starvation=self._starvation,
+        )
+
+    # --- step 4 ---
+
+    def hold_jobs_of_queues_not_open(self) -> None:
+        for name, line in self._snapshot.candidates.items():
+            closed = _not_open(name, self._snapshot.queues.get(name))
+            if closed is not None:
+                for candidate in line:
+                    self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or closed
+
+    # --- step 5 ---
+
+    def admit_within_shares(self) -> None:
+        queues = self._snapshot.queues
+        lines = {n: line for n, line in self._snapshot.candidates.items() if _not_open(n, queues.get(n)) is None}
+        for line in self._turns(lines):
+            for candidate in line:
+                if self._admit(candidate):
+                    break
+
+    def _admit(self, candidate: Candidate) -> bool:
+        """Start a job within its queue's share, or promise it room; False when it is left waiting, or to step 7."""
+        hold = self._held_back(candidate)
+        if hold is not None:
+            self._held[candidate.key] = hold
+            return False
+        kind = (candidate.queue, candidate.shape, candidate.parallelism)
+        outcome = self._outcomes.get(kind)
+        if outcome is None:
+            outcome = self._judge(candidate) or self._give(candidate)
+            if outcome is None:
+                return True
+            self._outcomes[kind] = outcome
+        if outcome is _BEYOND:
+            self._beyond.setdefault(candidate.queue, []).append(candidate)
+            return False
+        if outcome.reason in _LACKS_ROOM:
+            self._short.append(candidate)
+        self._held[candidate.key] = outcome
+        return False
+
+    def _judge(self, candidate: Candidate) -> Wait | None:
+        """Why a job of an open queue cannot start, as far as that does not depend on room."""
+        hold = self._usage.never(candidate) or self._snapshot.shut or self._usage.beyond_quota(candidate)
+        if hold is None and not self._usage.shares.within(candidate.queue, candidate.shape, candidate.parallelism):
+            hold = _BEYOND
+        return hold
+
+    def _held_back(self, candidate: Candidate) -> Wait | None:
+        hold = self._snapshot.blocked.get(candidate.key)
+        if hold is None and candidate.not_before > self._snapshot.now:
+            at = format_time(EPOCH + timedelta(microseconds=candidate.not_before))
+            return Wait(WaitReason.BACKING_OFF, f"its last start did not come off; tried again from {at} on", at)
+        return hold
+
+    def _give(self, candidate: Candidate) -> Wait | None:
+        """Start a job, or promise it the room of those that leave; or why neither can be."""
+        found = self._usage.start(candidate)
+        if not isinstance(found, Wait):
+            self._start(candidate, found)
+            return None
+        if self._usage.promise(candidate):
+            self._unserved = True
+            self._held[candidate.key] = _promised(self._usage.shares, candidate)
+            return None
+        return found
+
+    def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
+        self._starts.append(Start(candidate, nodes, self._usage.load_ppm()))
+
+    # --- step 6 ---
+
+    def preempt(self, rules: PreemptionRules) -> None:
+        if self._truncated or self._snapshot.shut is not None:
+            return
+        self._preemptions, promised = plan_preemptions(self._snapshot, self._usage, self._short, rules)
+        self._unserved |= self._usage.shares.contested and bool(self._short)
+        for candidate in promised:
+            self._held[candidate.key] = _promised(self._usage.shares, candidate)
+        if promised:
+            self._tell_who_is_beyond_now({candidate.key for candidate in promised})
+
+    def _tell_who_is_beyond_now(self, promised: Set[str]) -> None:
+        """With what was promised to others of their queue, jobs may have become too much for its share."""
+        told: dict[tuple[str, Shape, int], Wait] = {}
+        shares = self._usage.shares
+        for candidate in self._short:
+            kind = (candidate.queue, candidate.shape, candidate.parallelism)
+            if candidate.key not in promised and not shares.within(*kind):
+                if kind not in told:
+                    told[kind] = _beyond_share(shares, candidate, self._held[candidate.key])
+                self._held[candidate.key] = told[kind]
+
+    # --- step 7 ---
+
+    def backfill(self) -> None:
+        refused: dict[tuple[str, Shape, int], Wait] = {}
+        for line in self._turns({queue: tuple(line) for queue, line in self._beyond.items()}):
+            for candidate in line:
+                kind = (candidate.queue, candidate.shape, candidate.parallelism)
+                if kind not in refused:
+                    found = self._usage.beyond_quota(candidate) or self._usage.start(candidate)
+                    if not isinstance(found, Wait):
+                        self._start(candidate, found)
+                        break
+                    refused[kind] = _beyond_share(self._usage.shares, candidate, found)
+                self._held[candidate.key] = refused[kind]
+
+    # --- step 8 ---
+
+    def find_starved(self, measurement: Measurement | None) -> None:
+        if measurement is None or self._truncated:  # who was not looked at yet has the first claim to what is free
+            return
+        gone, started = {preemption.key for preemption in self._preemptions}, {start.key for start in self._starts}
+        jobs = [job for job in measurement.jobs if job.key not in gone]
+        moving = [candidate for candidate in measurement.moving if candidate.key not in started]
+        self._starvation = plan_starvation(
+            self._snapshot, self._usage, jobs, measurement.before, measurement.rules, moving
+        )
+
+    # --- turns ---
+
+    def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
+        """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
+        the limit of starts is reached waits for the next cycle."""
+        turns = Lines(self._usage.shares, lines)
+        while (line := turns.next()) is not None:
+            if self._left is not None and len(self._starts) >= self._left:
+                self._truncated = True
+                for candidate in line:
+                    self._held[candidate.key] = _NEXT_CYCLE
+            else:
+                yield line
+
+
+# --- sentences ----------------------------------------------------------------------------------------------
+
+_LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.ADMISSION_LEVEL})
+_BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
+_NEXT_CYCLE = Wait(
+    WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"
+)
+
+
+_NOT_OPEN = {
+    WaitReason.QUEUE_MISSING: "there is no ScavengerQueue {}: create it, or name another queue",
+    WaitReason.QUEUE_CLOSED: "queue {} is closed: open it, or name another queue",
+    WaitReason.QUEUE_RELEASING: "queue {} is being deleted, and its jobs with it",
+}
+
+
+def _not_open(name: str, queue: QueueView | None) -> Wait | None:
+    reason = why_closed(queue.state if queue is not None else None)
+    return Wait(reason, _NOT_OPEN[reason].format(name), name) if reason is not None else None
+
+
+def _promised(shares: Shares, candidate: Candidate) -> Wait:
+    """A job within its queue's share waits for pods that have been told to go."""
+    has_and_deserves = _standing(shares, candidate, counted=True)
+    return Wait(
+        WaitReason.MAKING_ROOM,
+        lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
+        candidate.queue,
+    )
+
+
+def _beyond_share(shares: Shares, candidate: Candidate, lack: Wait) -> Wait:
+    """A job beyond its queue's share starts on what nobody else wants, and there is none."""
+    has_and_deserves = _standing(shares, candidate)
+    return Wait(
+        WaitReason.QUEUE_SHARE,
+        lambda: (
+            f"{has_and_deserves()}: this job, which needs {spell(_asked(candidate).items())} in all, would be beyond"
+            f" that and starts on what the other queues leave; {lack.message}"
+        ),
+        candidate.queue,
+        lack.reason,
+    )
+
+
+def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) -> Callable[[], str]:
+    """What its queue has at this moment and what it deserves, of what the job asks for; in words when called.
+    `counted`: the job itself is already in what its queue has."""
+    queue, held = candidate.queue, dict(shares.held(candidate.queue))
+    if counted:
+        add(held, candidate.shape.counted, -candidate.parallelism)
+
+    def words() -> str:
+        deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
+        has = spell((name, held.get(name, 0)) for name in deserved)
+        return f"queue {queue} has {has} and deserves {spell(deserved.items())}"
+
+    return words
+
+
+def _asked(candidate: Candidate) -> dict[str, int]:
+    return total(candidate.shape.counted, candidate.parallelism)

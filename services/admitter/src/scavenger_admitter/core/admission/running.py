@@ -1,0 +1,252 @@
+"""Jobs that run, and pods that are on their way out: what preemption takes from, and what it has taken.
+
+A gang is a possible victim only while all of its pods run: one that is starting, losing members or ending is no
+room to count on. Pods that are terminating still fill their nodes, and their room is as good as free: it is promised to
+those who wait for it, so that nobody is interrupted twice for the same room.
+
+Units: cpu in millicores, memory in bytes, all else in whole units. Times are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Protocol
+
+from scavenger_api.duration import parse_duration
+from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER
+from scavenger_domain.risk import safe_until, time_at_risk
+
+from scavenger_admitter.core.admission.shape import Requests, counted
+
+PER_CPU_SECOND: Final = 1_000 * 1_000_000
+"""Millicore-microseconds in a CPU-second."""
+
+
+DEFAULT_INTERVAL: Final = parse_duration(DEFAULT_INTERRUPTION_AFTER) // timedelta(microseconds=1)
+
+OVERDUE: Final = 60 * 1_000_000
+"""A pod that is still there so long after its grace period is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """What is known of a job in phase Running.
+
+    Attributes:
+        key: namespace/name.
+        uid: of the ScavengerJob.
+        queue: its share is used by it.
+        parallelism: pods in the gang.
+        preemptible: the prioritizer's class; jobs are born preemptible.
+        priority: CPU-seconds at risk as the prioritizer wrote them; None when nobody did.
+        since: up to here its work is safe, as its status says: last checkpoint, start-over or start.
+        started: of the present run.
+        interval: a checkpoint is due at least so often.
+        interrupted_at: of the last interruption, whatever its cause; 0 for none.
+        millicores: what its pods together really used on average since `since`; None: what they count as.
+    """
+
+    key: str
+    uid: str
+    queue: str
+    parallelism: int = 1
+    preemptible: bool = True
+    priority: float | None = None
+    since: int = 0
+    started: int = 0
+    interval: int = DEFAULT_INTERVAL
+    interrupted_at: int = 0
+    millicores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A running job and the room it has.
+
+    Attributes:
+        job: what runs.
+        requests: of each pod: what it takes of its node.
+        nodes: of the pods, one entry each.
+        on: how many of its pods are on each node.
+        counted: what each pod counts as in shares and load.
+        takes: what they count as together.
+    """
+
+    job: RunningJob
+    requests: Requests
+    nodes: tuple[str, ...]
+    # A cycle looks at ten thousand of them; they change far less often than that.
+    on: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    counted: Requests = field(init=False, repr=False, compare=False)
+    takes: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        each = counted(self.requests)
+        object.__setattr__(self, "on", dict(Counter(self.nodes)))
+        object.__setattr__(self, "counted", each)
+        object.__setattr__(self, "takes", {name: value * len(self.nodes) for name, value in each})
+
+    def request(self, resource: str) -> int:
+        """What one pod requests of a resource; 0 when it does not name it."""
+        return next((value for name, value in self.requests if name == resource), 0)
+
+    def counts(self, resource: str) -> int:
+        """What one pod counts as of a resource; 0 when it does not name it."""
+        return next((value for name, value in self.counted if name == resource), 0)
+
+    def risk(self, now: int, startup_cost: int) -> int:
+        """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.risk`).
+
+        `startup_cost`: microseconds added until the first checkpoint after a start.
+        """
+        if self.job.priority is not None:
+            return round(self.job.priority * PER_CPU_SECOND)
+        since = safe_until(self.job.started, self.job.interval, (self.job.since,), now)
+        lost = time_at_risk(self.job.started, since, now, startup_cost)
+        return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
+
+
+@dataclass(frozen=True, slots=True)
+class TerminatingPod:
+    """A scavenger pod that has been told to go and still fills its node.
+
+    Attributes:
+        node: where it is.
+        queue: whose share it still uses.
+        requests: what comes free.
+        counts: whether its node counts for the load.
+    """
+
+    node: str
+    queue: str
+    requests: Requests
+    counts: bool = True
+
+    @property
+    def counted(self) -> Requests:
+        """What its queue and the load are relieved of."""
+        return counted(self.requests)
+
+
+class BoundPod(Protocol):
+    """A scavenger pod, as far as it matters here."""
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+    @property
+    def job(self) -> str: ...  # noqa: D102
+    @property
+    def queue(self) -> str: ...  # noqa: D102
+    @property
+    def node(self) -> str: ...  # noqa: D102
+    @property
+    def requests(self) -> Requests: ...  # noqa: D102
+    @property
+    def ended(self) -> bool: ...  # noqa: D102
+    @property
+    def leaves_by(self) -> int: ...  # noqa: D102
+
+
+class RunningJobs:
+    """Jobs that run, jobs whose room was taken back, and pods on their way out; kept up to date change by change.
+
+    Args:
+        pods: all scavenger pods by job and key; a live view of somebody else's.
+    """
+
+    def __init__(self, pods: Mapping[str, Mapping[str, BoundPod]]) -> None:
+        self._pods = pods
+        self._jobs: dict[str, RunningJob] = {}
+        self._gangs: dict[str, Gang] = {}
+        self._stale: set[str] = set()
+        self._interrupted: dict[str, tuple[int, Requests, int]] = {}
+        self._terminating: dict[str, BoundPod] = {}
+
+    # --- what is told ---
+
+    def apply(self, job: RunningJob) -> None:
+        """A job runs, or what is known of its run has changed. It is not being interrupted."""
+        self._interrupted.pop(job.key, None)
+        if self._jobs.get(job.key) != job:
+            self._jobs[job.key] = job
+            self._stale.add(job.key)
+
+    def delete(self, key: str) -> None:
+        """A job does not run, and its room was not taken back either."""
+        self._interrupted.pop(key, None)
+        self._drop(key)
+
+    def interrupt(self, key: str, at: int, each: Requests, parallelism: int) -> None:
+        """The room of a job was taken back at `at`: whatever pods it still has are terminating. `each`: what one of its
+        pods counts as."""
+        self._interrupted[key] = (at, each, parallelism)
+        self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        if self._jobs.pop(key, None) is not None:
+            self._gangs.pop(key, None)
+            self._stale.discard(key)
+
+    def touched(self, pod: BoundPod, *, there: bool) -> None:
+        """A scavenger pod appeared, changed or went."""
+        if pod.job in self._jobs:
+            self._stale.add(pod.job)
+        if there and pod.leaves_by and pod.node and not pod.ended:
+            self._terminating[pod.key] = pod
+        else:
+            self._terminating.pop(pod.key, None)
+
+    # --- what a cycle sees ---
+
+    def gangs(self) -> tuple[Gang, ...]:
+        """The jobs all of whose pods run."""
+        for key in self._stale:
+            gang = self._gang(self._jobs[key])
+            if gang is None:
+                self._gangs.pop(key, None)
+            else:
+                self._gangs[key] = gang
+        self._stale.clear()
+        return tuple(self._gangs.values())
+
+    def _gang(self, job: RunningJob) -> Gang | None:
+        alive = [pod for _, pod in sorted(self._pods.get(job.key, {}).items()) if not pod.ended]
+        if len(alive) != job.parallelism or any(pod.leaves_by or not pod.node for pod in alive):
+            return None
+        return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
+
+    def terminating(self, now: int, counts: Mapping[str, bool]) -> tuple[TerminatingPod, ...]:
+        """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
+
+        `counts`: the nodes that count for the load, by name.
+        """
+        return tuple(
+            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
+            for pod in sorted(self._going(), key=lambda pod: pod.key)
+            if not pod.leaves_by or now <= pod.leaves_by + OVERDUE
+        )
+
+    def _going(self) -> Iterator[BoundPod]:
+        yield from self._terminating.values()
+        for key in self._interrupted:
+            yield from (pod for pod in self._alive(key) if pod.key not in self._terminating)
+
+    def _alive(self, key: str) -> Iterable[BoundPod]:
+        return (pod for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended)
+
+    def recently_terminated(self, observed_at: int | None) -> dict[str, int]:
+        """What was taken back since a measurement and has left: the load still shows it. Empty without measurements."""
+        total: dict[str, int] = {}
+        if observed_at is None:
+            return total
+        for key, (at, each, parallelism) in self._interrupted.items():
+            gone = parallelism - sum(1 for _ in self._alive(key))
+            if at >= observed_at and gone > 0:
+                for name, value in each:
+                    total[name] = total.get(name, 0) + value * gone
+        return total

@@ -1,0 +1,184 @@
+"""Who deserves what: the weighted shares of the queues in what scavenging may use.
+
+    usable   = what scavenger jobs request now + what may still start under the admission level
+    deserved = weight / sum of the weights of the queues with demand * usable            per resource
+    share    = the greatest, over the resources, of what the queue holds / usable        (the dominant share)
+
+A queue is within its share while no resource of it is above what it deserves; it is over its share when one is. This is
+dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests and what stands for them: a
+reclaimed CPU is a CPU.
+
+Demand: jobs that run or start, or jobs in line that could ever start. What a queue deserves does not depend on how much
+it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
+
+Why `usable` is taken from both ends: without measurements it is the admission level of allocatable less what ordinary
+pods request, as in section 3 of the design. With measurements nobody knows which part of the load is whose, but what
+may still start is known, and what has started holds its requests.
+
+All comparisons are of whole products, without division: equal situations are decided equally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scavenger_api.states import QueueState
+
+from scavenger_admitter.core.admission.load import PPM, LoadLimit
+from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
+from scavenger_admitter.core.admission.snapshot import Snapshot
+from scavenger_admitter.core.admission.sums import add
+
+_SCALE: Final = 10**12
+"""Shares are ranked as whole trillionths."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """What a queue has and deserves, for its status.
+
+    Attributes:
+        allocated: what its pods and its starts under way request, pods that are terminating included.
+        deserved: its part of what scavenging may use; of a queue without demand, what it would be if it had any. None
+            while nobody knows the load.
+    """
+
+    allocated: Mapping[str, int]
+    deserved: Mapping[str, int] | None
+
+
+def usable(snapshot: Snapshot) -> dict[str, int]:
+    """What scavenging may use of each resource, its running jobs included."""
+    limits = {limit.resource: limit for limit in snapshot.limits}
+    names = (snapshot.capacity.keys() | snapshot.scavenged.keys()) - {PODS}
+    total: dict[str, int] = {}
+    for name in sorted(names):
+        held = snapshot.scavenged.get(name, 0)
+        limit = limits.get(name)
+        free = _headroom(limit) if limit else snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
+        total[name] = max(0, held + free + snapshot.recently_terminated.get(name, 0))
+    return total
+
+
+def _headroom(limit: LoadLimit) -> int:
+    """What may still be requested under the level; negative when the load is above it."""
+    return (limit.admission_ppm - limit.load_ppm) * limit.allocatable // PPM - limit.requested
+
+
+class Shares:
+    """The shares during one cycle: what each queue holds changes with every start and every victim.
+
+    Pods that are terminating are not counted as held: they cannot be taken back a second time.
+
+    Args:
+        snapshot: of the cycle.
+        demanding: the queues with demand.
+    """
+
+    def __init__(self, snapshot: Snapshot, demanding: Collection[str]) -> None:
+        self._queues = snapshot.queues
+        self._demanding = frozenset(demanding)
+        self._usable = usable(snapshot)
+        self._weights = sum(snapshot.queues[name].weight for name in self._demanding)
+        self._held = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
+        for pod in snapshot.terminating:
+            if pod.queue in self._held:
+                add(self._held[pod.queue], pod.counted, -1)
+        # Compared are `held * weights` and `usable * weight`, both whole.
+        self._scale = {name: self._weights_with(name) for name in snapshot.queues}
+        self._due = {
+            name: {resource: most * self._weight(name) for resource, most in self._usable.items()}
+            for name in snapshot.queues
+        }
+        self._beyond: set[tuple[str, Shape, int]] = set()
+
+    # --- asking ---
+
+    @property
+    def contested(self) -> bool:
+        """Whether more than one queue has demand: a queue alone may use everything."""
+        return len(self._demanding) > 1
+
+    def held(self, queue: str) -> Mapping[str, int]:
+        """What a queue holds now."""
+        return self._held[queue]
+
+    def deserved(self, queue: str) -> dict[str, int]:
+        """What a queue deserves of each resource, rounded down."""
+        return {name: due // self._scale[queue] for name, due in self._due[queue].items()}
+
+    def within(self, queue: str, shape: Shape, count: int) -> bool:
+        """Whether a queue stays within its share with `count` pods of a shape more."""
+        if not self.contested:
+            return True
+        key = (queue, shape, count)
+        if key in self._beyond:  # within a cycle a queue only ever holds more, but for victims, who stay at the share
+            return False
+        held, due, scale = self._held[queue], self._due[queue], self._scale[queue]
+        for name, value in shape.counted:
+            if name in due and (held.get(name, 0) + value * count) * scale > due[name]:
+                self._beyond.add(key)
+                return False
+        return True
+
+    def over(self, queue: str) -> bool:
+        """Whether a queue holds more than it deserves of anything."""
+        return self.contested and self._exceeds(queue, {}, strictly=True)
+
+    def keeps(self, queue: str, taken: Mapping[str, int]) -> bool:
+        """Whether a queue still has its share when `taken` is taken from it."""
+        return self._exceeds(queue, taken, strictly=False)
+
+    def _exceeds(self, queue: str, taken: Mapping[str, int], *, strictly: bool) -> bool:
+        due, scale = self._due[queue], self._scale[queue]
+        for name, amount in self._held[queue].items():
+            if name != PODS:
+                left = (amount - taken.get(name, 0)) * scale - due.get(name, 0)
+                if left > 0 or (left == 0 and not strictly and due.get(name, 0) > 0):
+                    return True
+        return False
+
+    def rank(self, queue: str) -> tuple[int, int, str]:
+        """The smallest goes first.
+
+        1. dominant share / weight;
+        2. greater weight;
+        3. name.
+        """
+        held, weight = self._held[queue], self._weight(queue)
+        share = max(
+            (held[name] * _SCALE // most for name, most in self._usable.items() if most > 0 and name in held),
+            default=0,
+        )
+        return (share // weight, -weight, queue)
+
+    # --- taking ---
+
+    def allocate(self, queue: str, counted: Requests, count: int) -> None:
+        """A queue holds `count` pods more that count as this each; negative, fewer."""
+        add(self._held[queue], counted, count)
+
+    # --- for the status ---
+
+    def table(self, *, known: bool) -> dict[str, QueueShare]:
+        """What every queue has and deserves at the beginning of the cycle. `known`: whether the load is."""
+        return {
+            name: QueueShare(
+                {r: amount for r, amount in queue.allocated.items() if r != PODS},
+                None if not known else {} if queue.state is QueueState.RELEASING else self.deserved(name),
+            )
+            for name, queue in self._queues.items()
+        }
+
+    def _weight(self, queue: str) -> int:
+        return max(1, self._queues[queue].weight)
+
+    def _weights_with(self, queue: str) -> int:
+        return max(1, self._weights + (0 if queue in self._demanding else self._weight(queue)))
+
+
+def total(requests: Iterable[tuple[str, int]], count: int) -> dict[str, int]:
+    """What `count` pods request together."""
+    return {name: value * count for name, value in requests}

@@ -1,0 +1,188 @@
+"""What one admission cycle sees.
+
+A `Snapshot` is immutable and shares nothing that later changes, so `plan_admissions` is a pure function of it. It is
+taken from a `ClusterState` (`state.py`).
+
+Units: cpu in millicores, memory in bytes, all else in whole units, `pods` is a resource. Times are microseconds since
+the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scavenger_api.states import QueueState
+from scavenger_kube.kinds import Taint
+
+from scavenger_admitter.core.admission.load import LoadLimit
+from scavenger_admitter.core.admission.running import Gang, TerminatingPod
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.waits import Wait
+
+Amounts = Mapping[str, int]
+"""Amounts by resource, in the units of this module."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node.
+
+    Attributes:
+        name: its name.
+        allocatable: what it offers to pods, reclaimed capacity included.
+        used: requests of all pods bound to it that have not ended, as they are placed.
+        scavenger: the part of `used` that scavenger pods request.
+        labels: its labels.
+        taints: those that keep pods away, whatever becomes of the node; not those of a cordon or a silent kubelet.
+        place: pods that tolerate the taints may come now (`scavenger_domain.nodes.is_place`).
+        counts: a place without any taint outside the configured list: the load is measured over these.
+    """
+
+    name: str
+    allocatable: Amounts
+    used: Amounts = field(default_factory=dict)
+    scavenger: Amounts = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    place: bool = True
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """An ordinary pod without a node, not gated: it is about to take room, and outranks every scavenger job.
+
+    Attributes:
+        key: namespace/name.
+        shape: what it asks of a node.
+        nominated: the node preemption made room on, or empty.
+        priority: of the pod.
+        created: creationTimestamp as written.
+    """
+
+    key: str
+    shape: Shape
+    nominated: str = ""
+    priority: int = 0
+    created: str = ""
+
+    @property
+    def order(self) -> tuple[bool, int, str, str]:
+        """Those with a nominated node first, then as the scheduler takes them: priority, then age."""
+        return (not self.nominated, -self.priority, self.created, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room of a start under way: pods of one job that no node shows yet.
+
+    Attributes:
+        key: namespace/name of the job.
+        shape: of each pod.
+        count: how many pods are still to be bound.
+        nodes: where they were planned; may be fewer than `count`.
+    """
+
+    key: str
+    shape: Shape
+    count: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A waiting job.
+
+    Attributes:
+        key: namespace/name.
+        uid: of the ScavengerJob.
+        queue: it waits in.
+        shape: of each pod of the gang.
+        parallelism: pods in the gang.
+        interrupted_count: how often it was interrupted; more goes first.
+        queued_at: its place in line, microseconds since the epoch.
+        not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
+    """
+
+    key: str
+    uid: str
+    queue: str
+    shape: Shape
+    parallelism: int = 1
+    interrupted_count: int = 0
+    queued_at: int = 0
+    not_before: int = 0
+
+    @property
+    def order(self) -> tuple[int, int, str, str]:
+        """Place in line inside a queue.
+
+        1. highest interruptedCount: better finish what we started;
+        2. first in, first out;
+        3. uid, so that the order is the same whoever computes it.
+        """
+        return (-self.interrupted_count, self.queued_at, self.uid, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue.
+
+    Attributes:
+        name: its name.
+        weight: of its share, at least 1.
+        quota: the most its jobs may count as together, per resource named.
+        state: Open, Closed, Releasing.
+        allocated: what its running jobs and starts under way count as; filled in by `ClusterState.snapshot`.
+    """
+
+    name: str
+    weight: int = 1
+    quota: Amounts = field(default_factory=dict)
+    state: QueueState = QueueState.OPEN
+    allocated: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one admission cycle decides on.
+
+    Attributes:
+        now: time of the snapshot, microseconds since the epoch.
+        nodes: all nodes by name.
+        pending: ordinary pods about to take room, in the order they do.
+        reservations: starts under way, by job.
+        candidates: waiting jobs per queue, in line; also of queues that do not exist.
+        queues: the queues by name; `default` is always there.
+        capacity: allocatable, summed over the nodes that count; without reclaimed capacity, which is part of it.
+        requested: what all pods bound to the nodes that count, and starts under way, count as.
+        scavenged: what all scavenger jobs count as: their pods, wherever bound, and starts under way.
+        terminating: scavenger pods that have been told to go and still fill their nodes.
+        recently_terminated: what was taken back since the load was measured and is gone; the load still shows it.
+        gangs: the jobs all of whose pods run.
+        limits: the load rule, one entry per limited resource.
+        counted_with_candidate: whether the load is counted with the job that asks.
+        closed_nodes: nodes at or above a level of their own: no new job starts there.
+        shut: why nothing may start, if so.
+        blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
+            is under way.
+    """
+
+    now: int = 0
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    pending: tuple[PendingPod, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    candidates: Mapping[str, tuple[Candidate, ...]] = field(default_factory=dict)
+    queues: Mapping[str, QueueView] = field(default_factory=dict)
+    capacity: Amounts = field(default_factory=dict)
+    requested: Amounts = field(default_factory=dict)
+    scavenged: Amounts = field(default_factory=dict)
+    terminating: tuple[TerminatingPod, ...] = ()
+    recently_terminated: Amounts = field(default_factory=dict)
+    gangs: tuple[Gang, ...] = ()
+    limits: tuple[LoadLimit, ...] = ()
+    counted_with_candidate: bool = True
+    closed_nodes: frozenset[str] = frozenset()
+    shut: Wait | None = None
+    blocked: Mapping[str, Wait] = field(default_factory=dict)

@@ -1,0 +1,382 @@
+"""The state that snapshots are taken from.
+
+`ClusterState` is fed one change at a time (pods, nodes, queues, waiting jobs, starts) and keeps every sum a cycle
+needs, so that an event costs microseconds and a `Snapshot` of thousands of nodes and a hundred thousand pods a few
+milliseconds: only what changed since the last one is made anew.
+
+Changes may come in any order: a pod bound to a node that is not known yet counts as soon as the node appears.
+
+Units as in `snapshot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from scavenger_api.names import DEFAULT_QUEUE, RESOURCE_RECLAIMED_CPU
+from scavenger_api.reasons import WaitReason
+from scavenger_api.reclaimed import counted_as
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_kube.kinds import Node, Pod
+
+from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
+from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
+from scavenger_admitter.core.admission.running import RunningJobs
+from scavenger_admitter.core.admission.shape import Requests, Shape
+from scavenger_admitter.core.admission.snapshot import (
+    Amounts,
+    Candidate,
+    NodeView,
+    PendingPod,
+    QueueView,
+    Reservation,
+    Snapshot,
+)
+from scavenger_admitter.core.admission.sums import SumsByStart, add
+from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
+from scavenger_admitter.core.waits import Wait
+
+
+@dataclass(slots=True)
+class _NodeSums:
+    """Sums of one node name; there as long as the node is, or a pod is bound to that name."""
+
+    node: NodeFacts | None = None
+    used: dict[str, int] = field(default_factory=dict)
+    scavenger: dict[str, int] = field(default_factory=dict)
+    scavengers: dict[str, PodFacts] = field(default_factory=dict)
+    counts: bool = False
+
+
+class ClusterState:
+    """Pods, nodes, queues, waiting jobs and starts under way, with all sums kept up to date.
+
+    Not safe for use from several threads; every method is quick and none awaits.
+
+    Args:
+        tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
+    """
+
+    def __init__(self, *, tolerated_taints: Iterable[str] = ()) -> None:
+        self._tolerated = frozenset(tolerated_taints)
+        self._pods: dict[str, PodFacts] = {}
+        self._nodes: dict[str, _NodeSums] = {}
+        self._views: dict[str, NodeView] = {}
+        self._stale_views: set[str] = set()
+        # over the nodes that count
+        self._capacity: dict[str, int] = {}
+        self._used: dict[str, int] = {}
+        self._starts = SumsByStart()
+        # scavenger pods by job
+        self._by_job: dict[str, dict[str, PodFacts]] = {}
+        self.running: Final = RunningJobs(self._by_job)
+        self._unbound: dict[str, dict[str, PodFacts]] = {}
+        self._allocated: dict[str, dict[str, int]] = {}
+        self._reclaimed: dict[str, int] = {}
+        self._assumed = AssumedStarts(self._by_job, self._unbound)
+        # ordinary pods about to take room
+        self._pending: dict[str, PendingPod] = {}
+        self._pending_view: tuple[PendingPod, ...] | None = ()
+        # waiting jobs
+        self._queues: dict[str, QueueView] = {}
+        self._waiting = WaitingJobs()
+
+    # --- nodes ---
+
+    def apply_node(self, node: Node) -> None:
+        """A node was added or changed."""
+        facts = node_facts(node, self._tolerated)
+        sums = self._nodes.setdefault(node.metadata.name, _NodeSums())
+        if sums.node != facts:
+            self._set_node(node.metadata.name, sums, facts)
+
+    def delete_node(self, name: str) -> None:
+        """A node is gone. Pods still bound to it stay known, and count again if it comes back."""
+        sums = self._nodes.get(name)
+        if sums is not None and sums.node is not None:
+            self._set_node(name, sums, None)
+            self._drop_empty(name, sums)
+
+    def _set_node(self, name: str, sums: _NodeSums, facts: NodeFacts | None) -> None:
+        self._count(sums, -1)
+        sums.node, sums.counts = facts, facts is not None and facts.counts
+        self._count(sums, +1)
+        self._stale_views.add(name)
+
+    def _count(self, sums: _NodeSums, times: int) -> None:
+        """Take a node into the sums over the nodes that count, or out of them."""
+        if not sums.counts or sums.node is None:
+            return
+        # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
+        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
+        add(self._capacity, offered, times)
+        add(self._used, counted_as(sums.used.items()).items(), times)
+        for pod in sums.scavengers.values():
+            self._starts.add(pod.started, pod.counted, times)
+
+    def _drop_empty(self, name: str, sums: _NodeSums) -> None:
+        if sums.node is None and not sums.used:
+            del self._nodes[name]
+
+    # --- pods ---
+
+    def apply_pod(self, pod: Pod) -> None:
+        """A pod was added or changed; a new uid under an old name replaces the old pod."""
+        facts = pod_facts(pod)
+        old = self._pods.get(facts.key)
+        if old == facts:
+            return
+        if old is not None:
+            self._remove_pod(old, gone=old.uid != facts.uid)
+        self._pods[facts.key] = facts
+        self._account(facts, +1)
+        if facts.job:
+            self._by_job.setdefault(facts.job, {})[facts.key] = facts
+            self.running.touched(facts, there=True)
+            if facts.node or facts.ended:
+                self._assumed.release(facts)
+
+    def delete_pod(self, key: str) -> None:
+        """The pod `namespace/name` is gone from the API."""
+        old = self._pods.pop(key, None)
+        if old is not None:
+            self._remove_pod(old, gone=True)
+
+    def _remove_pod(self, pod: PodFacts, *, gone: bool) -> None:
+        self._account(pod, -1)
+        if pod.job:
+            _drop(self._by_job, pod.job, pod.key)
+            self.running.touched(pod, there=False)
+            if gone:
+                self._assumed.release(pod)
+
+    def _account(self, pod: PodFacts, times: int) -> None:
+        """Put a pod into all sums, or take it out; what has ended is in none."""
+        if pod.ended:
+            return
+        if pod.node:
+            self._account_bound(pod, times)
+        elif pod.job:
+            self._account_unbound(pod, times)
+        elif pod.pending is not None:
+            self._pending_view = None
+            if times > 0:
+                self._pending[pod.key] = pod.pending
+            else:
+                del self._pending[pod.key]
+
+    def _account_bound(self, pod: PodFacts, times: int) -> None:
+        sums = self._nodes.setdefault(pod.node, _NodeSums())
+        add(sums.used, pod.requests, times)
+        each = pod.counted
+        if sums.counts:
+            add(self._used, each, times)
+        if pod.job:
+            add(sums.scavenger, pod.requests, times)
+            self._allocate(pod.queue, each, times)
+            add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
+            if times > 0:
+                sums.scavengers[pod.key] = pod
+            else:
+                del sums.scavengers[pod.key]
+            if sums.counts:
+                self._starts.add(pod.started, each, times)
+        self._stale_views.add(pod.node)
+        self._drop_empty(pod.node, sums)
+
+    def _account_unbound(self, pod: PodFacts, times: int) -> None:
+        if pod.shape is None:  # being deleted before it got a node: it will not take any room
+            return
+        if times > 0:
+            self._unbound.setdefault(pod.job, {})[pod.key] = pod
+        else:
+            _drop(self._unbound, pod.job, pod.key)
+
+    def _allocate(self, queue: str, each: Requests, times: int) -> None:
+        sums = self._allocated.setdefault(queue, {})
+        add(sums, each, times)
+        if not sums:
+            del self._allocated[queue]
+
+    @property
+    def reclaimed(self) -> Amounts:
+        """What all bound pods together take of reclaimed capacity: counted as millicores and bytes."""
+        return counted_as(self._reclaimed.items())
+
+    # --- starts under way ---
+
+    def assume(
+        self,
+        key: str,
+        run: str,
+        shape: Shape,
+        parallelism: int,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        nodes: Iterable[str] = (),
+    ) -> None:
+        """We start a job: hold its room until its pods are bound (`AssumedStarts.assume`)."""
+        self._assumed.assume(key, run, shape, parallelism, queue=queue, nodes=nodes)
+
+    def forget(self, key: str) -> None:
+        """The start of a job was undone, or is over: hold nothing for it beyond the pods that exist."""
+        self._assumed.forget(key)
+
+    @property
+    def assumed(self) -> Mapping[str, str]:
+        """Runs of the starts that room is held for, by job."""
+        return self._assumed.runs
+
+    # --- queues and waiting jobs ---
+
+    def apply_queue(self, queue: QueueView) -> None:
+        """A queue was added or changed; `allocated` is ignored, it is counted here."""
+        self._queues[queue.name] = queue
+
+    def delete_queue(self, name: str) -> None:
+        """A queue is gone; its jobs wait until it is back."""
+        self._queues.pop(name, None)
+
+    def apply_candidate(self, candidate: Candidate) -> None:
+        """A job waits, or what it waits with has changed."""
+        self._waiting.apply(candidate)
+
+    def delete_candidate(self, key: str) -> None:
+        """A job waits no longer."""
+        self._waiting.delete(key)
+
+    # --- the snapshot ---
+
+    def snapshot(self, *, now: int, rule: LoadRule) -> Snapshot:
+        """What a cycle at `now` (microseconds since the epoch) sees, under this load rule."""
+        reservations = self._assumed.reservations()
+        requested, scavenged = self._totals(reservations)
+        return Snapshot(
+            now=now,
+            nodes=_honest(self._node_views(), rule.crowded_nodes),
+            pending=self._pending_pods(),
+            reservations=tuple(reservation for _, reservation in reservations),
+            candidates=self._waiting.lines(),
+            queues=self._queue_views(reservations),
+            capacity=dict(self._capacity),
+            requested=requested,
+            scavenged=scavenged,
+            terminating=self.running.terminating(now, {name: sums.counts for name, sums in self._nodes.items()}),
+            recently_terminated=self.running.recently_terminated(rule.observed_at),
+            gangs=self.running.gangs(),
+            limits=self._limits(rule, reservations),
+            counted_with_candidate=rule.counted_with_candidate,
+            closed_nodes=rule.closed_nodes,
+            shut=rule.shut,
+            blocked=self._blocked(),
+        )
+
+    def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
+        """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
+        requested: dict[str, int] = dict(self._used)
+        scavenged: dict[str, int] = {}
+        for sums in self._allocated.values():
+            add(scavenged, sums.items())
+        for _, reservation in reservations:
+            add(requested, reservation.shape.counted, reservation.count)
+            add(scavenged, reservation.shape.counted, reservation.count)
+        return requested, scavenged
+
+    def _node_views(self) -> dict[str, NodeView]:
+        for name in self._stale_views:
+            sums = self._nodes.get(name)
+            if sums is None or sums.node is None:
+                self._views.pop(name, None)
+                continue
+            node = sums.node
+            self._views[name] = NodeView(
+                name=name,
+                allocatable=node.allocatable,
+                used=dict(sums.used),
+                scavenger=dict(sums.scavenger),
+                labels=node.labels,
+                taints=node.taints,
+                place=node.place,
+                counts=node.counts,
+            )
+        self._stale_views.clear()
+        return dict(self._views)
+
+    def _pending_pods(self) -> tuple[PendingPod, ...]:
+        if self._pending_view is None:
+            self._pending_view = tuple(sorted(self._pending.values(), key=_pending_order))
+        return self._pending_view
+
+    def _queue_views(self, reservations: list[tuple[str, Reservation]]) -> dict[str, QueueView]:
+        queues = {DEFAULT_QUEUE: QueueView(DEFAULT_QUEUE), **self._queues}
+        allocated = {name: dict(self._allocated.get(name, {})) for name in queues}
+        for name, reservation in reservations:
+            if name in allocated:
+                add(allocated[name], reservation.shape.counted, reservation.count)
+        return {name: replace(queue, allocated=allocated[name]) for name, queue in queues.items()}
+
+    def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
+        if rule.shut is not None:
+            return ()
+        by_requests = rule.load_ppm is None or rule.observed_at is None
+        requested = dict(self._used) if by_requests else self._starts.since(rule.observed_at or 0)
+        for _, reservation in reservations:
+            add(requested, reservation.shape.counted, reservation.count)
+        load = dict(rule.load_ppm or ())
+        return tuple(
+            LoadLimit(
+                resource=name,
+                allocatable=self._capacity.get(name, 0),
+                requested=requested.get(name, 0),
+                # A resource that has a level but no measurement counts as full, not as empty.
+                load_ppm=0 if by_requests else load.get(name, PPM),
+                admission_ppm=admission,
+            )
+            for name, admission in rule.admission_ppm
+        )
+
+    def _blocked(self) -> dict[str, Wait]:
+        """No second life beside the first: jobs in line that have pods alive, or are just being started."""
+        blocked = dict.fromkeys(self._assumed.keys() & self._waiting.keys(), _PODS_STARTING)
+        for key in self._by_job.keys() & self._waiting.keys() - blocked.keys():
+            alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if not pod.ended)
+            if alive:
+                blocked[key] = _pods_remain(*alive[0])
+        return blocked
+
+
+def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str, NodeView]:
+    """The nodes with what they really have to offer of reclaimed CPU, which may be less than what is placed there."""
+    for name in crowded.keys() & nodes.keys():
+        view = nodes[name]
+        nodes[name] = replace(view, allocatable={**view.allocatable, RESOURCE_RECLAIMED_CPU: crowded[name]})
+    return nodes
+
+
+_PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
+
+
+def _pods_remain(node: str, pod: str) -> Wait:
+    if not node:
+        return Wait(
+            WaitReason.PODS_REMAIN, f"pod {pod} of its last run still exists; the job starts when it is gone", ""
+        )
+    return Wait(
+        WaitReason.PODS_REMAIN,
+        f"pod {pod} of its last run has not ended on node {node}; the job starts again when that pod has"
+        f" ended, or when the pod or node {node} is deleted",
+        node,
+    )
+
+
+def _pending_order(pod: PendingPod) -> tuple[bool, int, str, str]:
+    return pod.order
+
+
+def _drop(groups: dict[str, dict[str, PodFacts]], group: str, key: str) -> None:
+    members = groups.get(group)
+    if members is not None and members.pop(key, None) is not None and not members:
+        del groups[group]

@@ -1,0 +1,75 @@
+"""The conditions of a ScavengerJob: a function of its phase, so that the two never contradict each other."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from scavenger_api.job import ConditionType, Phase
+from scavenger_api.model import Condition
+from scavenger_api.reasons import StateReason
+
+from scavenger_admitter.core.lifecycle.accounting import second
+
+
+class State(NamedTuple):
+    """One condition's status and reason, and its message; None leaves that as it is while the status holds."""
+
+    status: str
+    reason: str
+    message: str | None = None
+
+
+_TRUE: Final = "True"
+_FALSE: Final = "False"
+_UNKNOWN: Final = "Unknown"
+UNFINISHED: Final = State(_UNKNOWN, StateReason.UNFINISHED)
+"""Succeeded is Unknown until the end, so that a wait for either outcome does not end early."""
+
+
+def states(phase: Phase, reason: str, message: str | None, *, interrupted: str | None) -> dict[ConditionType, State]:
+    """Status and reason of every condition (`scavenger_api.reasons`).
+
+    `reason`: one word on why the job is in this phase; `message`: the same in a sentence, None to leave it as it was
+    written. Together they are what Admitted says of a job that waits. `interrupted`: the cause of the last interruption
+    while the job has not started again since, in whatever phase it is in on its way there.
+    """
+    started = phase.active or phase.finished
+    admitted = State(_TRUE, StateReason.STARTED, "") if started else State(_FALSE, reason, message)
+    running = State(_TRUE, StateReason.RUNNING) if phase is Phase.RUNNING else State(_FALSE, phase.value)
+    succeeded = {
+        Phase.COMPLETED: State(_TRUE, StateReason.COMPLETED),
+        Phase.FAILED: State(_FALSE, reason),
+    }.get(phase, UNFINISHED)
+    waiting_again = interrupted is not None and phase in (Phase.INTERRUPTED, Phase.STARTING)
+    return {
+        ConditionType.ADMITTED: admitted,
+        ConditionType.RUNNING: running,
+        ConditionType.INTERRUPTED: State(_TRUE, interrupted or "") if waiting_again else State(_FALSE, phase.value),
+        ConditionType.SUCCEEDED: succeeded,
+    }
+
+
+def written(
+    before: tuple[Condition, ...], wanted: dict[ConditionType, State], *, generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept."""
+    known = {condition.type: condition for condition in before}
+    result = []
+    for kind, state in wanted.items():
+        old = known.pop(kind.value, None)
+        since = old.last_transition_time if old is not None and old.status == state.status else second(now)
+        message = state.message
+        if message is None:
+            message = old.message if old is not None and old.status == state.status else ""
+        result.append(
+            Condition(
+                type=kind.value,
+                status=state.status,
+                observed_generation=generation,
+                last_transition_time=since,
+                reason=state.reason,
+                message=message,
+            )
+        )
+    return (*result, *known.values())

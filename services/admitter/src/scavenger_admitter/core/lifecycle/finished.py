@@ -1,0 +1,92 @@
+"""Runs that ended by themselves, and jobs that are over: the verdict, and the end of the ScavengerJob in its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from scavenger_api.job import Phase
+from scavenger_api.reasons import FailureReason, StateReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.pods import deleting, started_at
+from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
+
+
+def end(draft: Draft, found: Completed | Failed) -> None:
+    """The run ended by itself: the job is over."""
+    at = min(found.at, draft.seen.now)
+    if isinstance(found, Completed):
+        _completed(draft, at)
+    else:
+        _failed_by_exit(draft, found, at)
+
+
+def _completed(draft: Draft, at: datetime) -> None:
+    draft.spend(draft.settle(at, kept=True))
+    draft.set(finished_timestamp=second(at))
+    draft.enter(Phase.COMPLETED, StateReason.COMPLETED, "completed")
+    draft.note("Completed", "all pods succeeded")
+
+
+def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
+    ended = found.exit
+    words = [word for word in (ended.reason if ended.reason != "Error" else "", ended.message.strip()) if word]
+    message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
+    fail(draft, at, FailureReason.FAILED, f"{message} ({': '.join(words)})" if words else message)
+
+
+def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:
+    """The job has failed, at `at`; `reason`: one word for the conditions."""
+    draft.spend(draft.settle(at, kept=False))
+    draft.set(finished_timestamp=second(at))
+    draft.enter(Phase.FAILED, reason, message)
+    draft.note("Failed", message, warning=True)
+
+
+def reopen(draft: Draft) -> None:
+    """A finished job whose pods run after all runs: somebody edited the status."""
+    run = draft.run
+    if run is None or not draft.phase.finished or not _all_running(run):
+        return
+    draft.set(finished_timestamp=None)
+    draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")
+    draft.note("Reopened", "the status said finished while all pods were running", warning=True)
+
+
+def _all_running(run: Run) -> bool:
+    if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
+        return False
+    ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)
+    return not ended and all(p.status.phase == "Running" and started_at(p) and not deleting(p) for p in run.pods)
+
+
+def finish(draft: Draft) -> None:
+    """A finished job lets go of its pods, and goes itself when its time is over."""
+    if not draft.phase.finished:
+        return
+    seen = draft.seen
+    if draft.status.finished_timestamp is None:
+        draft.set(finished_timestamp=second(seen.now))
+    draft.actions += leftover_pods.release(seen.pods)
+    batch = draft.own_job
+    if draft.phase is Phase.FAILED and batch is not None and _never_ends(batch, seen.pods):
+        draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
+    ttl, finished = seen.job.spec.ttl_seconds_after_finished, draft.status.finished_timestamp
+    if ttl is None or finished is None:
+        return
+    left = (finished - seen.now).total_seconds() + ttl
+    if left <= 0:
+        draft.actions.append(DeleteScavengerJob(seen.job.metadata.uid))
+    else:
+        draft.wakeups.append(left)
+
+
+def _never_ends(batch: kinds.Job, pods: Iterable[kinds.Pod]) -> bool:
+    """A Job whose pods wait for what is missing: the Job controller sees no failure in that."""
+    failed = any(c.type in ("FailureTarget", "Failed") and c.status == "True" for c in batch.status.conditions)
+    return batch.metadata.deletion_timestamp is None and not failed and not any(pod.ended for pod in pods)

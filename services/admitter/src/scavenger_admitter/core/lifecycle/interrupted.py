@@ -1,0 +1,47 @@
+"""Runs that were ended from outside: the interruption is counted, and the job is in line again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.job import Phase
+from scavenger_api.reasons import InterruptionReason, WaitReason
+
+from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.pods import PHRASES, Removal
+from scavenger_admitter.core.lifecycle.termination import Removed
+
+_WITHOUT_A_POD: Final = {
+    InterruptionReason.JOB_DELETED: "its Job was deleted",
+    InterruptionReason.RECLAIMED: "its room was taken back",
+    InterruptionReason.STARVED: "it was starved",
+}
+"""What happened to a run, where no single pod is to be named."""
+
+
+def interrupt(draft: Draft, found: Removed) -> None:
+    """The run was ended from outside: count it, and put the job in line again."""
+    at = min(found.at, draft.seen.now)
+    before = draft.status
+    spent = draft.settle(at, kept=False)
+    draft.spend(spent)
+    draft.set(
+        interrupted_count=before.interrupted_count + 1,
+        interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
+    )
+    draft.leave_run(WaitReason.QUEUED)
+    message = f"interrupted: {phrase(found.removal)}; {spent.lost:.0f} CPU-seconds lost"
+    draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
+    draft.cause = found.removal.cause
+    draft.interrupted = found.removal.cause.value
+    draft.note("Interrupted", message)
+
+
+def phrase(removal: Removal) -> str:
+    """What happened, and to which pod, in words."""
+    who = f"pod {removal.pod} {PHRASES[removal.cause]}" if removal.pod else ""
+    if not who:
+        who = _WITHOUT_A_POD.get(removal.cause, "one of its pods is gone")
+    return f"{who} ({removal.detail})" if removal.detail else who

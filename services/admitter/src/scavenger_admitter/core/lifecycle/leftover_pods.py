@@ -1,0 +1,128 @@
+"""Pods of earlier runs: whether they have surely ended, and what is to be done with them.
+
+A job starts again only when nothing of its last run can still be computing (and writing to its volumes). A
+pod that is asked to go away has not gone: its node may be out of reach and its containers running on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle.actions import Action, DeletePod, ReleasePod
+from scavenger_admitter.core.lifecycle.pods import deleting, held, moment
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverPod:
+    """A pod of an earlier run that may still be computing."""
+
+    pod: kinds.Pod
+    node: kinds.Node | None
+    overdue: bool
+    """Its grace period is over, or its node does not answer: this will not pass by itself."""
+    until: datetime | None
+    """When it becomes overdue."""
+
+    @property
+    def message(self) -> str:
+        """Which pod on which node, and what frees the job."""
+        name, where = self.pod.metadata.name, self.pod.spec.node_name
+        if not where:
+            return f"held back by pod {name} of the last run, which is not deleted yet"
+        state = "which has not ended it yet" if self.node is None or self.node.ready else "which is not ready"
+        return (
+            f"held back by pod {name} of the last run on node {where}, {state}: the job starts again when "
+            "the node reports the end of the pod, or when somebody who knows that it is switched off deletes "
+            f"Node {where} or taints it {OUT_OF_SERVICE}"
+        )
+
+
+def surely_ended(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) -> bool:
+    """Whether no container of the pod can run any more, now or later.
+
+    A node that is missing in `nodes` is not known; one mapped to None is known not to exist.
+    """
+    if pod.ended:
+        return True
+    if not deleting(pod):
+        return False
+    name = pod.spec.node_name
+    if not name:
+        return True  # never placed, and the API refuses to bind a pod that is being deleted
+    if name not in nodes:
+        return False
+    node = nodes[name]
+    if node is None or any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints):
+        return True
+    forced = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
+    return forced and not node.ready
+
+
+def find_leftover_pods(
+    pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], now: datetime, patience: timedelta
+) -> tuple[LeftoverPod, ...]:
+    """The pods that may still be computing, most troublesome first."""
+    found = [
+        _leftover(pod, nodes.get(pod.spec.node_name), now, patience) for pod in pods if not surely_ended(pod, nodes)
+    ]
+    return tuple(sorted(found, key=lambda r: (not r.overdue, r.pod.metadata.name)))
+
+
+def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, patience: timedelta) -> LeftoverPod:
+    due = moment(pod.metadata.deletion_timestamp)
+    until = due + patience if due is not None else None
+    late = until is not None and until <= now
+    unreachable = node is not None and not node.ready
+    return LeftoverPod(pod, node, late or unreachable, until)
+
+
+def clear(
+    pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
+) -> tuple[Action, ...]:
+    """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
+
+    `job_uid`: the Job that still exists and takes its pods with it when it goes.
+    """
+    return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
+
+
+def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> Action | None:
+    owner = pod.metadata.controller
+    if surely_ended(pod, nodes):
+        if held(pod):
+            return ReleasePod(pod.metadata.name, pod.metadata.uid)
+        if deleting(pod) or owner is not None:
+            return None  # the garbage collector takes it when its Job is gone
+    elif deleting(pod) or (owner is not None and owner.uid == job_uid):
+        return None
+    return DeletePod(pod.metadata.name, pod.metadata.uid)
+
+
+def release(pods: Iterable[kinds.Pod]) -> tuple[Action, ...]:
+    """Release every pod: no ending of theirs matters any more."""
+    return tuple(ReleasePod(pod.metadata.name, pod.metadata.uid) for pod in pods if held(pod))
+
+
+def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[Action, ...]:
+    """What is to be done with pods whose ScavengerJob does not exist any more.
+
+    Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody
+    is left to read the record.
+    """
+    actions: list[Action] = []
+    for pod in pods:
+        if not deleting(pod) and not pod.ended:
+            actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+        elif held(pod):
+            actions.append(ReleasePod(pod.metadata.name, pod.metadata.uid))
+        elif not deleting(pod):
+            actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+    return tuple(actions)

@@ -1,0 +1,168 @@
+"""What is known of one ScavengerJob, its Job and its pods, turned into its next status and what follows from it.
+
+`plan_lifecycle` is a function of its argument and nothing else. The reconciler writes `Outcome.status` first, with
+optimistic locking, and carries out `Outcome.actions` only when that succeeded: the status write is the commit. A
+process that dies in between loses nothing and counts nothing twice, because a Job is recognised by the place in line
+it was started from, and every commit that ends a run moves that place (docs/designs/0001-run-identity.md). Actions are
+repeated for as long as what they are about is still there.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from scavenger_api import names
+from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
+from scavenger_api.reasons import FailureReason, WaitReason
+from scavenger_api.times import format_micro_time
+
+from scavenger_admitter.core.lifecycle import (
+    accounting,
+    conditions,
+    finished,
+    interrupted,
+    leftover_pods,
+    running,
+    start_failures,
+    starting,
+    waiting,
+)
+from scavenger_admitter.core.lifecycle.actions import DeleteJob
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
+from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import Removal, deleting
+from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
+
+
+def plan_lifecycle(seen: Observation) -> Outcome:
+    """The next status of the job and what follows from it. Pure; raises nothing for what the schema lets in.
+
+    The steps, in this order:
+    1. a job without a status, or without its place in line, gets one (from its live Job, if there is one);
+    2. the run in progress is found: its Job by the place in line it was started from, its pods by that Job;
+    3. a finished job whose pods run after all runs (somebody edited the status);
+    4. a run that nobody noted yet is adopted;
+    5. a run in progress starts, fails to, runs on, or ends;
+    6. suspend is honoured, or lifted;
+    7. what earlier runs left is cleared away;
+    8. a job in line may stand for admission, or says what holds it back;
+    9. a finished job lets go of its pods, and goes itself when its time is over;
+    10. conditions and jobName follow from all this.
+    """
+    draft = Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status))
+    if seen.job.metadata.deletion_timestamp is not None:
+        _delete(draft)
+        return _outcome(draft)
+    waiting.enter_line(draft)
+    _find_run(draft)
+    finished.reopen(draft)
+    starting.adopt(draft)
+    _progress(draft)
+    waiting.suspend(draft)
+    waiting.clear_leftovers(draft)
+    waiting.line_up(draft)
+    finished.finish(draft)
+    _summarise(draft)
+    return _outcome(draft)
+
+
+def _delete(draft: Draft) -> None:
+    """A ScavengerJob that is being deleted takes its Job along, and lets go of its pods."""
+    batch = draft.own_job
+    if batch is not None and batch.metadata.deletion_timestamp is None:
+        draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
+    draft.actions += leftover_pods.release(pod for pod in draft.seen.pods if pod.ended or deleting(pod))
+
+
+def _find_run(draft: Draft) -> None:
+    """The run in progress: the Job of this place in line with its pods, or such pods alone."""
+    queued = draft.status.queued_timestamp
+    if queued is None:
+        return
+    place, batch, parallelism = format_micro_time(queued), draft.own_job, draft.seen.job.spec.parallelism
+    complete = accounting.run_start(draft.status) is not None
+    if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
+        uid = batch.metadata.uid
+        pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
+        draft.run = Run(batch, tuple(pods), parallelism, complete)
+        return
+    # Its Job is gone, or was never noted: pods of this place in line say that there was one.
+    pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+    if pods or draft.phase.active:
+        draft.run = Run(None, tuple(pods), parallelism, complete)
+
+
+def _progress(draft: Draft) -> None:
+    """A run in progress starts, fails to, runs on, or ends."""
+    run, seen = draft.run, draft.seen
+    if draft.phase.queued and seen.refused is not None and run is None:
+        starting.fail_start(draft, start_failures.refusal_problem(seen.refused, seen.job.spec))
+        return
+    if run is None or not draft.phase.active:
+        return
+    if not starting.began(draft, run):
+        starting.go_on(draft, run)
+        return
+    running.record_start(draft, run)
+    found = find_termination(run, seen.nodes, seen.now, seen.settings.final_delete_slack)
+    if found is None and seen.decision is not None:
+        found = Removed(Removal(seen.now, seen.now, seen.decision.cause, "", True, seen.decision.detail))
+    if found is None:
+        running.go_on(draft, run)
+    elif isinstance(found, Removed):
+        interrupted.interrupt(draft, found)
+    else:
+        finished.end(draft, found)
+
+
+def _summarise(draft: Draft) -> None:
+    """Conditions and jobName follow from the rest."""
+    seen, status = draft.seen, draft.status
+    if draft.phase.active:
+        draft.set(job_name=seen.job.metadata.name)
+    elif not draft.phase.finished:
+        left = draft.own_job is not None or find_leftover_pods(seen.pods, seen.nodes, seen.now, timedelta(0))
+        draft.set(job_name=seen.job.metadata.name if left else None)
+    # A sentence alone is worth no write: it goes with the one that status.message needs.
+    message = (draft.status.message or "") if draft.status != seen.job.status else None
+    wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted)
+    generation = seen.job.metadata.generation
+    draft.set(conditions=conditions.written(status.conditions, wanted, generation=generation, now=seen.now))
+
+
+def _reason(status: ScavengerJobStatus) -> str:
+    """The reason that the conditions carry for the phase."""
+    kind = ConditionType.SUCCEEDED if status.phase is Phase.FAILED else ConditionType.ADMITTED
+    found = status.condition(kind)
+    if found is not None and found.status == "False":
+        return found.reason
+    return FailureReason.FAILED if status.phase is Phase.FAILED else WaitReason.QUEUED
+
+
+def _interrupted(status: ScavengerJobStatus) -> str | None:
+    found = status.condition(ConditionType.INTERRUPTED)
+    if found is not None and found.status == "True":
+        return found.reason
+    return Phase.INTERRUPTED.value if status.phase is Phase.INTERRUPTED else None
+
+
+def _in_line(draft: Draft) -> bool:
+    """Whether all that is said of the job is that it waits, and for what."""
+    return draft.explained or draft.reason == WaitReason.QUEUED
+
+
+def _outcome(draft: Draft) -> Outcome:
+    before = draft.seen.job.status
+    verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
+    return Outcome(
+        status=draft.status,
+        changed=draft.status != before,
+        newcomer=before.phase is None and draft.phase is Phase.WAITING and _in_line(draft) and not draft.events,
+        actions=tuple(dict.fromkeys(draft.actions)),
+        events=tuple(draft.events),
+        candidate=draft.candidate,
+        start_failed=draft.start_failed,
+        requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
+        figures=Figures(draft.cause, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
+    )

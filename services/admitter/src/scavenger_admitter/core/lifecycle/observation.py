@@ -1,0 +1,102 @@
+"""What is known of one ScavengerJob at one moment, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.reasons import InterruptionReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.actions import Action, EventNote
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal
+from scavenger_admitter.core.waits import Wait
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleSettings:
+    """How long to wait before drawing a conclusion."""
+
+    start_timeout: timedelta = timedelta(minutes=10)
+    """Created to running; image pulls included."""
+    unschedulable_after: timedelta = timedelta(seconds=10)
+    """The room a job was admitted for is gone when its pods are not placed within this."""
+    creation_grace: timedelta = timedelta(seconds=3)
+    """The Job controller's own attempts to create pods; only then is its FailedCreate an answer."""
+    leftover_patience: timedelta = timedelta(seconds=15)
+    """How long after its grace period a pod of an earlier run may still be there before `message` speaks of it."""
+    final_delete_slack: timedelta = timedelta(seconds=5)
+    """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptDecision:
+    """A decision of this service itself to interrupt a running job."""
+
+    cause: InterruptionReason
+    detail: str
+    """In words: for whom, or by which figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that is known of one job at one moment."""
+
+    job: ScavengerJob
+    batch: kinds.Job | None
+    """The batch/v1 Job of the same name, whoever owns it."""
+    pods: Sequence[kinds.Pod]
+    """All pods of the namespace with our label for this name, those of earlier runs included."""
+    nodes: Mapping[str, kinds.Node | None]
+    """The nodes those pods are on; None for one that is known not to exist, missing when it is not known."""
+    now: datetime
+    diagnosis: Diagnosis | None = None
+    wait: Wait | None = None
+    """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
+    refused: Refusal | None = None
+    """What the API server said when the Job of this place in line was to be created."""
+    decision: InterruptDecision | None = None
+    """Why the room of this very run is taken from it; None when it is not."""
+    usage: accounting.Usage | None = None
+    """What is measured of the pods; counts for jobs on reclaimed capacity."""
+    assumed_started: bool = False
+    """The Job was created from this place in line; the informer has not shown it yet."""
+    settings: LifecycleSettings = LifecycleSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What metrics want to know of this step. Count them when the status write succeeded."""
+
+    interruption: InterruptionReason | None = None
+    finished: Phase | None = None
+    waited_seconds: float | None = None
+    """From the place in line to running, for the run that just began."""
+    useful: float = 0.0
+    """Core-seconds that became useful in this step."""
+    lost: float = 0.0
+    """Core-seconds that were thrown away in this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The next status, and what follows once it is written."""
+
+    status: ScavengerJobStatus
+    """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as observed."""
+    changed: bool
+    newcomer: bool = False
+    """The first status of a job, and all there is to say is that it waits: nobody misses it if the job is started at
+    once."""
+    actions: tuple[Action, ...] = ()
+    events: tuple[EventNote, ...] = ()
+    candidate: bool = False
+    """In line for admission, and nothing of an earlier run stands in the way."""
+    start_failed: bool = False
+    """A start did not come off: the reconciler lets the delay before the next one grow."""
+    requeue_after: float | None = None
+    """Seconds until time alone changes the outcome; None when only an event can."""
+    figures: Figures = Figures()

@@ -1,0 +1,275 @@
+"""What one pod says about itself: when it started, how it ended, and whether somebody outside ended it.
+
+The field names of upstream that decide here are in `docs/designs/0002-what-is-an-interruption.md`, with their sources.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.checkpoints import completion_index
+from scavenger_api.evictions import EvictionReason, eviction_reason
+from scavenger_api.reasons import InterruptionReason
+from scavenger_api.times import EPOCH, parse_time
+from scavenger_kube import kinds
+
+MAIN_CONTAINER: Final = "main"
+
+# kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
+_START_ERRORS: Final = ("StartError", "ContainerCannotRun")
+# What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
+_USER_START_ERROR: Final = re.compile(
+    r"executable file not found|no such file or directory|permission denied|is a directory|exec format error"
+)
+# The container's end was not seen by anybody: "ContainerStatusUnknown" is the kubelet's word (kubelet_pods.go,
+# convertToAPIContainerStatuses), "Unknown" with exit code 255 is containerd's after a reboot of the node.
+_LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
+
+
+PHRASES: Final = {
+    InterruptionReason.PREEMPTED: "was preempted",
+    InterruptionReason.EVICTED: "was evicted",
+    InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
+    InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
+    InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
+    InterruptionReason.KUBELET_EVICTED: "was evicted by its node",
+    InterruptionReason.NODE_DRAINED: "was removed because of a taint on its node",
+    InterruptionReason.NODE_LOST: "was lost with its node",
+    InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
+    InterruptionReason.RECLAIMED: "was taken back",
+    InterruptionReason.STARVED: "was starved",
+    InterruptionReason.DELETED: "was deleted",
+    InterruptionReason.JOB_DELETED: "lost its Job, which was deleted",
+}
+"""What happened to a pod, to follow `pod x`."""
+
+# Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
+# eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
+_BY_DISRUPTION: Final = {
+    "PreemptionByScheduler": InterruptionReason.PREEMPTED,
+    "EvictionByEvictionAPI": InterruptionReason.EVICTED,
+    "DeletionByTaintManager": InterruptionReason.NODE_DRAINED,
+    "DeletionByPodGC": InterruptionReason.NODE_LOST,
+}
+_BY_NOTE: Final = {
+    EvictionReason.ABOVE_UPPER: InterruptionReason.ABOVE_UPPER_LEVEL,
+    EvictionReason.YIELD: InterruptionReason.YIELD_AT_CHECKPOINT,
+    EvictionReason.NODE_MEMORY: InterruptionReason.NODE_MEMORY,
+}
+_BY_KUBELET: Final = "TerminationByKubelet"
+# status.reason of a pod the kubelet ended: eviction/helpers.go, nodeshutdown/nodeshutdown_manager.go,
+# preemption/preemption.go; "Shutdown" is written by kubelets before 1.22, NodeLost by old node controllers.
+_BY_POD_REASON: Final = {
+    "Evicted": InterruptionReason.KUBELET_EVICTED,
+    "Terminated": InterruptionReason.NODE_SHUTDOWN,
+    "NodeShutdown": InterruptionReason.NODE_SHUTDOWN,
+    "Shutdown": InterruptionReason.NODE_SHUTDOWN,
+    "Preempting": InterruptionReason.PREEMPTED,
+    "NodeLost": InterruptionReason.NODE_LOST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A pod was taken away from outside."""
+
+    at: datetime
+    """When: the request, as far as it is still written anywhere; until here the pod computed."""
+    earliest: datetime
+    """The earliest moment it may have been asked for; orders it against what happened to other members."""
+    cause: InterruptionReason
+    pod: str
+    disruption: bool
+    """A DisruptionTarget condition proves it: nobody writes one for a consequence of a failure."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A container ended with a non-zero code by itself."""
+
+    at: datetime
+    pod: str
+    container: str
+    code: int
+    reason: str
+    message: str
+
+
+def moment(text: str | None) -> datetime | None:
+    """A timestamp of the API or of a user's program; None when it says none."""
+    return parse_time(text)
+
+
+def index(pod: kinds.Pod) -> int | None:
+    """The pod's completion index, or None when it has none."""
+    return completion_index(pod.metadata.annotations, pod.metadata.labels)
+
+
+def held(pod: kinds.Pod) -> bool:
+    """Our finalizer is on it."""
+    return names.FINALIZER in pod.metadata.finalizers
+
+
+def deleting(pod: kinds.Pod) -> bool:
+    """Somebody asked for its deletion."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
+    """The status of the container that does the work; injected sidecars say nothing about the job."""
+    statuses = pod.status.container_statuses
+    return next((s for s in statuses if s.name == MAIN_CONTAINER), statuses[0] if statuses else None)
+
+
+def started_at(pod: kinds.Pod) -> datetime | None:
+    """When its work started; None when it never did."""
+    status = main_status(pod)
+    if status is None:
+        return None
+    running, terminated = status.state.running, status.state.terminated
+    if running is not None:
+        return moment(running.started_at) or moment(pod.status.start_time) or moment(pod.metadata.creation_timestamp)
+    if terminated is None or terminated.reason in _START_ERRORS:
+        return None
+    if terminated.reason in _LOST_CONTAINER:
+        return moment(terminated.started_at) or moment(pod.status.start_time)
+    start = moment(terminated.started_at)
+    return start if start is not None and start > EPOCH else moment(terminated.finished_at)
+
+
+def ended_at(pod: kinds.Pod) -> datetime | None:
+    """When its work ended, by the clock of its node; None while it goes on, or when nobody saw the end."""
+    status = main_status(pod)
+    if status is None or status.state.terminated is None or status.state.terminated.reason in _LOST_CONTAINER:
+        return None
+    return moment(status.state.terminated.finished_at)
+
+
+def deletion_requested(pod: kinds.Pod) -> datetime | None:
+    """When its deletion was asked for: deletionTimestamp lies a grace period later than that."""
+    stamp = moment(pod.metadata.deletion_timestamp)
+    if stamp is None:
+        return None
+    return stamp - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def start_error(pod: kinds.Pod) -> str | None:
+    """What the runtime said when it could not start the container; None when that is not what happened."""
+    status = main_status(pod)
+    terminated = status.state.terminated if status else None
+    if terminated is None or terminated.reason not in _START_ERRORS:
+        return None
+    return terminated.message or terminated.reason
+
+
+def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
+    """How the pod failed, when it is Failed because of the exit code of a container; None otherwise.
+
+    Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
+    when the runtime's words blame the image or the command: a node's runtime in trouble is not the job's fault.
+    """
+    if pod.status.phase != "Failed":
+        return None
+    main = main_status(pod)
+    for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
+        terminated = status.state.terminated
+        if terminated is None or terminated.exit_code == 0 or terminated.reason in _LOST_CONTAINER:
+            continue
+        if terminated.reason in _START_ERRORS and not _USER_START_ERROR.search(terminated.message):
+            continue
+        at = moment(terminated.finished_at) or now
+        return Exit(at, pod.metadata.name, status.name, terminated.exit_code, terminated.reason, terminated.message)
+    return None
+
+
+def removal(pod: kinds.Pod, now: datetime, slack: timedelta) -> Removal | None:
+    """Whether the pod was taken away from outside, by whom and when; None when it was not.
+
+    `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see `_asked_in_time`).
+    """
+    return _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
+
+
+def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
+    found = kinds.condition(pod.status.conditions, "DisruptionTarget")
+    if found is None or found.status != "True":
+        return None
+    stamp, end = moment(found.last_transition_time) or now, ended_at(pod)
+    if found.reason == _BY_KUBELET:
+        # The kubelet writes the time when the containers were gone (status_manager.go mergePodStatus), not
+        # when it began to end them.
+        cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
+        earliest = _before_end(pod, end) if end else stamp
+    elif _asked_in_time(pod, stamp, end, timedelta(0)):
+        cause, earliest = _by_disruption(pod, found, stamp), stamp
+    else:
+        return None  # a taint manager or an eviction marks pods that have already ended, too
+    at = min(stamp, end) if end else stamp
+    return Removal(at, min(earliest, at), cause, pod.metadata.name, True, found.message)
+
+
+def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> InterruptionReason:
+    """The cause by the condition, or more exactly by what the regulator noted on the pod before it evicted it."""
+    noted = eviction_reason(pod.metadata.annotations, found.reason, at)
+    if noted is not None:
+        return _BY_NOTE[noted]
+    return _BY_DISRUPTION.get(found.reason, InterruptionReason.DELETED)
+
+
+def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
+    requested, end = deletion_requested(pod), ended_at(pod)
+    if requested is None or not _asked_in_time(pod, requested, end, slack):
+        return None
+    cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.DELETED)
+    if end is None or requested <= end:
+        return Removal(requested, requested, cause, pod.metadata.name, False, pod.status.message)
+    return Removal(end, _before_end(pod, end), cause, pod.metadata.name, False, pod.status.message)
+
+
+def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
+    # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
+    if pod.status.phase != "Failed" or not pod.status.reason:
+        return None
+    end = ended_at(pod)
+    cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
+    earliest = _before_end(pod, end) if end else now
+    return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
+
+
+def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
+    if pod.status.phase != "Failed" or own_exit(pod, now) is not None:
+        return None
+    return Removal(
+        now, now, InterruptionReason.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen"
+    )
+
+
+def _before_end(pod: kinds.Pod, end: datetime) -> datetime:
+    """The earliest moment at which a removal that ended at `end` was asked for: one grace period before."""
+    return end - timedelta(seconds=pod.spec.termination_grace_period_seconds or 0)
+
+
+def _asked_in_time(pod: kinds.Pod, requested: datetime, end: datetime | None, slack: timedelta) -> bool:
+    """Whether a removal was asked for before the containers ended. When in doubt, yes: see design 0002.
+
+    The moment of the request does not always survive. When the containers of a deleted pod have ended, its kubelet
+    sends a final DELETE with grace period 0, and where a finalizer holds the pod the API server then moves
+    deletionTimestamp to *that* moment (apiserver/pkg/registry/rest/delete.go BeforeDelete, "Prevent shortening the
+    grace period moving deletionTimestamp into the past"). It looks as if the pod had ended first and had been deleted
+    then. What tells them apart is the generation: a deletion raises metadata.generation, and the kubelet writes into
+    status.observedGeneration which one it knew when it reported the end (1.34 and later). Of older kubelets a request
+    within `slack` after the end is taken for their final DELETE.
+    """
+    if end is None:
+        return True
+    if pod.ended and deleting(pod):
+        knew = pod.status.observed_generation
+        if knew and pod.metadata.generation:
+            return knew >= pod.metadata.generation
+    final = pod.metadata.deletion_grace_period_seconds == 0 and pod.spec.termination_grace_period_seconds != 0
+    return requested <= end + (slack if final else timedelta(0))

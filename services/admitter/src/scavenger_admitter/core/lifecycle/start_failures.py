@@ -1,0 +1,244 @@
+"""Starts that do not come off: what is wrong with a run that has not begun, in the words of whoever refused it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.reasons import FailureReason, Reason, WaitReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle.pods import deleting, moment, start_error, started_at
+from scavenger_admitter.core.lifecycle.termination import Run
+
+# apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
+# (scheduler volume_binding.go podHasPVCs), the kubelet's CreateContainerConfigError (kubelet_pods.go
+# makeEnvironmentVariables) and its FailedMount events (operation_generator.go "MountVolume.SetUp failed").
+_NOT_FOUND: Final = re.compile(r'\b(persistentvolumeclaim|configmap|secret|serviceaccount)s? "([^"]+)" not found')
+# kubelet_pods.go makeEnvironmentVariables, and volume_binding.go for a claim whose volume is gone (phase Lost).
+_NO_KEY: Final = re.compile(r"couldn't find key \S+ in (?:ConfigMap|Secret) \S+")
+_LOST_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"')
+# plugin/pkg/admission/serviceaccount/admission.go Admit.
+_NO_ACCOUNT: Final = re.compile(r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found')
+# plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of the job.
+_NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a start cannot come off."""
+
+    message: str
+    final: bool
+    """The job itself is at fault and no later try would help."""
+    reason: Reason
+    """One word, for conditions: why the job waits now, or will never start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server did not take the Job of a start."""
+
+    message: str
+    """Its words."""
+    permanent: bool
+    """The manifest is not valid and never will be, as the spec is immutable: trying again gains nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the Events of a run's Job and pods say (see `diagnose`)."""
+
+    mounts: tuple[str, ...] = ()
+    """Messages of FailedMount and FailedAttachVolume, newest last."""
+    creation: str | None = None
+    """The newest message of FailedCreate: why the Job controller cannot create pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartLimits:
+    """How long a start may take."""
+
+    start_timeout: timedelta
+    unschedulable_after: timedelta
+    creation_grace: timedelta
+    """The Job controller tries again when it could not create a pod; no conclusion is drawn before this."""
+
+
+def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
+    """What the Events of a run say, found by the uids of its Job and pods (Events outlive objects, and names recur)."""
+    mine = list(events)
+    mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
+    mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
+    creation = [e.message for e in mine if e.reason == "FailedCreate"]
+    return Diagnosis(mounts=mounts, creation=creation[-1] if creation else None)
+
+
+def problem(
+    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+) -> Problem | None:
+    """What is wrong with this start; None while it may still come off. What no later try can help comes first."""
+    candidates = [
+        *_pod_problems(run.pods, spec, now, limits),
+        *_event_problems(run, spec, diagnosis, now, limits),
+        *_timeout(run, diagnosis, now, limits),
+    ]
+    return min(candidates, key=lambda p: not p.final, default=None)
+
+
+def next_check(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> float | None:
+    """Seconds until time alone makes a problem of this start."""
+    created = _created(run)
+    times = [created + limits.start_timeout] if created is not None else []
+    if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
+        times.append(created + limits.creation_grace)
+    times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
+    return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
+
+
+def unpullable(run: Run) -> bool:
+    """Whether a pod's image was tried for and not had; the kubelet goes on trying (kubelet/images/types.go)."""
+    reasons = {waiting.reason for pod in run.pods for waiting in _waiting(pod)}
+    return bool(reasons & {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
+
+
+def _created(run: Run) -> datetime | None:
+    return moment(run.batch.metadata.creation_timestamp) if run.batch else None
+
+
+def _waiting(pod: kinds.Pod) -> Iterator[kinds.Waiting]:
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if status.state.waiting is not None:
+            yield status.state.waiting
+
+
+def _pod_problems(
+    pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime, limits: StartLimits
+) -> Iterator[Problem]:
+    for pod in pods:
+        yield from _misconfigured(pod, spec)
+        yield from _unscheduled(pod, spec, now, limits)
+        yield from _refused(pod)
+
+
+def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
+    for waiting in _waiting(pod):
+        if waiting.reason == "InvalidImageName":  # kubelet/images/types.go
+            yield Problem(
+                f"the image name is not valid: {waiting.message or spec.image}", True, FailureReason.INVALID_IMAGE_NAME
+            )
+        elif waiting.reason == "CreateContainerConfigError" and (found := missing(waiting.message, spec)):
+            yield found
+
+
+def _unschedulable_since(pod: kinds.Pod) -> datetime | None:
+    scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
+    if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable" or deleting(pod):
+        return None
+    return moment(scheduled.last_transition_time)
+
+
+def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: StartLimits) -> Iterator[Problem]:
+    since = _unschedulable_since(pod)
+    scheduled = kinds.condition(pod.status.conditions, "PodScheduled")
+    if since is None or scheduled is None:
+        return
+    if found := missing(scheduled.message, spec):
+        yield found
+    elif now - since >= limits.unschedulable_after:
+        yield Problem(f"pod {pod.metadata.name} cannot be placed: {scheduled.message}", False, WaitReason.UNSCHEDULABLE)
+
+
+def _refused(pod: kinds.Pod) -> Iterator[Problem]:
+    """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its container."""
+    if pod.status.phase != "Failed" or deleting(pod) or started_at(pod) is not None:
+        return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
+    words = start_error(pod)
+    if words is not None:
+        yield Problem(f"pod {pod.metadata.name} could not start: {words}", False, WaitReason.START_ERROR)
+    else:
+        text = pod.status.message or pod.status.reason or "no reason given"
+        yield Problem(f"pod {pod.metadata.name} was refused by its node: {text}", False, WaitReason.REFUSED)
+
+
+def _event_problems(
+    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+) -> Iterator[Problem]:
+    if diagnosis is None:
+        return
+    if any(started_at(pod) is None for pod in run.pods):
+        for message in diagnosis.mounts:
+            if found := missing(message, spec):
+                yield found
+    created = _created(run)
+    tried = created is not None and now - created >= limits.creation_grace
+    if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
+        yield creation_problem(diagnosis.creation, spec)
+
+
+def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
+    """What it means that the API server did not take the Job."""
+    if refused.permanent:
+        return Problem(f"the Job is not valid: {refused.message}", True, FailureReason.INVALID)
+    return creation_problem(refused.message, spec)
+
+
+def creation_problem(message: str, spec: ScavengerJobSpec) -> Problem:
+    """What a refusal to create the pods (or the Job) means."""
+    account = _NO_ACCOUNT.search(message)
+    if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
+        return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, FailureReason.NOT_FOUND)
+    if _NO_PRIORITY_CLASS in message:
+        return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
+    quota = "exceeded quota" in message or "quota:" in message  # apiserver admission/plugin/resourcequota/controller.go
+    reason = WaitReason.QUOTA_EXCEEDED if quota else WaitReason.CREATION_REFUSED
+    return Problem(f"the pods cannot be created: {message}", False, reason)
+
+
+def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
+    created = _created(run)
+    if created is None or now - created < limits.start_timeout:
+        return
+    words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
+    words += list(diagnosis.mounts[-1:]) if diagnosis else []
+    said = next(
+        (word for word in words if word not in ("", "ContainerCreating", "PodInitializing")),
+        "no reason given",
+    )
+    yield Problem(
+        f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, WaitReason.START_TIMEOUT
+    )
+
+
+def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:
+    """What the message says is missing, if the job refers to it.
+
+    Kubernetes mounts more into a pod than the job asks for (`kube-root-ca.crt` does not exist yet in a
+    namespace that was just created), and the absence of that is not the job's mistake.
+    """
+    for kind, name in _NOT_FOUND.findall(message):
+        if name in _references(kind, spec):
+            return Problem(f'{kind} "{name}" not found', True, FailureReason.NOT_FOUND)
+    for pattern in (_NO_KEY, _LOST_CLAIM):
+        if (found := pattern.search(message)) is not None:
+            return Problem(found.group(0), True, FailureReason.INVALID_REFERENCE)
+    return None
+
+
+def _references(kind: str, spec: ScavengerJobSpec) -> set[str]:
+    env = [source for variable in spec.env or () if (source := variable.value_from)]
+    if kind == "persistentvolumeclaim":
+        return {mount.name for mount in spec.persistent_volume_claims or ()}
+    if kind == "configmap":
+        named = {key.name for source in env if (key := source.config_map_key_ref)}
+        named |= {ref.name for whole in spec.env_from or () if (ref := whole.config_map_ref)}
+        return named | {mount.name for mount in spec.config_maps or ()}
+    if kind == "secret":
+        named = {key.name for source in env if (key := source.secret_key_ref)}
+        named |= {ref.name for whole in spec.env_from or () if (ref := whole.secret_ref)}
+        return named | {mount.name for mount in spec.secrets or ()}
+    return {spec.service_account_name} if spec.service_account_name else set()

@@ -1,0 +1,66 @@
+"""Runs that were started and have not run together yet: they are waited for, or taken back."""
+
+from __future__ import annotations
+
+from scavenger_api.job import Phase
+from scavenger_api.reasons import StateReason
+
+from scavenger_admitter.core.lifecycle import finished, start_failures
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.interrupted import phrase
+from scavenger_admitter.core.lifecycle.pods import started_at
+from scavenger_admitter.core.lifecycle.start_failures import Problem
+from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Removed, Run, find_termination
+
+
+def adopt(draft: Draft) -> None:
+    """A run that no status speaks of yet is a start under way."""
+    if draft.run is not None and not draft.phase.active and not draft.phase.finished:
+        draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
+
+
+def began(draft: Draft, run: Run) -> bool:
+    """Whether the gang has run together: it is on record, or every pod has, or had, a started container."""
+    if run.complete:
+        return True
+    if run.batch is None and not run.pods:
+        return draft.phase is Phase.RUNNING
+    return len(run.pods) >= run.parallelism and all(started_at(pod) is not None for pod in run.pods)
+
+
+def go_on(draft: Draft, run: Run) -> None:
+    """The start goes on, has come to its end already, or does not come off."""
+    seen, settings = draft.seen, draft.seen.settings
+    limits = start_failures.StartLimits(settings.start_timeout, settings.unschedulable_after, settings.creation_grace)
+    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+    found = find_termination(run, seen.nodes, seen.now, settings.final_delete_slack)
+    if isinstance(found, Failed | Completed) and not (problem and problem.final):
+        finished.end(draft, found)
+    elif problem is not None:
+        fail_start(draft, problem)
+    elif isinstance(found, Removed):
+        fail_start(draft, Problem(f"{phrase(found.removal)} before the job ran", False, found.removal.cause))
+    else:
+        _keep_starting(draft, run, limits)
+
+
+def _keep_starting(draft: Draft, run: Run, limits: start_failures.StartLimits) -> None:
+    seen = draft.seen
+    if draft.phase is not Phase.STARTING:
+        draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
+    if start_failures.unpullable(run):
+        draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
+    if (wait := start_failures.next_check(run, seen.diagnosis, seen.now, limits)) is not None:
+        draft.wakeups.append(wait)
+
+
+def fail_start(draft: Draft, problem: Problem) -> None:
+    """The start did not come off: the job is in line again, or has failed where no later try would help."""
+    if problem.final:
+        finished.fail(draft, draft.seen.now, problem.reason, problem.message)
+        return
+    phase = Phase.INTERRUPTED if draft.interrupted is not None else Phase.WAITING
+    draft.leave_run(problem.reason)
+    draft.enter(phase, problem.reason, f"the start did not come off: {problem.message}")
+    draft.start_failed = True
+    draft.note("StartFailed", problem.message, warning=True)

@@ -1,0 +1,140 @@
+"""How a run ended: the gang's verdict out of what its members say.
+
+The earliest cause in time decides, since every later one may be its consequence: the Job controller removes
+the siblings of a member that failed, and members that lose a peer exit with an error of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from scavenger_api.reasons import InterruptionReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle.pods import (
+    Exit,
+    Removal,
+    deletion_requested,
+    ended_at,
+    moment,
+    own_exit,
+    removal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """All pods succeeded by themselves."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A container exited non-zero by itself."""
+
+    exit: Exit
+
+    @property
+    def at(self) -> datetime:
+        """When the container ended."""
+        return self.exit.at
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A pod of the gang was taken away from outside, or the Job was."""
+
+    removal: Removal
+
+    @property
+    def at(self) -> datetime:
+        """Until when the gang computed."""
+        return self.removal.at
+
+
+Termination: TypeAlias = Completed | Failed | Removed
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a job: its Job as far as it still exists, and its pods."""
+
+    batch: kinds.Job | None
+    pods: tuple[kinds.Pod, ...]
+    parallelism: int
+    complete: bool
+    """All pods have been there: one that is missing now has been removed."""
+
+
+def find_termination(
+    run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta
+) -> Termination | None:
+    """How the run ended; None while it goes on. Deterministic: ties go by time, proof, then pod name."""
+    removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now, slack))}
+    rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
+    exits = sorted((failure for pod in rest if (failure := own_exit(pod, now))), key=lambda e: (e.at, e.pod))
+    succeeded = [pod for pod in rest if pod.status.phase == "Succeeded"]
+    if len(succeeded) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
+        return Completed(max((ended_at(pod) or now for pod in succeeded), default=now))
+    causes = [*removals.values(), *_vanished(run, now)]
+    if sum(pod.ended for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
+        causes += _job_removed(run, now)
+    if exits:
+        causes = [cause for cause in causes if not _consequence(cause, run.batch)]
+        causes = causes or _lost_nodes(rest, nodes, exits[0].at)
+    first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
+    if first is not None and (not exits or first.earliest <= exits[0].at):
+        return Removed(first)
+    return Failed(exits[0]) if exits else None
+
+
+def _job_removed(run: Run, now: datetime) -> list[Removal]:
+    """The Job is gone or going: its pods go with it, or are orphaned."""
+    if run.batch is not None and run.batch.metadata.deletion_timestamp is None:
+        return []
+    if run.batch is not None:
+        at = moment(run.batch.metadata.deletion_timestamp) or now
+    else:
+        at = min((t for pod in run.pods if (t := deletion_requested(pod))), default=now)
+    at = min(at, now)
+    return [Removal(at, at, InterruptionReason.JOB_DELETED, "", False)]
+
+
+def _vanished(run: Run, now: datetime) -> list[Removal]:
+    """A member that had been there is not any more: somebody took the finalizer off."""
+    if run.batch is None or not run.complete or len(run.pods) >= run.parallelism:
+        return []
+    if _job_condition(run.batch, "Complete"):
+        return []
+    return [Removal(now, now, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
+
+
+def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
+    """A removal by the Job controller, after it declared the Job failed (job_controller.go deleteActivePods)."""
+    if cause.disruption or batch is None:
+        return False
+    failed = _job_condition(batch, "FailureTarget") or _job_condition(batch, "Failed")
+    return failed is not None and failed <= cause.earliest
+
+
+def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime) -> list[Removal]:
+    """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives them up."""
+    return [
+        Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
+        for pod in pods
+        if not pod.ended and (name := pod.spec.node_name) in nodes and not _ready(nodes[name])
+    ]
+
+
+def _ready(node: kinds.Node | None) -> bool:
+    return node is not None and node.ready
+
+
+def _job_condition(batch: kinds.Job | None, kind: str) -> datetime | None:
+    """Since when the Job has this condition; None when it has not."""
+    found = kinds.condition(batch.status.conditions, kind) if batch else None
+    return moment(found.last_transition_time) if found is not None and found.status == "True" else None

@@ -1,0 +1,108 @@
+"""Jobs in line, and jobs that are suspended: a place in line, what holds a job back, whether it may be started."""
+
+from __future__ import annotations
+
+from scavenger_api import names
+from scavenger_api.job import Phase
+from scavenger_api.reasons import WaitReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import accounting, leftover_pods
+from scavenger_admitter.core.lifecycle.actions import DeleteJob
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
+from scavenger_admitter.core.lifecycle.pods import moment
+
+
+def enter_line(draft: Draft) -> None:
+    """A job without a status, or without its place in line, gets one."""
+    status, batch = draft.status, draft.own_job
+    _restore(draft, batch)
+    if status.phase is not None and (status.queued_timestamp is not None or status.phase.finished):
+        return
+    if draft.status.queued_timestamp is None:
+        draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.now))
+    if status.phase is None:
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
+
+
+def _restore(draft: Draft, batch: kinds.Job | None) -> None:
+    """The place in line from a live Job, where the status was wiped or edited by hand.
+
+    A Job of another run is only ever left over while the job is in line (or suspended, or finished): every
+    commit that leaves Starting or Running behind also moves the place in line.
+    """
+    if batch is None or batch.metadata.deletion_timestamp is not None:
+        return
+    queued = moment(batch.metadata.annotations.get(names.ANNOTATION_RUN))
+    wiped = draft.status.phase is None or draft.status.queued_timestamp is None or draft.status.phase.active
+    if queued is None or not wiped or queued == draft.status.queued_timestamp:
+        return
+    draft.set(queued_timestamp=queued)
+    restarts = batch.metadata.annotations.get(names.ANNOTATION_RESTARTS, "")
+    if draft.status.phase is None and restarts.isdecimal():
+        draft.set(interrupted_count=max(draft.status.interrupted_count, int(restarts)))
+
+
+def suspend(draft: Draft) -> None:
+    """`spec.suspend` is honoured, or lifted."""
+    wanted, phase = draft.seen.job.spec.suspend, draft.phase
+    if phase.finished or wanted == (phase is Phase.SUSPENDED):
+        return
+    draft.interrupted = None
+    if not wanted:
+        draft.leave_run(WaitReason.QUEUED)
+        draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
+        draft.note("Resumed", "in line again")
+        return
+    draft.spend(draft.settle(draft.seen.now, kept=False))
+    draft.leave_run(WaitReason.SUSPENDED)
+    draft.enter(Phase.SUSPENDED, WaitReason.SUSPENDED, "suspended")
+    draft.note("Suspended", "taken off the cluster" if phase.active else "out of line")
+
+
+def clear_leftovers(draft: Draft) -> None:
+    """What earlier runs left is cleared away."""
+    if draft.phase.finished:
+        return
+    batch = draft.own_job
+    if draft.run is None and batch is not None and batch.metadata.deletion_timestamp is None:
+        draft.actions.append(DeleteJob(batch.metadata.uid, "its run is over"))
+    uid = batch.metadata.uid if batch else None
+    draft.actions += leftover_pods.clear(_left_over(draft), draft.seen.nodes, job_uid=uid)
+
+
+def line_up(draft: Draft) -> None:
+    """A job in line may stand for admission, or says what holds it back."""
+    if not draft.phase.queued:
+        return
+    seen, batch = draft.seen, draft.seen.batch
+    patience = seen.settings.leftover_patience
+    left = find_leftover_pods(_left_over(draft), seen.nodes, seen.now, patience)
+    draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
+    draft.candidate = not left and batch is None and not seen.assumed_started
+    stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
+    stuck = stuck or next((pod.message for pod in left if pod.overdue), "")
+    if stuck:
+        draft.reason = WaitReason.HELD_BACK
+        draft.set(message=stuck[:4096])
+    elif draft.reason == WaitReason.HELD_BACK:
+        draft.reason = WaitReason.QUEUED
+        draft.set(message="in line for admission")
+    fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
+    if seen.wait is not None and not stuck and not fresh:
+        draft.explained = True
+        draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
+
+
+def _foreign(batch: kinds.Job) -> str:
+    return (
+        f"held back by Job {batch.metadata.name}, which has the name of this job and does not belong to it: "
+        "delete that Job, or create this job under another name"
+    )
+
+
+def _left_over(draft: Draft) -> list[kinds.Pod]:
+    """The pods of earlier runs."""
+    current = {pod.metadata.uid for pod in draft.run.pods} if draft.run else set()
+    return [pod for pod in draft.seen.pods if pod.metadata.uid not in current]

@@ -1,0 +1,200 @@
+"""The batch/v1 Job of a run, and the headless Service of a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.checkpoints import COMPLETION_INDEX
+from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec, VolumeMount
+from scavenger_api.reclaimed import RECLAIMED
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+
+from scavenger_admitter.core.lifecycle.pods import MAIN_CONTAINER
+
+SERVICE_PREFIX: Final = "sj-"
+"""A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
+
+
+def service_name(job: ScavengerJob) -> str:
+    """The name of the gang's headless Service, and the subdomain of its pods."""
+    return SERVICE_PREFIX + job.metadata.name
+
+
+def peers(job: ScavengerJob) -> tuple[str, ...]:
+    """DNS names of the pods in index order; for a single pod its host name, which it knows itself."""
+    name, namespace, count = job.metadata.name, job.metadata.namespace, job.spec.parallelism
+    if count == 1:
+        return (f"{name}-0",)
+    return tuple(f"{name}-{i}.{service_name(job)}.{namespace}.svc" for i in range(count))
+
+
+def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int) -> dict[str, Any]:
+    """The batch/v1 Job that runs the job once.
+
+    It has the name of the ScavengerJob, so that the API itself refuses a second life beside the first.
+
+    Args:
+        job: the job.
+        restarts: how often it has been interrupted.
+        run: the place in line it is started from (`format_micro_time` of queuedTimestamp): the identity of
+        the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+    """
+    labels = _labels(job)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job.metadata.name,
+            "namespace": job.metadata.namespace,
+            "labels": labels,
+            "annotations": {names.ANNOTATION_RUN: run, names.ANNOTATION_RESTARTS: str(restarts)},
+            "ownerReferences": [job.owner_reference()],
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": job.spec.parallelism,
+            "completions": job.spec.parallelism,
+            "backoffLimit": 0,
+            # A pod that is being deleted may still compute: nothing may take its index before it has ended.
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
+                ]
+            },
+            "template": {
+                "metadata": {
+                    "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
+                    # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
+                    "annotations": {names.ANNOTATION_RUN: run},
+                    "finalizers": [names.FINALIZER],
+                },
+                "spec": _pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds),
+            },
+        },
+    }
+
+
+def service_manifest(job: ScavengerJob) -> dict[str, Any] | None:
+    """The headless Service that gives the pods of a gang their names; None for a single pod."""
+    if job.spec.parallelism == 1:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": service_name(job),
+            "namespace": job.metadata.namespace,
+            "labels": _labels(job),
+            "ownerReferences": [job.owner_reference()],
+        },
+        "spec": {
+            "clusterIP": "None",
+            # Members look for each other before they are ready.
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_JOB: job.metadata.name},
+        },
+    }
+
+
+def _labels(job: ScavengerJob) -> dict[str, str]:
+    return {names.LABEL_JOB: job.metadata.name, names.LABEL_QUEUE: job.spec.queue}
+
+
+def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> dict[str, Any]:
+    spec = job.spec
+    volumes, mounts = _volumes(spec)
+    return {
+        "restartPolicy": "Never",
+        # Its number is filled in by the API; a manifest must not name it.
+        "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
+        "terminationGracePeriodSeconds": min(spec.termination_grace_period_seconds, max_grace_seconds),
+        # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
+        # run whatever image a user chose and have no business with the API.
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "containers": [_container(job, restarts, mounts)],
+        **_given(
+            volumes=volumes,
+            subdomain=service_name(job) if spec.parallelism > 1 else None,
+            serviceAccountName=spec.service_account_name,
+            nodeSelector=spec.node_selector,
+            tolerations=[toleration.to_dict() for toleration in spec.tolerations or ()],
+            imagePullSecrets=[secret.to_dict() for secret in spec.image_pull_secrets or ()],
+            securityContext=_given(runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group),
+        ),
+    }
+
+
+def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "name": MAIN_CONTAINER,
+        "image": spec.image,
+        "resources": _resources(spec),
+        "env": [*_own_env(job, restarts), *(variable.to_dict() for variable in spec.env or ())],
+        **_given(
+            command=list(spec.command or ()),
+            args=list(spec.args or ()),
+            envFrom=[source.to_dict() for source in spec.env_from or ()],
+            imagePullPolicy=spec.image_pull_policy,
+            volumeMounts=mounts,
+        ),
+    }
+
+
+def _resources(spec: ScavengerJobSpec) -> dict[str, dict[str, str]]:
+    """Requests and limits. On reclaimed capacity cpu and memory are requested as 0, as nobody sets them aside, and the
+    two extended resources that stand for them are what the pod is placed by."""
+    asked = spec.resources.effective()
+    if spec.capacity is Capacity.GUARANTEED:
+        return {"requests": dict(asked), "limits": dict(asked)}
+    placed = {name: str(value) for name, value in spec.placed_by.items() if name in RECLAIMED_RESOURCES}
+    # Written down, not left out: what is missing would be filled in from the limits.
+    nothing = dict.fromkeys(RECLAIMED, "0")
+    return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}}
+
+
+def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:
+    """First in the list, so that the user's variables may refer to them as `$(SCAVENGER_INDEX)`."""
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+    yield {"name": names.ENV_INDEX, "valueFrom": index}
+    yield {"name": names.ENV_PARALLELISM, "value": str(job.spec.parallelism)}
+    yield {"name": names.ENV_PEERS, "value": ",".join(peers(job))}
+    yield {"name": names.ENV_RESTARTS, "value": str(restarts)}
+    yield {"name": names.ENV_CHECKPOINT_INTERVAL, "value": _seconds(job.spec)}
+
+
+def _seconds(spec: ScavengerJobSpec) -> str:
+    return str(max(1, int(spec.checkpoint_interval.total_seconds())))
+
+
+def _volumes(spec: ScavengerJobSpec) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The volumes and their mounts. An object that is mounted twice is one volume: a claim that may be written by one
+    pod only, and a Secret that changes, are the same under both paths."""
+    volumes: dict[tuple[str, str], dict[str, Any]] = {}
+    mounts = []
+    for kind, mount, source in _sources(spec):
+        count = sum(1 for known, _ in volumes if known == kind)
+        volume = volumes.setdefault((kind, mount.name), {"name": f"{kind}-{count}", **source})
+        optional = _given(subPath=mount.sub_path, readOnly=mount.read_only)
+        mounts.append({"name": volume["name"], "mountPath": mount.mount_path, **optional})
+    return list(volumes.values()), mounts
+
+
+def _sources(spec: ScavengerJobSpec) -> Iterator[tuple[str, VolumeMount, dict[str, Any]]]:
+    for mount in spec.persistent_volume_claims or ():
+        yield "pvc", mount, {"persistentVolumeClaim": {"claimName": mount.name}}
+    for mount in spec.config_maps or ():
+        yield "configmap", mount, {"configMap": {"name": mount.name}}
+    for mount in spec.secrets or ():
+        yield "secret", mount, {"secret": {"secretName": mount.name}}
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Only what is set: everything else is left to Kubernetes' own defaults."""
+    return {name: value for name, value in fields.items() if value is not None and value not in ({}, [])}

@@ -1,0 +1,107 @@
+"""API objects turned into what the decisions see: plain values, and nothing of the API around them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from scavenger_api import names
+from scavenger_api.job import ConditionType, ScavengerJob
+from scavenger_api.quantity import amounts
+from scavenger_api.queue import ScavengerQueue
+from scavenger_api.times import format_micro_time, micros
+from scavenger_kube.kinds import Node, Pod
+
+from scavenger_admitter.core.admission.queue_status import state_of
+from scavenger_admitter.core.admission.running import RunningJob
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.lifecycle import accounting
+
+Rate: TypeAlias = Callable[[datetime], float | None]
+"""Cores that a job used on average since a moment; None when that is now."""
+
+
+def version(text: str) -> int:
+    """A resourceVersion as the growing integer it is (KEP-5504); 0 for what is none."""
+    return int(text) if text.isdecimal() else 0
+
+
+def newer(one: ScavengerJob, other: ScavengerJob) -> bool:
+    """Whether `one` is the later version."""
+    return version(one.metadata.resource_version) > version(other.metadata.resource_version)
+
+
+def run_of(job: ScavengerJob) -> str:
+    """The run that a start from the job's present place in line is: its queuedTimestamp."""
+    queued = job.status.queued_timestamp
+    return format_micro_time(queued) if queued is not None else ""
+
+
+def job_key(pod: Pod) -> tuple[str, ...]:
+    """`namespace/name` of the ScavengerJob a pod belongs to; nothing for an ordinary pod."""
+    name = pod.metadata.labels.get(names.LABEL_JOB)
+    return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def shape_of(job: ScavengerJob) -> Shape:
+    """What each pod of the job asks of a node."""
+    return Shape.of(job.spec.placed_by, job.spec.node_selector, job.spec.tolerations or ())
+
+
+def candidate(job: ScavengerJob, not_before: int) -> Candidate:
+    """A job in line. `not_before`: it is not looked at before, microseconds since the epoch."""
+    queued = job.status.queued_timestamp
+    return Candidate(
+        key=job.key,
+        uid=job.metadata.uid,
+        queue=job.spec.queue,
+        shape=shape_of(job),
+        parallelism=job.spec.parallelism,
+        interrupted_count=job.status.interrupted_count,
+        queued_at=micros(queued) if queued else 0,
+        not_before=not_before,
+    )
+
+
+def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
+    """A job in phase Running. `rate`: how fast it has been computing, where that is measured."""
+    status, preemption = job.status, job.status.preemption
+    start = accounting.run_start(status)
+    since = accounting.recorded_reference(status, start) if start is not None else None
+    cores = rate(since) if rate is not None and since is not None else None
+    return RunningJob(
+        key=job.key,
+        uid=job.metadata.uid,
+        queue=job.spec.queue,
+        parallelism=job.spec.parallelism,
+        preemptible=preemption is None or preemption.class_ != names.NON_PREEMPTIBLE,
+        priority=preemption.running_priority if preemption is not None else None,
+        since=micros(since) if since is not None else 0,
+        started=micros(start) if start is not None else 0,
+        interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
+        interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
+        millicores=round(cores * 1000) if cores is not None else None,
+    )
+
+
+def cause_of(job: ScavengerJob) -> str:
+    """Why the job was interrupted last, until it runs again; empty when it was not."""
+    found = job.status.condition(ConditionType.INTERRUPTED)
+    return found.reason if found is not None and found.status == "True" else ""
+
+
+def queue_view(queue: ScavengerQueue) -> QueueView:
+    """A queue as the admission cycle sees it."""
+    return QueueView(
+        queue.metadata.name,
+        weight=queue.spec.weight,
+        quota=amounts(queue.spec.quota or {}),
+        state=state_of(queue),
+    )
+
+
+def placing_facts(node: Node) -> tuple[bool, object, object, object]:
+    """What a decision about the pods of a node, or about new ones, depends on."""
+    return node.ready, node.spec, node.status.allocatable, node.metadata.labels

@@ -1,0 +1,98 @@
+"""The informers of the admitter, and what is looked up in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scavenger_api import names
+from scavenger_api.job import Capacity, Phase, ScavengerJob
+from scavenger_api.levels import LevelsView
+from scavenger_kube.kinds import Event, Job, Node, Pod
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS
+from scavenger_runtime import Informer, ServiceContext
+from scavenger_runtime.cache import by_node
+
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
+from scavenger_admitter.facts import job_key, run_of
+from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import SCAVENGERJOBS
+
+
+class Informers:
+    """What the API server shows.
+
+    Args:
+        context: of the service; all informers run from now on.
+        records: what this process knows of jobs beyond that.
+    """
+
+    def __init__(self, context: ServiceContext[AdmitterSettings], records: JobRecords) -> None:
+        client, clock, add = context.client, context.clock, context.add_informer
+        self._clock = clock
+        self._records = records
+        self._namespace = context.settings.namespace
+        self.jobs = add(Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of}))
+        self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
+        self.batch = add(Informer(client, JOBS, clock=clock))
+        self.pods = add(Informer(client, PODS, clock=clock, indices={"job": job_key, "node": by_node}))
+        self.nodes = add(Informer(client, NODES, clock=clock))
+        # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
+        # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
+        self.failures = [
+            add(Informer(client, EVENTS, clock=clock, name=name, field_selector=fields, indices={"uid": _about}))
+            for name, fields in (
+                ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
+                ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
+            )
+        ]
+        self.levels = add(
+            Informer(
+                client,
+                CONFIGMAPS,
+                namespace=self._namespace,
+                field_selector=f"metadata.name={names.LEVELS_CONFIGMAP}",
+                name="levels",
+                clock=clock,
+            )
+        )
+
+    def job(self, key: str) -> ScavengerJob | None:
+        """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
+        return self._records.newest(key, self.jobs.get(key))
+
+    def members(self, job: ScavengerJob) -> list[Pod]:
+        """The pods of the run in progress; those of an earlier one may still be there."""
+        run, pods = run_of(job), self.pods.by_index("job", job.key)
+        return [pod for pod in pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == run]
+
+    def running_on_reclaimed(self) -> Iterator[tuple[ScavengerJob, list[Pod]]]:
+        """The jobs on reclaimed capacity that are known to run, with their pods."""
+        for shown in self.jobs.items():
+            job = self.job(shown.key) if shown.spec.capacity is Capacity.RECLAIMED else None
+            if job is not None and job.status.phase is Phase.RUNNING:
+                yield job, self.members(job)
+
+    def nodes_of(self, pods: Iterable[Pod]) -> dict[str, Node | None]:
+        """The nodes that pods are on, by name; None for one that is not shown."""
+        return {pod.spec.node_name: self.nodes.get(pod.spec.node_name) for pod in pods if pod.spec.node_name}
+
+    def diagnosis(self, batch: Job | None, pods: Iterable[Pod]) -> Diagnosis:
+        """What the Events on a Job and its pods say of a start."""
+        uids = [batch.metadata.uid] if batch is not None else []
+        uids += [pod.metadata.uid for pod in pods]
+        return diagnose(event for shown in self.failures for uid in uids for event in shown.by_index("uid", uid))
+
+    def jobs_with_held_pods(self) -> set[str]:
+        """The jobs, existing or not, whose pods carry our finalizer."""
+        return {key for pod in self.pods.items() if names.FINALIZER in pod.metadata.finalizers for key in job_key(pod)}
+
+    def levels_view(self) -> LevelsView:
+        """What the regulator publishes at this moment."""
+        published = self.levels.get(f"{self._namespace}/{names.LEVELS_CONFIGMAP}")
+        return LevelsView.of(published.data if published else None, self._clock.now())
+
+
+def _about(event: Event) -> tuple[str, ...]:
+    return (event.involved_object.uid,)

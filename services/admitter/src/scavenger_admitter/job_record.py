@@ -1,0 +1,167 @@
+"""What this process knows of a job beyond the API: one record per job. Lost with the process, and nothing depends on
+it: whoever follows finds what it needs in the API.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from scavenger_api.job import ScavengerJob
+from scavenger_api.times import micros
+from scavenger_runtime import Clock
+
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.facts import newer
+
+UNSEEN_START_SECONDS: Final = 10.0
+"""A Job we created and the informer has not shown for this long is looked for again."""
+
+LEAST_WAIT_SECONDS: Final = 0.01
+"""Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
+
+FIRST_STATUS_SECONDS: Final = 0.5
+"""So long the first status of a newcomer may wait for the next admission cycle: most are started by it, and what would
+have been two writes is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedJob:
+    """A Job that was created, or may have been, for a run; and when, on the monotonic clock."""
+
+    run: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A job that has no status yet: its place in line, kept here until the first status says so.
+
+    A process that dies before then has promised nothing; where it had created the Job already, that Job has the place.
+    """
+
+    uid: str
+    queued_at: datetime
+    until: float
+    """When its status is written at the latest, on the monotonic clock."""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
+
+    newcomer: Newcomer | None = None
+    written: ScavengerJob | None = None
+    """The version that was written last, while the informer shows an older one."""
+    created: CreatedJob | None = None
+    """The Job of a start, while the informer does not show it."""
+    assumed_run: str = ""
+    """The run that room is held for in the admission loop's view."""
+    refusal: tuple[str, Refusal] | None = None
+    """The run whose Job the API server did not take, and why."""
+    decision: tuple[str, InterruptDecision] | None = None
+    """The run that is to be interrupted, and why."""
+    failures: int = 0
+    """Starts in a row that did not come off."""
+    not_before: int = 0
+    """The next start is not before this, microseconds since the epoch."""
+
+    # --- versions ---
+
+    def newest(self, shown: ScavengerJob | None) -> ScavengerJob | None:
+        """What the informer shows, or what we have just written; a newcomer has its place in line already."""
+        written = self.written
+        if shown is None:
+            return None
+        if written is not None and shown.metadata.uid == written.metadata.uid and newer(written, shown):
+            shown = written
+        newcomer = self.newcomer
+        if newcomer is None or shown.status.phase is not None or newcomer.uid != shown.metadata.uid:
+            return shown
+        queued = shown.status.queued_timestamp or newcomer.queued_at
+        return shown.model_copy(update={"status": shown.status.model_copy(update={"queued_timestamp": queued})})
+
+    def saw(self, shown: ScavengerJob | None) -> None:
+        """The informer shows this version, or that the job is gone."""
+        if self.written is not None and (shown is None or not newer(self.written, shown)):
+            self.written = None
+
+    def wrote(self, written: ScavengerJob) -> None:
+        """A status was written, and this is the job with it."""
+        self.written = written
+        self.newcomer = None
+
+    def first_status_may_wait(self, now: float) -> float | None:
+        """For how many seconds the first status of a newcomer may still be left out; None: not at all.
+
+        `now`: on the monotonic clock.
+        """
+        left = self.newcomer.until - now if self.newcomer is not None else 0.0
+        return left if left > 0 else None
+
+    # --- a run ---
+
+    def refusal_of(self, run: str) -> Refusal | None:
+        """Why the API server did not take the Job of this run."""
+        return self.refusal[1] if self.refusal is not None and self.refusal[0] == run else None
+
+    def decision_on(self, run: str) -> InterruptDecision | None:
+        """Why this run is to be interrupted."""
+        return self.decision[1] if self.decision is not None and self.decision[0] == run else None
+
+    def is_starting(self, run: str, now: float) -> bool:
+        """Whether the Job of this run was created, or may have been, and is looked out for."""
+        created = self.created
+        return created is not None and created.run == run and now - created.at < UNSEEN_START_SECONDS
+
+    def start_failed(self, now: datetime, first: float, most: float) -> None:
+        """A start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`."""
+        self.failures += 1
+        delay = min(most, first * 2.0 ** min(self.failures - 1, 30))
+        self.not_before = micros(now + timedelta(seconds=delay))
+
+    def waits(self, clock: Clock) -> Iterator[float]:
+        """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
+        queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
+        if self.created is not None:
+            yield max(LEAST_WAIT_SECONDS, self.created.at + UNSEEN_START_SECONDS - clock.monotonic())
+        left = (self.not_before - micros(clock.now())) / 1e6
+        if left > 0:
+            yield max(LEAST_WAIT_SECONDS, left)
+
+
+class JobRecords:
+    """The records of all jobs, and the places in line of newcomers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._records: defaultdict[str, JobRecord] = defaultdict(JobRecord)
+        self._last_place = datetime.min.replace(tzinfo=UTC)
+
+    def __getitem__(self, key: str) -> JobRecord:
+        """The record of a job, to be changed in place; a new one when there is none."""
+        return self._records[key]
+
+    def newest(self, key: str, shown: ScavengerJob | None) -> ScavengerJob | None:
+        """The newest known version of a job, of which the informer shows this."""
+        record = self._records.get(key)
+        return shown if record is None else record.newest(shown)
+
+    def welcome(self, key: str, shown: ScavengerJob | None) -> None:
+        """Give a job without a status its place in line; places are given in the order in which jobs are seen."""
+        job, record = self.newest(key, shown), self._records[key]
+        if job is None or job.status.phase is not None or record.newcomer is not None:
+            return
+        self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
+        until = self._clock.monotonic() + FIRST_STATUS_SECONDS
+        record.newcomer = Newcomer(job.metadata.uid, self._last_place, until)
+
+    def forget(self, key: str) -> None:
+        """The job is gone, or another one has its name."""
+        record = self._records.pop(key, None)
+        if record is not None and record.written is not None:
+            self._records[key].written = record.written

@@ -1,0 +1,183 @@
+"""The controller of ScavengerQueues: their status, and the end of those that are deleted. Decides nothing.
+
+One round a second over all queues, so that no queue is written more often than that, and only what has changed is
+written. What a round does follows from what is there: whoever is killed in the middle is followed by somebody who goes
+on with it.
+
+A queue carries a finalizer from the first round that sees it. When it is deleted, its jobs are deleted, and when the
+last one is gone, the finalizer is taken off and the queue goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import ApiError, Conflict, NotFound
+from scavenger_kube.resources import scavenger_queues
+from scavenger_runtime import Clock, Informer
+from scavenger_runtime.cache import Change
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter import metrics
+from scavenger_admitter.core.admission.queue_status import queue_status
+from scavenger_admitter.core.admission.shares import QueueShare
+
+SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
+
+ROUND_SECONDS: Final = 1.0
+DELETIONS_AT_ONCE: Final = 32
+DELETIONS_A_ROUND: Final = 500
+"""The other queues are waiting."""
+
+log = get_logger(__name__)
+
+
+def queue_of(job: ScavengerJob) -> tuple[str, ...]:
+    """The index of ScavengerJobs by queue."""
+    return (job.spec.queue,)
+
+
+class QueueController:
+    """Keeps the ScavengerQueues.
+
+    Args:
+        client: to write with.
+        clock: for the rounds.
+        events: to say that a queue is being released.
+        queues: all ScavengerQueues.
+        jobs: all ScavengerJobs, with the index `queue` (`queue_of`).
+        shares: what each queue has and deserves, as of the last admission cycle; empty before the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ApiClient,
+        clock: Clock,
+        events: EventRecorder,
+        queues: Informer[ScavengerQueue],
+        jobs: Informer[ScavengerJob],
+        shares: Callable[[], Mapping[str, QueueShare]],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._events = events
+        self._queues = queues
+        self._jobs = jobs
+        self._shares = shares
+        self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
+        self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
+        self._slots = asyncio.Semaphore(DELETIONS_AT_ONCE)
+        jobs.add_handler(self._on_job)
+
+    def _on_job(self, change: Change[ScavengerJob]) -> None:
+        for job, step in ((change.old, -1), (change.new, +1)):
+            if job is not None:
+                self._phases[job.spec.queue][job.status.phase] += step
+
+    async def run(self) -> None:
+        """One round after the other, until cancelled."""
+        while True:
+            await self.round()
+            await self._clock.sleep(ROUND_SECONDS)
+
+    async def round(self) -> None:
+        """Bring every queue to where it should be; whatever fails is tried again in the next round."""
+        present = {queue.metadata.name: queue for queue in self._queues.items()}
+        for gone in self._written.keys() - present.keys():
+            del self._written[gone]
+        _show(self._shares())
+        await asyncio.gather(*(self._keep(queue) for queue in present.values()))
+
+    async def _keep(self, queue: ScavengerQueue) -> None:
+        try:
+            await self._write_status(queue)
+            if queue.metadata.deletion_timestamp is not None:
+                await self._release(queue)
+            elif names.QUEUE_FINALIZER not in queue.metadata.finalizers:
+                await self._set_finalizers(queue, (*queue.metadata.finalizers, names.QUEUE_FINALIZER))
+        except (Conflict, NotFound):
+            pass  # there is a newer version, or none: the next round sees it
+        except ApiError as error:
+            log.warning("queue not kept; tried again", queue=queue.metadata.name, error=str(error))
+
+    # --- status ---
+
+    async def _write_status(self, queue: ScavengerQueue) -> None:
+        meta, share = queue.metadata, self._shares().get(queue.metadata.name)
+        if share is None:  # no admission cycle has seen it yet
+            return
+        status = queue_status(queue, self._phases[meta.name], share)
+        # The informer may not show yet what was written last.
+        if status == queue.status or self._written.get(meta.name) == (meta.resource_version, status):
+            return
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": SCAVENGERQUEUES.kind,
+            "metadata": {"name": meta.name, "uid": meta.uid},
+            "status": status.to_dict(),
+        }
+        await self._client.apply(
+            SCAVENGERQUEUES, None, meta.name, body, field_manager=names.ADMITTER, subresource="status"
+        )
+        self._written[meta.name] = (meta.resource_version, status)
+
+    # --- the end of a queue ---
+
+    async def _release(self, queue: ScavengerQueue) -> None:
+        """Its jobs go first, then it goes."""
+        name = queue.metadata.name
+        if names.QUEUE_FINALIZER not in queue.metadata.finalizers:
+            return
+        left = self._jobs.by_index("queue", name)
+        if not left:
+            await self._set_finalizers(queue, tuple(f for f in queue.metadata.finalizers if f != names.QUEUE_FINALIZER))
+            log.info("queue released", queue=name)
+            return
+        due = [job for job in left if job.metadata.deletion_timestamp is None][:DELETIONS_A_ROUND]
+        if due:
+            log.info("releasing queue", queue=name, jobs=len(left), deleting=len(due))
+            self._events.record(SCAVENGERQUEUES, queue, "Normal", "Releasing", "its jobs are deleted, then it goes")
+        await asyncio.gather(*(self._delete(job) for job in due))
+
+    async def _delete(self, job: ScavengerJob) -> None:
+        meta = job.metadata
+        async with self._slots:
+            with contextlib.suppress(Conflict):  # another one of that name by now
+                await self._client.delete(self._jobs.resource, meta.namespace, meta.name, uid=meta.uid)
+
+    async def _set_finalizers(self, queue: ScavengerQueue, finalizers: tuple[str, ...]) -> None:
+        await set_finalizers(self._client, queue.metadata, finalizers)
+
+
+async def set_finalizers(client: ApiClient, meta: Any, finalizers: tuple[str, ...]) -> None:
+    """Write the finalizers of this very version of a ScavengerQueue.
+
+    Raises:
+        Conflict: there is a newer version.
+        NotFound: it is gone.
+        ApiError: the API server refuses.
+    """
+    patch = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": list(finalizers)},
+    }
+    await client.merge_patch(SCAVENGERQUEUES, None, meta.name, patch)
+
+
+def _show(shares: Mapping[str, QueueShare]) -> None:
+    """What the queues have and deserve, on /metrics: cores, bytes and units."""
+    for gauge in (metrics.QUEUE_ALLOCATED, metrics.QUEUE_DESERVED):
+        gauge.clear()
+    for name, share in shares.items():
+        for gauge, amounts in ((metrics.QUEUE_ALLOCATED, share.allocated), (metrics.QUEUE_DESERVED, share.deserved)):
+            for resource, value in (amounts or {}).items():
+                gauge.labels(name, resource).set(value / 1000 if resource == "cpu" else value)

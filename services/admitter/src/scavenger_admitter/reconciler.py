@@ -1,0 +1,154 @@
+"""One job at a time: what is known of it, what follows, the status write, and only then everything else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_kube.client import ApiClient
+from scavenger_runtime import Clock, Result
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter import metrics
+from scavenger_admitter.admission_feed import AdmissionFeed
+from scavenger_admitter.admission_loop import AdmissionLoop
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
+from scavenger_admitter.explain import Explanations
+from scavenger_admitter.facts import run_of
+from scavenger_admitter.freshness import confirmed, doubtful
+from scavenger_admitter.informers import Informers
+from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import Writer
+
+log = get_logger(__name__)
+
+
+class Reconciler:
+    """Brings one ScavengerJob after the other to where it should be.
+
+    Args:
+        client: to ask where informers may be behind.
+        settings: of the admitter.
+        clock: for `now`.
+        informers: what the API server shows.
+        records: of all jobs.
+        writer: for everything that is written.
+        feed: told where each job stands.
+        admission: says why jobs wait.
+        explanations: which of them are told.
+        usage: CPU time that pods on reclaimed capacity used.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ApiClient,
+        settings: AdmitterSettings,
+        clock: Clock,
+        informers: Informers,
+        records: JobRecords,
+        writer: Writer,
+        feed: AdmissionFeed,
+        admission: AdmissionLoop,
+        explanations: Explanations,
+        usage: accounting.Usage,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._informers = informers
+        self._records = records
+        self._writer = writer
+        self._feed = feed
+        self._admission = admission
+        self._explanations = explanations
+        self._usage = usage
+        self._lifecycle_settings = LifecycleSettings(
+            start_timeout=timedelta(seconds=settings.start_timeout),
+            unschedulable_after=timedelta(seconds=settings.unschedulable_after),
+        )
+
+    async def reconcile(self, key: str) -> Result | None:
+        """Bring the job to where it should be, as far as that can be done now.
+
+        Raises:
+            Conflict: there is a newer version of it.
+            NotFound: it, or what was to be changed, is gone.
+            ApiError: the API server refuses, or does not answer.
+        """
+        job = self._informers.job(key)
+        if job is None:
+            self._records.forget(key)
+            await self._writer.carry_out(key, clear_orphans(self._informers.pods.by_index("job", key)))
+            return None
+        seen = self._observation(key, job)
+        outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
+        record = self._records[key]
+        left_out = record.first_status_may_wait(self._clock.monotonic()) if outcome.newcomer else None
+        if left_out is not None:
+            job = job.model_copy(update={"status": outcome.status})
+        elif outcome.changed:
+            job = await self._commit(job, outcome)
+        self._feed.update(key, job, outcome)
+        await self._writer.carry_out(key, outcome.actions)
+        # Another record by now where the job went meanwhile and another one has its name.
+        waits = (left_out, outcome.requeue_after, *self._records[key].waits(self._clock))
+        return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+
+    def _observation(self, key: str, job: ScavengerJob) -> Observation:
+        informers, record, run = self._informers, self._records[key], run_of(job)
+        batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
+        return Observation(
+            job=job,
+            batch=batch,
+            pods=pods,
+            nodes=informers.nodes_of(pods),
+            now=self._clock.now(),
+            diagnosis=informers.diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
+            wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
+            refused=record.refusal_of(run),
+            decision=record.decision_on(run),
+            usage=self._usage,
+            assumed_started=self._feed.is_starting(key, run),
+            settings=self._lifecycle_settings,
+        )
+
+    async def _commit(self, job: ScavengerJob, outcome: Outcome) -> ScavengerJob:
+        """Write the status, then count and say what is new."""
+        written = await self._writer.write_status(job, outcome.status)
+        self._records[job.key].wrote(written)
+        _count(written, outcome)
+        self._writer.record(written, outcome.events)
+        if job.status.phase is not written.status.phase:
+            _log_phase(job, written)
+        return written
+
+
+def _count(job: ScavengerJob, outcome: Outcome) -> None:
+    """The figures of a step on /metrics."""
+    queue, figures = job.spec.queue, outcome.figures
+    if figures.waited_seconds is not None:
+        metrics.WAIT_SECONDS.labels(queue).observe(figures.waited_seconds)
+    if figures.interruption is not None:
+        metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
+    if figures.finished is not None:
+        metrics.FINISHED.labels(queue, figures.finished.value).inc()
+    metrics.LOST_CPU_SECONDS.labels(queue).inc(max(0.0, figures.lost))
+    metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, figures.useful))
+
+
+def _log_phase(before: ScavengerJob, after: ScavengerJob) -> None:
+    log.info(
+        "phase",
+        job=after.key,
+        queue=after.spec.queue,
+        old=before.status.phase,
+        new=after.status.phase,
+        message=after.status.message,
+        interrupted=after.status.interrupted_count,
+        useful_cpu_seconds=round(after.status.useful_cpu_seconds, 1),
+        lost_cpu_seconds=round(after.status.lost_cpu_seconds, 1),
+    )

@@ -1,0 +1,91 @@
+"""What pods on reclaimed capacity use, polled from the metrics API. Decides nothing.
+
+What was seen is kept in this process alone. Pods are known to it for as long as their job is known to run, so that the
+figures of one that has ended are there until its ending is settled. Where there are no figures, after a restart or
+without a metrics API, the limit times time stands in (`accounting.cpu_time`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from scavenger_api.job import ScavengerJob
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Pod
+from scavenger_runtime import Clock
+from scavenger_runtime.usage import PodUsage
+
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.starvation import MeasuredJob, PodUse
+
+TIMEOUT_SECONDS: Final = 10.0
+WATCHED_SHARE: Final = 0.8
+"""A pod is judged only when it was watched for at least this share of the time."""
+
+Running: TypeAlias = Iterable[tuple[ScavengerJob, Sequence[Pod]]]
+
+
+class UsagePoller:
+    """Asks how much CPU pods use, for as long as there are any to ask about.
+
+    Args:
+        client: to ask with.
+        clock: for the rounds.
+        period: seconds between two rounds.
+        running: the running jobs on reclaimed capacity, with their pods.
+        measured: told that there are new figures.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ApiClient,
+        clock: Clock,
+        period: float,
+        running: Callable[[], Running],
+        measured: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._period = period
+        self._running = running
+        self._measured = measured
+        self._usage = PodUsage(client, TIMEOUT_SECONDS)
+        self._any = False
+
+    async def run(self) -> None:
+        """One round after the other, until cancelled."""
+        while True:
+            await self.round()
+            await self._clock.sleep(self._period)
+
+    async def round(self) -> None:
+        """Ask once, unless there is nobody to ask about."""
+        known = {pod.metadata.key for _, pods in self._running() for pod in pods}
+        answered = await self._usage.poll(known)
+        # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
+        if answered or (answered is None and self._any):
+            self._measured()
+        self._any = bool(known)
+
+    def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
+        """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""
+        return self._usage.meter.cpu_seconds(pod, since.timestamp(), until.timestamp())
+
+    def measured_jobs(self, shape: Callable[[ScavengerJob], Shape], after: float) -> Iterable[MeasuredJob]:
+        """What the pods of each running job used over the last `after` seconds."""
+        until = self._clock.now()
+        since = until - timedelta(seconds=after)
+        for job, pods in self._running():
+            alive = [pod for pod in pods if not pod.ended and pod.spec.node_name]
+            uses = (PodUse(p.metadata.name, p.spec.node_name, self._mean(p, since, until)) for p in alive)
+            yield MeasuredJob(job.key, shape(job), tuple(uses))
+
+    def _mean(self, pod: Pod, since: datetime, until: datetime) -> int | None:
+        """Millicores on average; None for a pod that was not watched for long enough."""
+        begin, end = since.timestamp(), until.timestamp()
+        used = self._usage.meter.cpu_seconds(pod.metadata.key, begin, end)
+        if used is None or self._usage.meter.watched(pod.metadata.key, begin, end) < WATCHED_SHARE:
+            return None
+        return round(used * 1000 / (end - begin))

@@ -1,0 +1,108 @@
+"""What is written to the API for one ScavengerJob: its status, its Events, and the actions that follow.
+
+A Job is created by the admission loop, which has to know at once what the API server said of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import Conflict, NotFound
+from scavenger_kube.resources import JOBS, PODS, scavenger_jobs
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter.core.lifecycle.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    DeleteScavengerJob,
+    EventNote,
+    ReleasePod,
+)
+
+SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
+
+log = get_logger(__name__)
+
+
+class Writer:
+    """Writes for one job at a time; knows nothing of why."""
+
+    def __init__(self, client: ApiClient, events: EventRecorder) -> None:
+        self._client = client
+        self._events = events
+
+    async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
+        """Commit a status decided on this very version of the job; returns the job as the API server has it then.
+
+        Raises:
+            Conflict: there is a newer version.
+            NotFound: it is gone.
+            ApiError: the API server refuses.
+        """
+        meta = job.metadata
+        fields = status.to_dict()
+        fields.pop("preemption", None)  # the prioritizer's
+        body = await self._client.apply(
+            SCAVENGERJOBS,
+            meta.namespace,
+            meta.name,
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": SCAVENGERJOBS.kind,
+                "metadata": {
+                    "name": meta.name,
+                    "namespace": meta.namespace,
+                    "uid": meta.uid,
+                    "resourceVersion": meta.resource_version,
+                },
+                "status": fields,
+            },
+            field_manager=names.ADMITTER,
+            subresource="status",
+        )
+        return ScavengerJob.model_validate_json(body)
+
+    def record(self, job: ScavengerJob, notes: Iterable[EventNote]) -> None:
+        """Say something in Events on the job."""
+        for note in notes:
+            self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
+
+    async def carry_out(self, key: str, actions: Iterable[Action]) -> None:
+        """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
+        and the reconcile that comes then repeats what is still to be done."""
+        work = [self._action(key, action) for action in actions]
+        failures = [r for r in await asyncio.gather(*work, return_exceptions=True) if isinstance(r, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, NotFound | Conflict):
+                raise failure
+        if failures:
+            raise failures[0]
+
+    def _action(self, key: str, action: Action) -> Awaitable[Any]:
+        namespace, _, name = key.partition("/")
+        match action:
+            case DeleteJob(uid=uid, reason=reason):
+                log.info("deleting the Job", job=key, reason=reason)
+                return self._client.delete(JOBS, namespace, name, uid=uid)
+            case DeletePod(name=pod, uid=uid):
+                return self._client.delete(PODS, namespace, pod, uid=uid)
+            case ReleasePod(name=pod, uid=uid):
+                return release(self._client, namespace, pod, uid)
+            case DeleteScavengerJob(uid=uid):
+                log.info("deleting the ScavengerJob: its time after the end is over", job=key)
+                return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
+
+
+async def release(client: ApiClient, namespace: str, pod: str, uid: str) -> None:
+    """Take our finalizer off a pod, and only ours; a pod that is gone is released."""
+    patch = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}}
+    with contextlib.suppress(NotFound):
+        await client.strategic_patch(PODS, namespace, pod, patch)

@@ -1,0 +1,368 @@
+"""The admitter as a whole, on the API server in memory; Job controller, scheduler and kubelets are played here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+from aiohttp import web
+from scavenger_admitter.controller import Admitter
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_api.times import format_time
+from scavenger_kube.client import ApiClient
+from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
+from scavenger_runtime import ServiceContext
+from scavenger_runtime.probes import ProbeServer
+from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, terminated
+from scavenger_testing.fake_api import WRITES, Fault
+
+NS = "lab"
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_WATCHES = "/apis/batch/v1/jobs?watch"
+
+CALM_TURNS = 30
+HANGING_TURNS = 10
+BUSY_TURNS = 1000
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class FirstWrites(Fault):
+    """A conflict for the first write to each object, whatever it is."""
+
+    met: set[str] = field(default_factory=set)
+
+    def fits(self, request: web.Request) -> bool:
+        if request.method not in self.methods or request.path in self.met or "/leases" in request.path:
+            return False
+        self.met.add(request.path)
+        return True
+
+
+class Harness:
+    """A small cluster: `tick()` plays everybody but the admitter for one moment.
+
+    pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
+    exit code of pods that are deleted while they run. lost: names of Jobs whose creation is on its way for ever.
+    """
+
+    def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
+        self.api = api
+        self.clock = clock
+        self.pods_of: Callable[[Object], bool] = lambda job: True
+        self.kubelet = True
+        self.binds_to = "n1"
+        self.stopping = 137
+        self.lost: set[str] = set()
+        self.under_way = 0
+        self._made: set[str] = set()
+        self._admitters: list[Instance] = []
+
+    # --- set-up -------------------------------------------------------------------------------------
+
+    def node(self, name: str = "n1", cpu: str = "100", memory: str = "400Gi", **more: Any) -> None:
+        self.api.put(NODES, node_dict(name, cpu=cpu, memory=memory, **more))
+
+    def submit(self, name: str, **spec: Any) -> None:
+        self.api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=self.stamp(), **spec))
+
+    def conflict_on_first_writes(self) -> None:
+        fault = FirstWrites("fail", 1, WRITES, "", 409, "Conflict")
+        self.api._faults.append(fault)
+
+    def admitter(self, **settings: Any) -> Instance:
+        instance = Instance(self, settings)
+        self._admitters.append(instance)
+        return instance
+
+    def client(self) -> ApiClient:
+        """A client whose requests `quiet` waits for."""
+        return _Client(self)
+
+    def user(self) -> ApiClient:
+        """A client of somebody else's."""
+        return self.api.client(request_timeout=2.0)
+
+    async def close(self) -> None:
+        for instance in self._admitters:
+            await instance.kill()
+
+    # --- what there is ------------------------------------------------------------------------------
+
+    def status(self, name: str) -> dict[str, Any]:
+        found = self.api.get(SCAVENGERJOBS, NS, name)
+        return {} if found is None else dict(found.get("status") or {})
+
+    def phase(self, name: str) -> str:
+        return str(self.status(name).get("phase", ""))
+
+    def phases(self) -> dict[str, str]:
+        found = self.api.list(SCAVENGERJOBS)
+        return {job["metadata"]["name"]: str((job.get("status") or {}).get("phase", "")) for job in found}
+
+    def pods(self, name: str) -> list[Object]:
+        return [pod for pod in self.api.list(PODS) if pod["metadata"].get("labels", {}).get(names.LABEL_JOB) == name]
+
+    def held(self) -> list[str]:
+        """Pods with our finalizer."""
+        return [p["metadata"]["name"] for p in self.api.list(PODS) if _held(p)]
+
+    def jobs_ever(self, name: str) -> int:
+        """How many batch/v1 Jobs of that name there have ever been."""
+        return len({uid for kind, uid, which in self._ever("jobs") if which == name})
+
+    def starts(self) -> list[str]:
+        """The names of the batch/v1 Jobs, in the order in which they were created."""
+        found: dict[str, str] = {}
+        for _, uid, name in self._ever("jobs"):
+            found.setdefault(uid, name)
+        return list(found.values())
+
+    def most_at_once(self, name: str) -> int:
+        """The most pods of a ScavengerJob that were not known to have ended at any one time."""
+        alive: dict[str, bool] = {}
+        most = 0
+        for entry in self.api.store.history:
+            obj = entry.new or entry.old
+            if entry.kind.plural != "pods" or obj is None:
+                continue
+            if obj["metadata"].get("labels", {}).get(names.LABEL_JOB) == name:
+                alive[obj["metadata"]["uid"]] = entry.new is not None and not _ended(entry.new)
+                most = max(most, sum(alive.values()))
+        return most
+
+    def events(self, reason: str = "") -> list[Object]:
+        return [event for event in self.api.list(EVENTS) if not reason or event["reason"] == reason]
+
+    def status_writes(self, name: str = "") -> int:
+        return self.api.count("PATCH", f"/scavengerjobs/{name}")
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [(r.method, r.path) for r in self.api.requests if r.method in WRITES]
+
+    def _ever(self, plural: str) -> list[tuple[str, str, str]]:
+        created = [e.new for e in self.api.store.history if e.kind.plural == plural and e.old is None and e.new]
+        return [(plural, obj["metadata"]["uid"], obj["metadata"]["name"]) for obj in created]
+
+    # --- what happens -------------------------------------------------------------------------------
+
+    def stamp(self) -> str:
+        return format_time(self.clock.now())
+
+    def tick(self) -> None:
+        """The Job controller, the scheduler and the kubelets do what is to be done at this moment."""
+        for job in self.api.list(JOBS):
+            uid = job["metadata"]["uid"]
+            if uid not in self._made and "deletionTimestamp" not in job["metadata"] and self.pods_of(job):
+                self._made.add(uid)
+                for number in range(job["spec"]["parallelism"]):
+                    self.api.put(PODS, _pod(job, number, self.stamp()))
+        for pod in self.api.list(PODS):
+            if _ended(pod):
+                continue
+            if "deletionTimestamp" in pod["metadata"]:
+                if pod["spec"].get("nodeName") and self.kubelet:
+                    self.end(pod, self.stopping)
+                elif not pod["spec"].get("nodeName"):
+                    self._status(pod, phase="Failed")  # as the pod garbage collector does with unplaced ones
+            elif self.kubelet and pod["status"].get("phase") == "Pending":
+                self.run(pod)
+
+    def run(self, pod: Object) -> None:
+        def edit(obj: Object) -> None:
+            obj["spec"]["nodeName"] = self.binds_to
+            status = {"phase": "Running", "startTime": self.stamp()}
+            obj["status"] = {**status, "containerStatuses": [running(started=self.stamp())]}
+
+        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        ended = terminated(code, finished=self.stamp())
+        begun = next(iter(pod["status"].get("containerStatuses", ())), None)
+        if begun is not None:
+            ended["state"]["terminated"]["startedAt"] = begun["state"]["running"]["startedAt"]
+        self._status(pod, phase="Failed" if code else "Succeeded", containerStatuses=[ended])
+
+    def succeed(self, name: str) -> None:
+        for pod in self.pods(name):
+            if not _ended(pod):
+                self.end(pod)
+
+    def delete_pod(self, pod: Object, grace: int = 30) -> None:
+        """What `kubectl delete pod` does; the kubelet ends it at the next tick."""
+
+        def edit(obj: Object) -> None:
+            obj["metadata"]["deletionTimestamp"] = self.stamp()
+            obj["metadata"]["deletionGracePeriodSeconds"] = 0 if grace == 0 else None
+            obj["metadata"] = {key: value for key, value in obj["metadata"].items() if value is not None}
+
+        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+    def event(self, about: Object, reason: str, message: str) -> None:
+        meta = about["metadata"]
+        self.api.put(
+            EVENTS,
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{meta['name']}.{reason}", "namespace": NS},
+                "involvedObject": {"kind": about["kind"], "uid": meta["uid"], "name": meta["name"], "namespace": NS},
+                "type": "Warning",
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": self.stamp(),
+            },
+        )
+
+    def _status(self, pod: Object, **fields: Any) -> None:
+        def edit(obj: Object) -> None:
+            obj["status"] = {**obj["status"], **fields}
+
+        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+
+    # --- time ---------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], Any], *, limit: float = 60.0, step: float | None = None) -> float:
+        """Let virtual time pass until the condition holds; returns how much did. Raises TimeoutError."""
+        began = self.clock.monotonic()
+        while not condition():
+            if self.clock.monotonic() - began > limit:
+                raise TimeoutError(f"not within {limit} s: {self.phases()}")
+            passed = self.clock.monotonic() - began
+            await self.turn(step if step is not None else 0.1 if passed < 3 else 0.5)
+        return self.clock.monotonic() - began
+
+    async def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of somebody else's work, with everybody taking turns."""
+        task = asyncio.ensure_future(work)
+        await self.until(task.done)
+        return task.result()
+
+    async def turn(self, seconds: float = 0.1) -> None:
+        """Everybody else's turn, and some time for the admitter's requests."""
+        self.tick()
+        await self.clock.advance(seconds)
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        """Return when every request has been answered and nothing follows, however busy the machine is; requests that
+        hang are left to themselves."""
+        calm = patience = 0
+        while calm < CALM_TURNS and patience < (HANGING_TURNS if self._hanging() else BUSY_TURNS):
+            before = len(self.api.requests)
+            await asyncio.sleep(0.001 if self.under_way else 0)
+            patience += self.under_way > 0
+            calm = 0 if self.under_way or before != len(self.api.requests) else calm + 1
+
+    def _hanging(self) -> bool:
+        return any(fault.action == "hang" and fault.times for fault in self.api._faults)
+
+    async def pass_time(self, seconds: float, step: float = 1.0) -> None:
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until:
+            await self.turn(step)
+
+
+class _Client(ApiClient):
+    def __init__(self, harness: Harness) -> None:
+        super().__init__(harness.api.url, request_timeout=2.0)
+        self._harness = harness
+
+    async def request(self, *words: Any, **options: Any) -> bytes:
+        if (
+            words[0] == "POST"
+            and words[1].endswith("/jobs")
+            and options["body"]["metadata"]["name"] in self._harness.lost
+        ):
+            await asyncio.Event().wait()
+        self._harness.under_way += 1
+        try:
+            return await super().request(*words, **options)
+        finally:
+            self._harness.under_way -= 1
+
+
+class Instance:
+    """An admitter process, as far as it is one."""
+
+    def __init__(self, harness: Harness, settings: Mapping[str, Any]) -> None:
+        defaults: dict[str, Any] = {"leader_elect": False, "health_port": 0, "explain_after": 1.0}
+        self.settings = AdmitterSettings(**{**defaults, **settings})
+        client = harness.client()
+        probes = ProbeServer("127.0.0.1", 0)
+        self.context = ServiceContext(names.ADMITTER, self.settings, client, probes, harness.clock)
+        self.admitter = Admitter(self.context)
+        self.task = asyncio.create_task(self.context.lead(self.admitter.lead))
+
+    @property
+    def admitting(self) -> bool:
+        """It leads, and has looked at everything once."""
+        return self.admitter.first_pass_done.is_set()
+
+    async def kill(self) -> None:
+        """End at once, with nothing finished."""
+        await self.context.client.close()
+        for _ in range(3):
+            self.task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.context.close()
+
+
+@asynccontextmanager
+async def harness(**settings: Any) -> AsyncIterator[Harness]:
+    """A harness of one node with an admitter at work."""
+    async with empty_harness() as made:
+        made.node()
+        made.admitter(**settings)
+        yield made
+
+
+@asynccontextmanager
+async def empty_harness() -> AsyncIterator[Harness]:
+    """A harness with nothing in it."""
+    clock = VirtualClock()
+    with structlog.testing.capture_logs():
+        async with FakeApi(clock) as api:
+            made = Harness(api, clock)
+            try:
+                yield made
+            finally:
+                await made.close()
+
+
+def _pod(job: Object, number: int, now: str) -> Object:
+    template, meta = job["spec"]["template"], job["metadata"]
+    name = f"{meta['name']}-{number}-{meta['uid'][:5]}"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": meta["namespace"],
+            "labels": dict(template["metadata"]["labels"]),
+            "annotations": {**template["metadata"]["annotations"], INDEX: str(number)},
+            "finalizers": list(template["metadata"]["finalizers"]),
+            "ownerReferences": [owner],
+            "creationTimestamp": now,
+        },
+        "spec": dict(template["spec"]),
+        "status": {"phase": "Pending"},
+    }
+
+
+def _ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _held(pod: Object) -> bool:
+    return names.FINALIZER in pod["metadata"].get("finalizers", [])

@@ -1,0 +1,481 @@
+"""Starts that do not come off, and what no later try can help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, EventNote
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, diagnose
+from scavenger_api.job import Phase
+from scavenger_api.model import Condition
+from scavenger_kube import kinds
+
+from . import builders as b
+
+WAITING, STARTING, RUNNING = Phase.WAITING, Phase.STARTING, Phase.RUNNING
+INTERRUPTED, FAILED = Phase.INTERRUPTED, Phase.FAILED
+
+SPEC: Mapping[str, Any] = {
+    "serviceAccountName": "robot",
+    "persistentVolumeClaims": [{"name": "data", "mountPath": "/data"}],
+    "configMaps": [{"name": "conf", "mountPath": "/conf"}],
+    "secrets": [{"name": "key", "mountPath": "/key"}],
+    "env": [
+        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "env-conf", "key": "a"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "env-key", "key": "b"}}},
+    ],
+    "envFrom": [{"configMapRef": {"name": "from-conf"}}, {"secretRef": {"name": "from-key"}}],
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    pods: tuple[kinds.Pod, ...]
+    phase: Phase
+    reason: str = ""
+    says: str = ""
+    now: float = 30
+    diagnosis: Diagnosis | None = None
+    batch: kinds.Job | None = field(default_factory=b.batch)
+    parallelism: int = 1
+
+
+def pending(**more: Any) -> kinds.Pod:
+    return b.pod(started=None, **more)
+
+
+def stuck(reason: str, message: str = "") -> kinds.Pod:
+    return pending(waiting=(reason, message))
+
+
+def unplaced(message: str, since: float = 2) -> kinds.Pod:
+    return pending(node="", conditions=[b.unschedulable(since, message)])
+
+
+def refused(reason: str, message: str = "no room") -> kinds.Pod:
+    return pending(phase="Failed", reason=reason, message=message)
+
+
+def mount(message: str) -> Diagnosis:
+    return Diagnosis(mounts=(f'MountVolume.SetUp failed for volume "v" : {message}',))
+
+
+def creation(message: str) -> Diagnosis:
+    return Diagnosis(creation=f"Error creating: {message}")
+
+
+CREATING = stuck("ContainerCreating")
+FINAL = (
+    # --- what the job refers to is not there
+    Row(
+        "PVC",
+        (unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found. not found'),),
+        FAILED,
+        "NotFound",
+        'persistentvolumeclaim "data" not found',
+        now=3,
+    ),
+    Row(
+        "PVC lost its volume",
+        (unplaced('persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"'),),
+        FAILED,
+        "InvalidReference",
+        "non-existent",
+        now=3,
+    ),
+    *(
+        Row(
+            f"{where} {kind}",
+            (stuck("CreateContainerConfigError", f'{kind} "{name}" not found'),),
+            FAILED,
+            "NotFound",
+            f'{kind} "{name}" not found',
+        )
+        for where, kind, name in (
+            ("env", "configmap", "env-conf"),
+            ("env", "secret", "env-key"),
+            ("envFrom", "configmap", "from-conf"),
+            ("envFrom", "secret", "from-key"),
+        )
+    ),
+    Row(
+        "key of a ConfigMap",
+        (stuck("CreateContainerConfigError", "couldn't find key a in ConfigMap ns/env-conf"),),
+        FAILED,
+        "InvalidReference",
+        "couldn't find key a",
+    ),
+    Row(
+        "key of a Secret",
+        (stuck("CreateContainerConfigError", "couldn't find key b in Secret ns/env-key"),),
+        FAILED,
+        "InvalidReference",
+        "couldn't find key b",
+    ),
+    Row(
+        "mounted ConfigMap",
+        (CREATING,),
+        FAILED,
+        "NotFound",
+        'configmap "conf" not found',
+        diagnosis=mount('configmap "conf" not found'),
+    ),
+    Row(
+        "mounted Secret",
+        (CREATING,),
+        FAILED,
+        "NotFound",
+        'secret "key" not found',
+        diagnosis=mount('secret "key" not found'),
+    ),
+    Row(
+        "mounted Secret, no container status yet",
+        (pending(),),
+        FAILED,
+        "NotFound",
+        'secret "key" not found',
+        diagnosis=mount('secret "key" not found'),
+    ),
+    Row(
+        "service account",
+        (),
+        FAILED,
+        "NotFound",
+        'serviceaccount "robot" not found',
+        diagnosis=creation(
+            'pods "job-0-" is forbidden: error looking up service account ns/robot: serviceaccount "robot" not found'
+        ),
+    ),
+    Row(
+        "image name",
+        (stuck("InvalidImageName", 'Failed to apply default image tag "A B": invalid reference format'),),
+        FAILED,
+        "InvalidImageName",
+        "invalid reference format",
+    ),
+    Row(
+        "one of a gang is enough",
+        (b.pod(0), b.pod(1, started=None, waiting=("InvalidImageName", "bad"))),
+        FAILED,
+        "InvalidImageName",
+        "bad",
+        parallelism=2,
+    ),
+    # --- it ran into its own mistake before all pods ran
+    Row(
+        "no such command",
+        (
+            b.pod(
+                started=0,
+                ended=20,
+                code=128,
+                exit_reason="StartError",
+                message='exec: "foo": executable file not found in $PATH',
+            ),
+        ),
+        FAILED,
+        "Failed",
+        "executable file not found",
+    ),
+    Row(
+        "a member fails before the others start",
+        (b.pod(0, ended=20, code=2), b.pod(1, started=None)),
+        FAILED,
+        "Failed",
+        "code 2",
+        parallelism=2,
+    ),
+)
+AGAIN = (
+    Row(
+        "room was taken",
+        (unplaced("0/3 nodes are available: 3 Insufficient cpu."),),
+        WAITING,
+        "Unschedulable",
+        "Insufficient cpu",
+    ),
+    Row(
+        "claim is being deleted",
+        (unplaced('persistentvolumeclaim "data" is being deleted'),),
+        WAITING,
+        "Unschedulable",
+        "is being deleted",
+    ),
+    Row(
+        "claim that is not the job's",
+        (unplaced('persistentvolumeclaim "other" not found'),),
+        WAITING,
+        "Unschedulable",
+        "other",
+    ),
+    *(
+        Row(f"kubelet: {reason}", (refused(reason),), WAITING, "Refused", "no room")
+        for reason in (
+            "OutOfcpu",
+            "OutOfmemory",
+            "OutOfpods",
+            "UnexpectedAdmissionError",
+            "NodeAffinity",
+            "NodeShutdown",
+            "Evicted",
+        )
+    ),
+    Row(
+        "quota",
+        (),
+        WAITING,
+        "QuotaExceeded",
+        "exceeded quota",
+        diagnosis=creation('pods "job-0-" is forbidden: exceeded quota: small, requested: cpu=2'),
+    ),
+    Row(
+        "quota that wants more",
+        (),
+        WAITING,
+        "QuotaExceeded",
+        "failed quota",
+        diagnosis=creation('pods "job-0-" is forbidden: failed quota: small: must specify limits'),
+    ),
+    Row(
+        "quota for half the gang",
+        (b.pod(0),),
+        WAITING,
+        "QuotaExceeded",
+        "exceeded",
+        diagnosis=creation("exceeded quota: small"),
+        parallelism=2,
+    ),
+    Row(
+        "pod security",
+        (),
+        WAITING,
+        "CreationRefused",
+        "violates PodSecurity",
+        diagnosis=creation('violates PodSecurity "restricted:latest"'),
+    ),
+    Row(
+        "no PriorityClass",
+        (),
+        WAITING,
+        "InstallationIncomplete",
+        "installation",
+        diagnosis=creation("no PriorityClass with name scavenger-preemptible was found"),
+    ),
+    Row(
+        "deleted, made Failed by pod GC",
+        (pending(deleted=20, grace=0, phase="Failed", node=""),),
+        WAITING,
+        "Deleted",
+        "was deleted before the job ran",
+    ),
+    Row("deleted before it ran", (pending(deleted=20, grace=0),), WAITING, "Deleted", "was deleted before the job ran"),
+    Row(
+        "preempted before it ran",
+        (pending(deleted=20, conditions=[b.disrupted("PreemptionByScheduler", 20)]),),
+        WAITING,
+        "Preempted",
+        "was preempted before the job ran",
+    ),
+    Row("Job deleted before it ran", (pending(deleted=20),), WAITING, "JobDeleted", "Job was deleted", batch=None),
+    Row("Job and pods gone before it ran", (), WAITING, "JobDeleted", "Job was deleted", batch=None),
+    Row(
+        "one of a gang removed before the others ran",
+        (b.pod(0, deleted=20), b.pod(1, started=None)),
+        WAITING,
+        "Deleted",
+        "job-0",
+        parallelism=2,
+    ),
+    Row(
+        "a removed member, then one that fails",
+        (b.pod(0, deleted=15), b.pod(1, ended=20, code=1), b.pod(2, started=None)),
+        WAITING,
+        "Deleted",
+        "job-0",
+        parallelism=3,
+    ),
+    Row(
+        "runtime in trouble",
+        (
+            b.pod(
+                started=0, ended=20, code=128, exit_reason="StartError", message="can't get final child's PID from pipe"
+            ),
+        ),
+        WAITING,
+        "StartError",
+        "final child",
+    ),
+    # --- it takes too long
+    Row(
+        "image not pulled",
+        (stuck("ImagePullBackOff", 'Back-off pulling image "image"'),),
+        WAITING,
+        "StartTimeout",
+        'ImagePullBackOff: Back-off pulling image "image"',
+        now=601,
+    ),
+    Row(
+        "image never pulled",
+        (stuck("ErrImageNeverPull", "not present"),),
+        WAITING,
+        "StartTimeout",
+        "not present",
+        now=601,
+    ),
+    Row(
+        "a volume that does not come",
+        (CREATING,),
+        WAITING,
+        "StartTimeout",
+        "timed out",
+        now=601,
+        diagnosis=mount("timed out"),
+    ),
+    Row("nobody says why", (CREATING,), WAITING, "StartTimeout", "no reason given", now=601),
+    Row("no pods, nobody says why", (), WAITING, "StartTimeout", "no reason given", now=601),
+)
+STILL = (
+    Row("placed", (pending(),), STARTING),
+    Row("not placed for a short while", (unplaced("0/3 nodes", since=25),), STARTING),
+    Row(
+        "gated", (pending(node="", conditions=[b.condition("PodScheduled", "False", 2, "SchedulingGated")]),), STARTING
+    ),
+    Row("pulling", (stuck("ContainerCreating"),), STARTING, now=600),
+    Row("pull fails so far", (stuck("ErrImagePull", "not found"),), STARTING, now=600),
+    Row(
+        "cache not synced",
+        (stuck("CreateContainerConfigError", "failed to sync configmap cache: timed out"),),
+        STARTING,
+    ),
+    Row("root CA not there yet", (CREATING,), STARTING, diagnosis=mount('configmap "kube-root-ca.crt" not found')),
+    Row("object not registered", (CREATING,), STARTING, diagnosis=mount('object "ns"/"conf" not registered')),
+    Row("pods not created yet", (), STARTING),
+    Row("a refusal that is over", (pending(),), STARTING, diagnosis=creation("exceeded quota: small")),
+    Row("half the gang runs", (b.pod(0), b.pod(1, started=None)), STARTING, parallelism=2),
+    Row("a mount that failed at first", (b.pod(),), RUNNING, diagnosis=mount('configmap "conf" not found')),
+)
+
+
+def row_id(row: Row) -> str:
+    return row.name
+
+
+def starting(row: Row, **more: Any) -> Any:
+    return b.job(STARTING, spec={**SPEC, "parallelism": row.parallelism}, **more)
+
+
+@pytest.mark.parametrize("row", FINAL, ids=row_id)
+def test_no_later_try_would_help(row: Row) -> None:
+    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    assert outcome.status.phase is FAILED
+    assert row.says in (outcome.status.message or "")
+    assert outcome.figures.finished is FAILED
+    assert not outcome.start_failed
+    succeeded = next(c for c in outcome.status.conditions if c.type == "Succeeded")
+    assert (succeeded.status, succeeded.reason) == ("False", row.reason)
+    ended = any(pod.ended for pod in row.pods)
+    assert any(isinstance(action, DeleteJob) for action in outcome.actions) != ended
+    assert outcome.events[-1] == EventNote("Warning", "Failed", outcome.status.message or "")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("row", AGAIN, ids=row_id)
+def test_start_did_not_come_off(row: Row, count: int) -> None:
+    again = Condition(type="Interrupted", status="True", last_transition_time=b.at(0), reason="Preempted")
+    job = starting(row, interrupted_count=count, conditions=(again,) if count else ())
+    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    assert outcome.status.phase is (INTERRUPTED if count else WAITING)
+    assert outcome.start_failed
+    assert row.says in (outcome.status.message or "")
+    assert outcome.status.queued_timestamp == b.at(row.now)
+    assert outcome.status.interrupted_count == count
+    assert outcome.figures.interruption is None
+    assert outcome.status.lost_cpu_seconds == 0
+    assert any(isinstance(action, DeleteJob) for action in outcome.actions) == (row.batch is not None)
+    assert outcome.candidate == (row.batch is None and not row.pods)
+    admitted = next(c for c in outcome.status.conditions if c.type == "Admitted")
+    assert (admitted.status, admitted.reason) == ("False", row.reason)
+
+
+def test_interrupted_once_and_waiting_since() -> None:
+    """A resumed job was Waiting before this start, whatever its count."""
+    job = b.job(STARTING, interrupted_count=2)
+    outcome = b.decide(b.seen(job, 30, b.batch(), refused("OutOfcpu")))
+    assert outcome.status.phase is WAITING
+
+
+@pytest.mark.parametrize("row", STILL, ids=row_id)
+def test_may_still_come_off(row: Row) -> None:
+    outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
+    assert outcome.status.phase is row.phase
+    assert not outcome.start_failed
+    assert not any(isinstance(action, DeleteJob) for action in outcome.actions)
+    if row.phase is STARTING:
+        assert outcome.requeue_after is not None
+
+
+@pytest.mark.parametrize("phase", [WAITING, INTERRUPTED])
+@pytest.mark.parametrize(
+    ("refusal", "expected", "says"),
+    [
+        (Refusal("spec.template: Invalid value", True), FAILED, "the Job is not valid: spec.template"),
+        (Refusal("exceeded quota: jobs", False), None, "exceeded quota: jobs"),
+    ],
+)
+def test_the_api_refuses_the_job(phase: Phase, refusal: Refusal, expected: Phase | None, says: str) -> None:
+    outcome = b.decide(b.seen(b.job(phase), 30, refused=refusal))
+    assert outcome.status.phase is (expected or phase)
+    assert says in (outcome.status.message or "")
+    assert outcome.start_failed == (expected is None)
+
+
+def test_a_refusal_of_a_start_that_took_place_after_all() -> None:
+    outcome = b.decide(b.seen(b.job(WAITING), 5, b.batch(), pending(), refused=Refusal("timeout", False)))
+    assert outcome.status.phase is STARTING
+    assert not outcome.start_failed
+
+
+def test_another_job_of_that_name() -> None:
+    first = b.decide(b.seen(b.job(WAITING), 30, b.batch(owner=None)))
+    assert first.status.phase is WAITING
+    assert not first.candidate
+    assert "does not belong to it" in (first.status.message or "")
+    assert first.actions == ()
+    gone = b.decide(b.seen(b.written(b.job(WAITING), first.status), 40))
+    assert gone.candidate
+    assert gone.status.message == "in line for admission"
+
+
+def event(reason: str, message: str, last: float | None, uid: str = "u1", **more: Any) -> kinds.Event:
+    return kinds.Event(
+        involved_object=kinds.ObjectReference(uid=uid),
+        reason=reason,
+        message=message,
+        last_timestamp=None if last is None else b.stamp(last),
+        **more,
+    )
+
+
+def test_diagnose_reads_the_newest_refusal_and_all_mounts() -> None:
+    events = [
+        event("FailedCreate", "new", 20),
+        event("FailedCreate", "old", 10),
+        event("FailedMount", "second", None, event_time=b.stamp(15)),
+        event("FailedAttachVolume", "first", 5),
+        event("Scheduled", "fine", 1),
+    ]
+    assert diagnose(events) == Diagnosis(mounts=("first", "second"), creation="new")
+    assert diagnose([]) == Diagnosis()
+
+
+def test_a_refusal_to_create_pods_counts_once_the_job_controller_has_tried_again() -> None:
+    job, told = b.job(phase=Phase.STARTING), creation("exceeded quota: none")
+    early = b.decide(b.seen(job, 1, b.batch(), diagnosis=told))
+    assert early.status.phase is Phase.STARTING
+    assert early.requeue_after is not None
+    assert early.requeue_after <= 3
+    assert b.decide(b.seen(job, 4, b.batch(), diagnosis=told)).status.phase is Phase.WAITING

@@ -1,0 +1,458 @@
+"""What a snapshot says after events: given what happened, expect what a cycle sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_admitter.core.admission.load import Level, LoadRule
+from scavenger_admitter.core.admission.plan import plan_admissions
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.reasons import WaitReason
+from scavenger_api.states import QueueState
+from scavenger_kube.kinds import Node, Pod
+
+SECOND = 1_000_000
+NOW = 1_800_000_000 * SECOND
+AT = "2027-01-15T08:00:00Z"  # the same moment
+GI = 1 << 30
+
+
+def node(name: str = "n1", cpu: int = 8, **more: Any) -> Node:
+    taints, cordoned, ready = more.get("taints", []), more.get("cordoned", False), more.get("ready", "True")
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": more.get("labels", {})},
+            "spec": {"taints": taints, "unschedulable": cordoned},
+            "status": {
+                "allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": ready}],
+            },
+        },
+        Node,
+    )
+
+
+def pod(name: str = "p", cpu: int = 1, node: str = "", **more: Any) -> Pod:
+    status = {"phase": more.get("phase", "Running" if node else "Pending")}
+    for field in ("startTime", "nominatedNodeName", "conditions", "containerStatuses"):
+        if field in more:
+            status[field] = more[field]
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": more.get("uid", f"uid-{name}"),
+                "labels": more.get("labels", {}),
+                "annotations": more.get("annotations", {}),
+                "deletionTimestamp": more.get("deleted"),
+                "creationTimestamp": more.get("created", AT),
+            },
+            "spec": {
+                "nodeName": node,
+                "priority": more.get("priority"),
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
+            },
+            "status": status,
+        },
+        Pod,
+    )
+
+
+def scavenger(name: str, job: str = "job", run: str = "1", queue: str = "default", **more: Any) -> Pod:
+    labels = {LABEL_JOB: job, LABEL_QUEUE: queue}
+    return pod(name, labels=labels, annotations={ANNOTATION_RUN: run}, **more)
+
+
+def shape(cpu: int = 1) -> Shape:
+    return Shape.of({"cpu": cpu * 1000, "memory": GI})
+
+
+def candidate(name: str, **more: Any) -> Candidate:
+    more.setdefault("queue", "default")
+    return Candidate(key=f"ns/{name}", uid=more.pop("uid", f"uid-{name}"), shape=shape(), **more)
+
+
+def snap(state: ClusterState, rule: LoadRule | None = None) -> Snapshot:
+    return state.snapshot(now=NOW, rule=rule or LoadRule.fixed())
+
+
+def used(snapshot: Snapshot, name: str = "n1") -> int:
+    return snapshot.nodes[name].used.get("cpu", 0)
+
+
+def requested(snapshot: Snapshot, resource: str = "cpu") -> int:
+    return next(limit.requested for limit in snapshot.limits if limit.resource == resource)
+
+
+# --- pods and nodes ---
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([pod(node="n1")], 1000),
+        ([pod(node="n1"), scavenger("s", node="n1", cpu=2)], 3000),
+        ([pod(node="n1", phase="Succeeded")], 0),
+        ([pod(node="n1", phase="Failed")], 0),
+        ([pod(node="n1", deleted=AT)], 1000),
+        ([pod(node="n1", deleted=AT, phase="Failed")], 0),
+        ([pod(node="n2")], 0),
+        ([pod()], 0),
+        ([pod(node="n1"), pod(node="n1", phase="Succeeded")], 0),
+        ([pod(node="n1"), pod(node="n1", uid="again", cpu=3)], 3000),
+        ([pod(node="n1"), pod(node="n1", cpu=4)], 4000),
+    ],
+)
+def test_a_node_is_used_by_what_is_bound_and_has_not_ended(pods: list[Pod], expected: int) -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    for each in pods:
+        state.apply_pod(each)
+    assert used(snap(state)) == expected
+
+
+def test_a_pod_may_come_before_its_node() -> None:
+    state = ClusterState()
+    state.apply_pod(pod(node="n1"))
+    assert snap(state).nodes == {}
+    state.apply_node(node())
+    assert used(snap(state)) == 1000
+    assert requested(snap(state)) == 1000
+    state.delete_node("n1")
+    assert snap(state).nodes == {}
+    assert requested(snap(state)) == 0
+    state.apply_node(node())
+    state.delete_pod("ns/p")
+    state.delete_pod("ns/p")
+    assert used(snap(state)) == 0
+
+
+def test_a_snapshot_does_not_change_any_more() -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    before = snap(state)
+    state.apply_pod(pod(node="n1"))
+    state.apply_candidate(candidate("a"))
+    assert used(before) == 0
+    assert before.candidates == {}
+    assert used(snap(state)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "counts"),
+    [
+        ({}, True, True),
+        ({"ready": "Unknown"}, False, False),
+        ({"ready": "False"}, False, False),
+        ({"cordoned": True}, False, False),
+        ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, True, False),
+        ({"taints": [{"key": "gpu", "effect": "NoExecute"}]}, True, False),
+        ({"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]}, True, True),
+        ({"taints": [{"key": "fine", "effect": "NoSchedule"}]}, True, True),
+    ],
+)
+def test_which_nodes_are_places_and_which_count(change: dict[str, Any], place: bool, counts: bool) -> None:
+    state = ClusterState(tolerated_taints=["fine"])
+    state.apply_node(node())
+    state.apply_pod(scavenger("s", node="n1"))
+    state.apply_node(node(**change))
+    seen = snap(state)
+    assert seen.nodes["n1"].place is place
+    assert seen.nodes["n1"].counts is counts
+    assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
+    assert requested(seen) == (1000 if counts else 0)
+    assert seen.nodes["n1"].scavenger == {"cpu": 1000, "memory": GI, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"cordoned": True}, "unschedulable"), ({"ready": "False"}, "not-ready"), ({}, "not-ready")]
+)
+def test_the_taint_of_a_cordon_is_not_to_be_tolerated_but_waited_for(change: dict[str, Any], key: str) -> None:
+    """Kubernetes taints what is cordoned or not ready, and takes the taint off a moment after."""
+    state = ClusterState()
+    taint = {"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"}
+    state.apply_node(node(**change, taints=[taint], labels={"zone": "a"}))
+    state.apply_node(node("elsewhere"))
+    state.apply_candidate(Candidate("ns/job", "uid", "default", Shape.of({"cpu": 1000}, {"zone": "a"})))
+    (held,) = plan_admissions(snap(state)).held.values()
+    assert held.reason is WaitReason.NO_PLACE
+    assert held.message == "needs 1 cpu; every node it may run on is not ready, cordoned or at its own level"
+
+
+# --- ordinary pods about to take room ---
+
+
+def test_pending_pods_are_ordinary_unbound_and_free_to_go() -> None:
+    gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
+    state = ClusterState()
+    for each in (
+        pod("young", created="2027-01-15T07:00:00Z"),
+        pod("old", created="2027-01-15T06:00:00Z"),
+        pod("important", priority=5),
+        pod("nominated", nominatedNodeName="n1"),
+        pod("gated", conditions=gated),
+        pod("terminating", deleted=AT),
+        pod("bound", node="n1"),
+        pod("over", phase="Failed"),
+        scavenger("ours"),
+    ):
+        state.apply_pod(each)
+    assert [p.key for p in snap(state).pending] == ["ns/nominated", "ns/important", "ns/old", "ns/young"]
+    state.apply_pod(pod("old", node="n1"))
+    state.delete_pod("ns/important")
+    assert [p.key for p in snap(state).pending] == ["ns/nominated", "ns/young"]
+
+
+# --- the line ---
+
+
+def test_the_line() -> None:
+    state = ClusterState()
+    for each in (
+        candidate("late", queued_at=9),
+        candidate("early", queued_at=1),
+        candidate("twin-b", queued_at=5, uid="b"),
+        candidate("twin-a", queued_at=5, uid="a"),
+        candidate("interrupted", queued_at=99, interrupted_count=2),
+        candidate("elsewhere", queue="other"),
+        candidate("gone"),
+        candidate("moved", queue="other"),
+    ):
+        state.apply_candidate(each)
+    state.delete_candidate("ns/gone")
+    state.delete_candidate("ns/gone")
+    state.apply_candidate(candidate("moved", queued_at=100))
+    state.apply_candidate(candidate("late", queued_at=0))
+    lines = {queue: [c.key.removeprefix("ns/") for c in line] for queue, line in snap(state).candidates.items()}
+    assert lines == {
+        "default": ["interrupted", "late", "early", "twin-a", "twin-b", "moved"],
+        "other": ["elsewhere"],
+    }
+
+
+def test_queues_and_what_is_allocated_to_them() -> None:
+    state = ClusterState()
+    state.apply_queue(QueueView("gpu", weight=3, quota={"cpu": 1}, state=QueueState.CLOSED))
+    state.apply_pod(scavenger("a", queue="gpu", node="n1"))
+    state.apply_pod(scavenger("b", queue="gpu", cpu=2))
+    state.apply_pod(scavenger("c", queue="gpu", node="n1", phase="Failed"))
+    state.apply_pod(scavenger("d", queue="unknown", node="n1"))
+    state.assume("ns/new", "1", shape(4), 2, queue="gpu")
+    queues = snap(state).queues
+    assert queues["gpu"].allocated == {"cpu": 11_000, "memory": 4 * GI, "pods": 4}
+    assert (queues["gpu"].weight, queues["gpu"].state) == (3, QueueState.CLOSED)
+    assert queues["default"] == QueueView("default")
+    assert queues.keys() == {"gpu", "default"}
+    state.delete_queue("gpu")
+    state.apply_queue(QueueView("default", weight=7))
+    assert snap(state).queues == {"default": QueueView("default", weight=7)}
+
+
+# --- starts under way ---
+
+
+def reserved(state: ClusterState) -> int:
+    return sum(r.count for r in snap(state).reservations)
+
+
+def test_room_is_held_until_the_pods_are_bound() -> None:
+    state = ClusterState()
+    state.apply_node(node("n1"))
+    state.apply_node(node("n2"))
+    state.assume("ns/job", "1", shape(2), 3, nodes=["n1", "n2", "n2"])
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 3, ("n1", "n2", "n2")),)
+    assert requested(snap(state)) == 6000
+    state.apply_pod(scavenger("a", cpu=2))  # seen, not bound: still held, not held twice
+    assert reserved(state) == 3
+    assert requested(snap(state)) == 6000
+    state.apply_pod(scavenger("a", cpu=2, node="n2"))
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
+    assert requested(snap(state)) == 6000
+    state.apply_pod(scavenger("a", cpu=2, node="n2", startTime=AT))  # nothing new
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
+    state.apply_pod(scavenger("b", cpu=2, node="elsewhere"))
+    assert snap(state).reservations == (Reservation("ns/job", shape(2), 1, ("n1",)),)
+    assert dict(state.assumed) == {"ns/job": "1"}
+    state.apply_pod(scavenger("c", cpu=2, node="n1"))
+    assert (snap(state).reservations, dict(state.assumed)) == ((), {})
+    assert requested(snap(state)) == 4000  # one is bound to a node that is not there
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ([scavenger("a", node="n1", phase="Succeeded")], 1),  # over before its sibling was bound
+        ([scavenger("a", node="n1"), "ns/a"], 1),  # bound and deleted
+        ([scavenger("a"), "ns/a"], 1),  # deleted before it was bound
+        ([scavenger("a"), scavenger("b"), "ns/a", "ns/b"], 0),  # undone
+        ([scavenger("a", uid="1", node="n1"), scavenger("a", uid="2", node="n1")], 0),
+        ([scavenger("x", run="0", node="n1", phase="Failed")], 2),  # left over from the run before
+        ([scavenger("x", run="0"), "ns/x"], 2),
+        ([scavenger("x", run="0")], 3),  # a stray pod takes room too
+        ([scavenger("x", job="other", node="n1")], 2),
+    ],
+)
+def test_room_is_never_held_for_longer(later: list[Pod | str], expected: int) -> None:
+    state = ClusterState()
+    state.assume("ns/job", "1", shape(), 2)
+    for each in later:
+        if isinstance(each, str):
+            state.delete_pod(each)
+        else:
+            state.apply_pod(each)
+    assert reserved(state) == expected
+    state.forget("ns/job")
+    state.forget("ns/job")
+    assert state.assumed == {}
+
+
+def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
+    state = ClusterState()
+    state.apply_pod(scavenger("a", node="n1"))
+    state.apply_pod(scavenger("b"))
+    state.apply_pod(scavenger("old", run="0", phase="Failed", node="n1"))
+    state.apply_pod(scavenger("older", run="-1", phase="Failed", node="n1"))
+    state.assume("ns/job", "1", shape(), 3)
+    assert reserved(state) == 2
+    state.assume("ns/job", "1", shape(), 1)
+    assert state.assumed == {}
+
+
+def test_unbound_pods_nobody_assumed_take_room() -> None:
+    state = ClusterState()
+    state.apply_pod(scavenger("a", cpu=3))
+    state.apply_pod(scavenger("terminating", cpu=3, deleted=AT))
+    assert snap(state).reservations == (Reservation("ns/job", shape(3), 1),)
+
+
+def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
+    owner = {"kind": "Job", "name": "job-2", "uid": "u", "controller": True}
+    raw = msgspec.to_builtins(scavenger("a", node="n1"))
+    raw["metadata"] |= {"annotations": {}, "ownerReferences": [owner]}
+    state = ClusterState()
+    state.assume("ns/job", "job-2", shape(), 1)
+    state.apply_pod(msgspec.convert(raw, Pod))
+    assert state.assumed == {}
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ([], None),
+        ([scavenger("a", node="n1")], WaitReason.PODS_REMAIN),
+        ([scavenger("a", node="n1", deleted=AT)], WaitReason.PODS_REMAIN),
+        ([scavenger("a")], WaitReason.PODS_REMAIN),
+        ([scavenger("a", node="n1", phase="Failed")], None),
+        ([scavenger("a", job="other", node="n1")], None),
+    ],
+)
+def test_no_second_life_beside_the_first(pods: list[Pod], reason: WaitReason | None) -> None:
+    state = ClusterState()
+    state.apply_candidate(candidate("job"))
+    for each in pods:
+        state.apply_pod(each)
+    hold = snap(state).blocked.get("ns/job")
+    assert (hold.reason if hold else None) == reason
+    assert hold is None or "ns/a" in hold.message
+
+
+def test_a_job_being_started_is_not_started_again() -> None:
+    state = ClusterState()
+    state.apply_candidate(candidate("job"))
+    state.assume("ns/job", "1", shape(), 1)
+    assert snap(state).blocked["ns/job"].reason is WaitReason.STARTING
+
+
+# --- the load ---
+
+
+def levels(load: float = 50.0, admission: float = 80.0) -> dict[str, Level]:
+    return {"cpu": Level(load, admission), "memory": Level(load, admission)}
+
+
+def published(observed_at: int = NOW, **more: Any) -> LoadRule:
+    more.setdefault("levels", levels())
+    return LoadRule.published(observed_at=observed_at, now=NOW, period_seconds=60, **more)
+
+
+def running(second: int) -> dict[str, Any]:
+    text = f"2027-01-15T08:00:{second:02}Z"
+    return {"startTime": AT, "containerStatuses": [{"name": "c", "state": {"running": {"startedAt": text}}}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "unknown"),
+    [
+        (running(9), False),
+        (running(10), True),  # the same second: pod times are no finer
+        (running(11), True),
+        ({"startTime": "2027-01-15T08:00:11Z"}, True),
+        ({"startTime": "2027-01-15T08:00:09Z"}, False),
+        ({"phase": "Pending", "startTime": "2027-01-15T08:00:01Z"}, True),  # pulling its image
+        ({}, True),
+        ({"startTime": "nonsense"}, True),
+    ],
+)
+def test_metrics_do_not_know_pods_that_started_since(change: dict[str, Any], unknown: bool) -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    state.apply_pod(scavenger("a", node="n1", **change))
+    state.apply_pod(pod("ordinary", node="n1"))
+    state.assume("ns/new", "1", shape(3), 1)
+    rule = LoadRule.published(levels(), observed_at=NOW + 10_500_000, now=NOW + 20_000_000, period_seconds=60)
+    limit = snap(state, rule).limits[0]
+    assert (limit.resource, limit.requested) == ("cpu", 4000 if unknown else 3000)
+    assert (limit.load_ppm, limit.admission_ppm, limit.allocatable) == (500_000, 800_000, 8000)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (LoadRule.fixed(), None),
+        (LoadRule.fixed(NAN), WaitReason.BLIND),
+        (LoadRule.fixed(-1), WaitReason.BLIND),
+        (LoadRule.fixed(101), WaitReason.BLIND),
+        (LoadRule.blind("no ConfigMap"), WaitReason.BLIND),
+        (published(), None),
+        (published(levels=levels(load=130)), None),  # more used than allocatable: full, but known
+        (published(levels=levels(load=NAN)), WaitReason.BLIND),
+        (published(levels=levels(load=INF)), WaitReason.BLIND),
+        (published(levels=levels(load=-0.1)), WaitReason.BLIND),
+        (published(levels=levels(admission=NAN)), WaitReason.BLIND),
+        (published(levels=levels(admission=-1)), WaitReason.BLIND),
+        (published(levels=levels(admission=100.1)), WaitReason.BLIND),
+        (published(levels={"cpu": Level(1, 2)}), WaitReason.BLIND),
+        (published(levels={}), WaitReason.BLIND),
+        (published(state="Blind"), WaitReason.BLIND),
+        (published(state="Evicting"), None),
+        (published(admit=False), WaitReason.ADMIT_FALSE),
+        (published(admit=False, state="Blind"), WaitReason.BLIND),
+        (published(NOW - 180 * SECOND), None),
+        (published(NOW - 181 * SECOND), WaitReason.BLIND),
+        (published(NOW + 20 * SECOND), None),
+        (published(NOW + 181 * SECOND), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=None, now=NOW, period_seconds=60), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=NAN), WaitReason.BLIND),
+        (LoadRule.published(levels(), observed_at=NOW, now=NOW, period_seconds=0), WaitReason.BLIND),
+    ],
+)
+def test_which_figures_are_relied_on(rule: LoadRule, reason: WaitReason | None) -> None:
+    shut = snap(ClusterState(), rule).shut
+    assert (shut.reason if shut else None) == reason
+
+
+def test_nodes_closed_by_the_regulator_are_passed_on() -> None:
+    assert snap(ClusterState(), published(closed_nodes=frozenset({"n1"}))).closed_nodes == {"n1"}
+
+
+def test_a_clock_that_runs_ahead_hides_no_pod() -> None:
+    assert published(NOW + 20 * SECOND).observed_at == NOW

@@ -1,0 +1,485 @@
+"""What an ending means: every kind of ending, alone and mixed within a gang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
+from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
+from scavenger_api.job import ConditionType, Phase
+from scavenger_api.reasons import InterruptionReason as Cause
+from scavenger_kube import kinds
+
+from . import builders as b
+
+RUNNING, COMPLETED, FAILED, INTERRUPTED = Phase.RUNNING, Phase.COMPLETED, Phase.FAILED, Phase.INTERRUPTED
+NOW = 200
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    pods: tuple[kinds.Pod, ...]
+    phase: Phase
+    cause: Cause | None = None
+    says: str = ""
+    batch: kinds.Job | None = field(default_factory=b.batch)
+    nodes: dict[str, kinds.Node | None] | None = None
+
+
+def killed(number: int = 0, *, asked: float = 100, ended: float = 101, code: int = 143, **more: Any) -> kinds.Pod:
+    """Deleted from outside, ended in its grace period."""
+    return b.pod(number, deleted=asked, ended=ended, code=code, **more)
+
+
+SINGLE = (
+    Row("runs on", (b.pod(),), RUNNING),
+    # --- by itself
+    Row("succeeds", (b.pod(ended=100),), COMPLETED),
+    Row(
+        "fails",
+        (b.pod(ended=100, code=3, exit_reason="Error"),),
+        FAILED,
+        says="container main of pod job-0 exited with code 3",
+    ),
+    Row("out of memory", (b.pod(ended=100, code=137, exit_reason="OOMKilled"),), FAILED, says="OOMKilled"),
+    Row(
+        "killed by its own supervisor",
+        (b.pod(ended=100, code=137, exit_reason="Error"),),
+        FAILED,
+        says="code 137",
+    ),
+    Row("container ended, phase not yet", (b.pod(ended=100, phase="Running"),), RUNNING),
+    # --- removed, still alive: the evidence is enough
+    Row("being deleted", (b.pod(deleted=100),), INTERRUPTED, Cause.DELETED),
+    Row("being deleted with force", (b.pod(deleted=100, grace=0),), INTERRUPTED, Cause.DELETED),
+    Row(
+        "condemned, not deleted yet",
+        (b.pod(conditions=[b.disrupted("PreemptionByScheduler", 100)]),),
+        INTERRUPTED,
+        Cause.PREEMPTED,
+    ),
+    # --- removed and ended, whatever the exit code
+    Row("deleted, exits 0 on SIGTERM", (killed(code=0),), INTERRUPTED, Cause.DELETED),
+    Row("deleted, exits 1 on SIGTERM", (killed(code=1),), INTERRUPTED, Cause.DELETED),
+    Row(
+        "deleted, killed after its grace period",
+        (killed(code=137, ended=130),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row("deleted and ended within one second", (killed(ended=100),), INTERRUPTED, Cause.DELETED),
+    Row("deleted and exits 0 within one second", (killed(ended=100, code=0),), INTERRUPTED, Cause.DELETED),
+    *(
+        Row(
+            f"{reason}, exits {code}",
+            (killed(code=code, conditions=[b.disrupted(reason, 100)]),),
+            INTERRUPTED,
+            cause,
+        )
+        for code in (0, 1, 143)
+        for reason, cause in (
+            ("PreemptionByScheduler", Cause.PREEMPTED),
+            ("EvictionByEvictionAPI", Cause.EVICTED),
+            ("DeletionByTaintManager", Cause.NODE_DRAINED),
+            ("DeletionByPodGC", Cause.NODE_LOST),
+            ("SomethingNew", Cause.DELETED),
+        )
+    ),
+    # --- ended by the kubelet: nothing was deleted
+    *(
+        Row(
+            f"kubelet: {reason}{' without condition' if not conditions else ''}",
+            (b.pod(ended=100, code=137, reason=reason, message="low", conditions=conditions),),
+            INTERRUPTED,
+            cause,
+        )
+        for conditions in ((), (b.disrupted("TerminationByKubelet", 102),))
+        for reason, cause in (
+            ("Evicted", Cause.KUBELET_EVICTED),
+            ("Terminated", Cause.NODE_SHUTDOWN),
+            ("NodeShutdown", Cause.NODE_SHUTDOWN),
+            ("Preempting", Cause.PREEMPTED),
+            ("NodeLost", Cause.NODE_LOST),
+            ("SomethingNew", Cause.KUBELET_EVICTED),
+        )
+    ),
+    Row(
+        "pod GC without a container's end",
+        (b.pod(phase="Failed", conditions=[b.disrupted("DeletionByPodGC", 100)], deleted=100, grace=0),),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+    ),
+    Row(
+        "node rebooted (containerd: Unknown)",
+        (b.pod(ended=100, code=255, exit_reason="Unknown"),),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+    ),
+    Row(
+        "node rebooted (kubelet: ContainerStatusUnknown)",
+        (b.pod(ended=100, code=137, exit_reason="ContainerStatusUnknown"),),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+    ),
+    # --- ended first, removed afterwards
+    Row("succeeds, is deleted a minute later", (b.pod(ended=100, final=160),), COMPLETED),
+    Row("fails, is deleted a minute later", (b.pod(ended=100, code=1, final=160),), FAILED),
+    Row(
+        "succeeds, then its node is drained",
+        (b.pod(ended=100, final=160, conditions=[b.disrupted("DeletionByTaintManager", 160)]),),
+        COMPLETED,
+    ),
+    Row(
+        "fails, then is evicted",
+        (b.pod(ended=100, code=1, final=160, conditions=[b.disrupted("EvictionByEvictionAPI", 160)]),),
+        FAILED,
+    ),
+    Row(
+        "fails, deleted before its node had reported the end",
+        (b.pod(ended=100, code=1, deleted=102),),
+        FAILED,
+    ),
+    # --- the kubelet's final DELETE has overwritten the moment of the request
+    Row(
+        "removed, final DELETE, kubelet knew",
+        (b.pod(ended=100, code=1, final=103, generations=(2, 2)),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "removed, exits 0, final DELETE, kubelet knew",
+        (b.pod(ended=100, final=103, generations=(2, 2)),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "removed, slow final DELETE, kubelet knew",
+        (b.pod(ended=100, final=190, generations=(2, 2)),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "fails, deleted at once, kubelet did not know",
+        (b.pod(ended=100, code=1, final=101, generations=(2, 1)),),
+        FAILED,
+    ),
+    Row(
+        "succeeds, deleted at once, kubelet did not know",
+        (b.pod(ended=100, final=101, generations=(2, 1)),),
+        COMPLETED,
+    ),
+    Row(
+        "removed, final DELETE, old kubelet",
+        (b.pod(ended=100, code=1, final=103),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "removed, exits 0, final DELETE, old kubelet",
+        (b.pod(ended=100, final=103),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    # --- the Job
+    Row("Job deleted, pods go with it", (b.pod(deleted=100),), INTERRUPTED, Cause.JOB_DELETED, batch=None),
+    Row("Job deleted, pods orphaned", (b.pod(owner=None),), INTERRUPTED, Cause.JOB_DELETED, batch=None),
+    Row("Job deleted, pods not seen", (), INTERRUPTED, Cause.JOB_DELETED, batch=None),
+    Row(
+        "Job being deleted in the foreground",
+        (b.pod(),),
+        INTERRUPTED,
+        Cause.JOB_DELETED,
+        batch=b.batch(deleted=100),
+    ),
+    Row("another's Job took its place", (), INTERRUPTED, Cause.JOB_DELETED, batch=b.batch(owner="other")),
+    Row("succeeded before its Job was deleted", (b.pod(ended=90, final=160),), COMPLETED, batch=None),
+    Row("failed before its Job was deleted", (b.pod(ended=90, code=1, final=160),), FAILED, batch=None),
+    Row("pod gone without a trace", (), INTERRUPTED, Cause.DELETED),
+    Row(
+        "pod gone, Job complete",
+        (),
+        COMPLETED,
+        batch=b.batch(conditions={"SuccessCriteriaMet": 90, "Complete": 91}),
+    ),
+)
+
+EXIT = b.pod(0, ended=100, code=1, exit_reason="Error")
+GANG = (
+    Row("both run", (b.pod(0), b.pod(1)), RUNNING),
+    Row("one has finished", (b.pod(0, ended=50), b.pod(1)), RUNNING),
+    Row("both succeed", (b.pod(0, ended=50), b.pod(1, ended=60)), COMPLETED),
+    Row("one fails, the other runs", (EXIT, b.pod(1)), FAILED, says="job-0"),
+    Row("one fails, the other has finished", (EXIT, b.pod(1, ended=60)), FAILED),
+    Row(
+        "both fail, the first one is named",
+        (EXIT, b.pod(1, ended=99, code=7)),
+        FAILED,
+        says="pod job-1 exited with code 7",
+    ),
+    Row("one fails, the Job controller removes the other", (EXIT, b.pod(1, deleted=101)), FAILED),
+    Row("one fails, the removed other exits 1", (EXIT, killed(1, asked=101, ended=102, code=1)), FAILED),
+    Row(
+        "one fails, the other is evicted later",
+        (EXIT, killed(1, asked=101, conditions=[b.disrupted("EvictionByEvictionAPI", 101)])),
+        FAILED,
+    ),
+    Row(
+        "one is removed, the other runs",
+        (b.pod(0), b.pod(1, deleted=100)),
+        INTERRUPTED,
+        Cause.DELETED,
+        says="job-1",
+    ),
+    Row(
+        "one is removed, the other fails for want of it",
+        (EXIT, b.pod(1, deleted=99)),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "one is removed, the other has finished",
+        (b.pod(0, ended=50), killed(1)),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "one is removed, the other finishes afterwards",
+        (b.pod(0, ended=110), killed(1)),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "both are removed: the first cause counts",
+        (killed(0, asked=101), killed(1, conditions=[b.disrupted("PreemptionByScheduler", 100)])),
+        INTERRUPTED,
+        Cause.PREEMPTED,
+    ),
+    Row(
+        "both finish, one is deleted afterwards",
+        (b.pod(0, ended=50), b.pod(1, ended=60, final=160)),
+        COMPLETED,
+    ),
+    Row(
+        "one removed and exits 0, the other finished",
+        (b.pod(0, ended=50), killed(1, code=0)),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row("one of two is gone", (b.pod(0),), INTERRUPTED, Cause.DELETED, says="gone"),
+    # --- within one second
+    Row(
+        "same second, disrupted",
+        (EXIT, b.pod(1, deleted=100, conditions=[b.disrupted("PreemptionByScheduler", 100)])),
+        INTERRUPTED,
+        Cause.PREEMPTED,
+        batch=b.batch(conditions={"FailureTarget": 100}),
+    ),
+    Row(
+        "same second, Job had failed",
+        (EXIT, b.pod(1, deleted=100)),
+        FAILED,
+        batch=b.batch(conditions={"FailureTarget": 100}),
+    ),
+    Row(
+        "same second, Job had failed for good",
+        (EXIT, b.pod(1, deleted=100)),
+        FAILED,
+        batch=b.batch(conditions={"Failed": 100}),
+    ),
+    Row(
+        "same second, Job failed later",
+        (EXIT, b.pod(1, deleted=100)),
+        INTERRUPTED,
+        Cause.DELETED,
+        batch=b.batch(conditions={"FailureTarget": 101}),
+    ),
+    Row("same second, Job says nothing", (EXIT, b.pod(1, deleted=100)), INTERRUPTED, Cause.DELETED),
+    # --- the request may have been up to a grace period before the end
+    Row(
+        "removed with final DELETE, the other failed meanwhile",
+        (b.pod(0, ended=95, code=1), b.pod(1, ended=100, code=1, final=102, generations=(2, 2))),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    # --- a silent node
+    Row(
+        "one fails, the other's node is silent",
+        (EXIT, b.pod(1, node="node-2")),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+        nodes={"node-1": b.node(), "node-2": b.node("node-2", ready=False)},
+    ),
+    Row(
+        "one fails, the other's node is gone",
+        (EXIT, b.pod(1, node="node-2")),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+        nodes={"node-1": b.node(), "node-2": None},
+    ),
+    Row(
+        "a silent node alone is no evidence",
+        (b.pod(0), b.pod(1, node="node-2")),
+        RUNNING,
+        nodes={"node-1": b.node(), "node-2": b.node("node-2", ready=False)},
+    ),
+    Row("Job deleted, one had failed before", (EXIT, b.pod(1, deleted=150)), FAILED, batch=None),
+    Row(
+        "Job deleted, one failed afterwards",
+        (EXIT, b.pod(1, deleted=99)),
+        INTERRUPTED,
+        Cause.JOB_DELETED,
+        batch=None,
+    ),
+)
+
+
+def row_id(row: Row) -> str:
+    return row.name
+
+
+@pytest.mark.parametrize("row", SINGLE, ids=row_id)
+def test_single_pod(row: Row) -> None:
+    check(row, parallelism=1)
+
+
+@pytest.mark.parametrize("row", GANG, ids=row_id)
+def test_gang(row: Row) -> None:
+    check(row, parallelism=2)
+
+
+@pytest.mark.parametrize("row", [r for r in SINGLE if r.pods and r.batch], ids=row_id)
+def test_ending_missed_while_the_admitter_was_down(row: Row) -> None:
+    """The same verdict when the job was never seen running, and the run is on record all the same."""
+    job = b.job(Phase.WAITING)
+    outcome = b.decide(b.seen(job, NOW, row.batch, *row.pods))
+    assert outcome.status.phase is row.phase
+    assert outcome.figures.interruption == row.cause
+    assert outcome.status.running_timestamps == (b.at(10),)
+    assert outcome.figures.waited_seconds == 10
+
+
+def check(row: Row, parallelism: int) -> None:
+    job = b.job(RUNNING, running=[10], spec=b.gang(parallelism))
+    outcome = b.decide(b.seen(job, NOW, row.batch, *row.pods, nodes=row.nodes))
+    status = outcome.status
+    assert status.phase is row.phase
+    assert row.says in (status.message or "")
+    assert outcome.figures.interruption == row.cause
+    assert status.interrupted_count == (1 if row.phase is INTERRUPTED else 0)
+    assert len(status.interrupted_timestamps) == status.interrupted_count
+    assert (status.finished_timestamp is not None) == row.phase.finished
+    assert (outcome.figures.finished is not None) == row.phase.finished
+    released = {action.uid for action in outcome.actions if isinstance(action, ReleasePod)}
+    if row.phase is INTERRUPTED:
+        assert status.queued_timestamp == b.at(NOW)
+        own = row.batch is not None and row.batch.metadata.owner_references[0].uid == b.UID
+        going = row.batch is not None and row.batch.metadata.deletion_timestamp is not None
+        assert any(isinstance(a, DeleteJob) for a in outcome.actions) == (own and not going)
+        assert released >= {pod.metadata.uid for pod in row.pods if pod.ended}
+        assert not outcome.start_failed
+    elif row.phase.finished:
+        assert released == {pod.metadata.uid for pod in row.pods}
+        assert not any(isinstance(a, DeleteJob) for a in outcome.actions)
+    else:
+        assert outcome.actions == ()
+
+
+def test_the_removal_may_be_found_by_the_job_alone() -> None:
+    """Accounting stops at the request, not at the end of the grace period, and not when somebody looked."""
+    job = b.job(RUNNING, running=[10])
+    outcome = b.decide(b.seen(job, 500, b.batch(), b.pod(deleted=110, ended=130, code=137)))
+    assert outcome.status.interrupted_timestamps == (b.at(110),)
+    assert outcome.figures.lost == 200.0
+
+
+def test_the_last_twenty_interruptions_are_kept() -> None:
+    before = tuple(b.at(t) for t in range(-20, 0))
+    job = b.job(RUNNING, running=[10], interrupted_count=33, interrupted_timestamps=before)
+    status = b.decide(b.seen(job, NOW, b.batch(), b.pod(deleted=100))).status
+    assert status.interrupted_count == 34
+    assert status.interrupted_timestamps == (*before[1:], b.at(100))
+
+
+@pytest.mark.parametrize(
+    ("note", "cause"),
+    [
+        ("AboveUpperLevel", Cause.ABOVE_UPPER_LEVEL),
+        ("YieldAtCheckpoint", Cause.YIELD_AT_CHECKPOINT),
+        ("NodeMemory", Cause.NODE_MEMORY),
+        ("SomethingElse", Cause.EVICTED),
+    ],
+)
+def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause) -> None:
+    gone = b.pod(deleted=100, conditions=[b.disrupted("EvictionByEvictionAPI", 100)])
+    annotations = {**gone.metadata.annotations, ANNOTATION_EVICTION_REASON: f"{note} {b.stamp(99)}"}
+    noted = msgspec.structs.replace(gone, metadata=msgspec.structs.replace(gone.metadata, annotations=annotations))
+    outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), 101, b.batch(), noted))
+    assert outcome.figures.interruption is cause
+    interrupted = outcome.status.condition(ConditionType.INTERRUPTED)
+    assert interrupted is not None
+    assert interrupted.reason == cause.value
+
+
+# What kubelet v1.36.3 leaves of a pod it evicts for want of memory (pkg/kubelet/eviction/helpers.go evictionMessage,
+# eviction_manager.go evictPod): the only words about it anywhere but in an Event.
+LOW_ON_MEMORY = (
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 84392Ki. Container main was using "
+    "817152Ki, request is 0, has larger consumption of memory. "
+)
+
+
+def test_what_the_kubelet_says_of_an_eviction_for_memory_is_told() -> None:
+    """A pod on reclaimed capacity requests no memory and is the first to go."""
+    running = b.pod()
+    evicted = msgspec.convert(
+        {
+            **msgspec.to_builtins(running),
+            "status": {
+                "phase": "Failed",
+                "reason": "Evicted",
+                "message": LOW_ON_MEMORY,
+                "startTime": b.stamp(5),
+                "observedGeneration": 1,
+                "qosClass": "Burstable",
+                "conditions": [
+                    {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": b.stamp(131)},
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "TerminationByKubelet",
+                        "message": LOW_ON_MEMORY,
+                        "lastTransitionTime": b.stamp(131),
+                    },
+                ],
+                "containerStatuses": [
+                    {
+                        "name": "main",
+                        "ready": False,
+                        "started": False,
+                        "state": {
+                            "terminated": {
+                                "exitCode": 137,
+                                "reason": "Error",
+                                "startedAt": b.stamp(10),
+                                "finishedAt": b.stamp(130),
+                            }
+                        },
+                    }
+                ],
+            },
+        },
+        kinds.Pod,
+    )
+    job = b.job(RUNNING, running=[10], spec={"capacity": "Reclaimed"})
+    outcome = b.decide(b.seen(job, NOW, b.batch(), evicted))
+    assert outcome.status.phase is INTERRUPTED
+    assert outcome.figures.interruption is Cause.KUBELET_EVICTED
+    assert outcome.status.message is not None
+    assert "pod job-0 was evicted by its node (The node was low on resource: memory. " in outcome.status.message
+    assert "Container main was using 817152Ki, request is 0" in outcome.status.message
+    (note,) = outcome.events
+    assert "The node was low on resource: memory" in note.message
