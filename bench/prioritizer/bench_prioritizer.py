@@ -26,10 +26,11 @@ import msgspec
 from scavenger_api.times import format_time
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODDISRUPTIONBUDGETS, PODS
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.controller import Prioritizer
 from scavenger_prioritizer.core.plan import plan_classes
 from scavenger_prioritizer.core.snapshot import Share, Snapshot, Source
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, JobView, gangs, job_facts, pod_facts
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, gangs, job_facts, pod_facts
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
@@ -76,7 +77,7 @@ def _settled(clock: VirtualClock) -> tuple[list[dict[str, Any]], list[dict[str, 
         jobs[job["metadata"]["uid"]] = job
         pods |= {pod["metadata"]["uid"]: pod for pod in members}
     facts = gangs(
-        [job_facts(msgspec.convert(j, JobView)) for j in jobs.values()],
+        [job_facts(msgspec.convert(j, ScavengerJob)) for j in jobs.values()],
         [pod_facts(msgspec.convert(p, Pod)) for p in pods.values()],
     )
     now = round(clock.now().timestamp() * 1e6)

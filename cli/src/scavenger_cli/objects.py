@@ -1,8 +1,6 @@
 """What the commands read of the API's objects: projections, as scavenger_kube.kinds has them of the core kinds.
 
-The pydantic models of scavenger_api say the same and validate it; loading them costs a quarter of a second, at every
-start of a command that only shows what the API server has validated already. tests/unit/cli/test_objects.py holds these
-to those, field by field.
+Of ScavengerJobs, what services read as well is in scavenger_kube.scavenger_kinds; here is what is only shown.
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ from scavenger_api.states import QueueState
 from scavenger_api.times import parse_time
 from scavenger_domain.queues import queue_state
 from scavenger_domain.risk import safe_until, time_at_risk
-from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, Toleration
+from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
+from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 
 WAITING: Final = "Waiting"
 STARTING: Final = "Starting"
@@ -35,18 +34,13 @@ FINISHED: Final = (COMPLETED, FAILED)
 RECLAIMED: Final = "Reclaimed"
 
 
-class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
+class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerJob, as far as it is shown or explained."""
 
     queue: str = names.DEFAULT_QUEUE
     image: str = ""
     node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     tolerations: tuple[Toleration, ...] = ()
-    resources: Resources = Resources()
-    parallelism: int = 1
-    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
-    suspend: bool = False
-    capacity: str = "Guaranteed"
 
     @property
     def requests(self) -> dict[str, int]:
@@ -69,36 +63,21 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
         return parse_duration(self.interruption_after)
 
 
-class Preemption(Struct, frozen=True, gc=False, rename={"class_": "class", "running_priority": "runningPriority"}):
-    """What the prioritizer decided; running_priority in core-seconds."""
-
-    class_: str = ""
-    running_priority: float | None = None
-
-
-class JobStatus(Struct, frozen=True, gc=False, rename="camel"):
+class JobStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     """status of a ScavengerJob. Times as they are written; CPU time in core-seconds."""
 
-    phase: str = ""
     conditions: tuple[Condition, ...] = ()
-    interrupted_count: int = 0
     queued_timestamp: str | None = None
-    running_timestamps: tuple[str, ...] = ()
     interrupted_timestamps: tuple[str, ...] = ()
     finished_timestamp: str | None = None
-    priority_start_over_timestamp: str | None = None
-    last_checkpoint_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
     lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
-    job_name: str | None = None
     message: str = ""
-    preemption: Preemption = Preemption()
 
 
-class Job(Struct, frozen=True, gc=False, rename="camel"):
+class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     """A ScavengerJob."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 

@@ -12,25 +12,20 @@ from typing import Any
 from scavenger_kube import errors
 from scavenger_kube.blocking import Client
 from scavenger_kube.endpoint import Endpoint, Tls
-from scavenger_kube.resources import APPLY_PATCH, JSON
+from scavenger_kube.kinds import Struct
+from scavenger_kube.resources import APPLY_PATCH, JOBS, JSON, PODDISRUPTIONBUDGETS, Resource, scavenger_jobs
 
 from scavenger_cluster.errors import ApiError
 
 PARALLEL = 8
-
-
-_GROUPS = {
-    "batch/v1": ("jobs",),
-    "policy/v1": ("poddisruptionbudgets",),
-    "scavenger.dev/v1alpha1": ("scavengerjobs",),
-}
+_KINDS = {found.plural: found for found in (JOBS, PODDISRUPTIONBUDGETS, scavenger_jobs(Struct))}
+"""Those that are not in the core group."""
 
 
 def namespaced(kind: str, namespace: str, name: str = "") -> str:
     """Return the path of a collection, or of an object in it; the kind in singular or plural, as for kubectl."""
     plural = kind if kind.endswith("s") else f"{kind}s"
-    root = next((f"/apis/{group}" for group, plurals in _GROUPS.items() if plural in plurals), "/api/v1")
-    return f"{root}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+    return _KINDS.get(plural, Resource("", "v1", plural, kind, True, Struct)).path(namespace, name or None)
 
 
 class ApiClient:

@@ -12,13 +12,14 @@ from scavenger_api import job as contract
 from scavenger_api import queue as queue_contract
 from scavenger_cli import objects
 from scavenger_cli.objects import Job, decode, decode_items, place_in_line, raw_items
+from scavenger_kube import scavenger_kinds
 
 from .cases import NOW, ago, job, queued
 
 PAIRS = [
     (objects.JobSpec, contract.ScavengerJobSpec),
     (objects.JobStatus, contract.ScavengerJobStatus),
-    (objects.Preemption, contract.Preemption),
+    (scavenger_kinds.Preemption, contract.Preemption),
     (objects.QueueSpec, queue_contract.ScavengerQueueSpec),
     (objects.QueueStatus, queue_contract.ScavengerQueueStatus),
     (objects.QueueCounts, queue_contract.QueueCounts),

@@ -15,13 +15,12 @@ from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 from scavenger_api.times import format_time, micros
 from scavenger_cli.objects import Job
 from scavenger_domain.risk import safe_until, start_over, time_at_risk
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.core.plan import cpu_time_at_risk, run_start
 from scavenger_prioritizer.core.snapshot import Rules
-from scavenger_prioritizer.facts import JobView as PrioritizerView
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
 from scavenger_prioritizer.facts import job_facts, pod_facts
 from scavenger_regulator.core.eviction.risk import at_risk
-from scavenger_regulator.facts import JobView as RegulatorView
 from scavenger_regulator.facts import gangs as regulator_gangs
 from scavenger_testing import builders
 
@@ -57,8 +56,8 @@ def test_all_who_ask_get_the_same_answer(start: int, report: int | None, expecte
     labels = {"scavenger.dev/job": "job"}
     pods = [builders.pod(f"p{i}", owner=run, labels=labels, node="n", cpu="1500m", phase="Running") for i in (0, 1)]
 
-    (regulated,) = regulator_gangs([msgspec.convert(job, RegulatorView)], pods)
-    facts = job_facts(msgspec.convert(job, PrioritizerView))
+    (regulated,) = regulator_gangs([msgspec.convert(job, ScavengerJob)], pods)
+    facts = job_facts(msgspec.convert(job, ScavengerJob))
     (ranked,) = prioritizer_gangs([facts], map(pod_facts, pods))
     now, rules = micros(NOW), Rules(startup_cost=60 * MICROSECONDS)
     # The status says no more than the last recorded checkpoint of this run.

@@ -13,12 +13,12 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import PodDisruptionBudget
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Share, Source
 from scavenger_prioritizer.facts import (
     BUDGET_SPEC,
     MIN_AVAILABLE,
     FactsCache,
-    JobView,
     budget_is_right,
     gangs,
     is_cordoned,
@@ -61,13 +61,13 @@ def pod(**changes: Any) -> Pod:
     return msgspec.convert(body, Pod)
 
 
-def job(status: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **metadata: Any) -> JobView:
+def job(status: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **metadata: Any) -> ScavengerJob:
     body = {
         "metadata": {"name": "j", "namespace": "lab", "uid": "u-j", "creationTimestamp": T0, **metadata},
         "spec": {"interruptionAfter": "30m", **(spec or {})},
         "status": {"phase": "Running", "jobName": "j-1", **(status or {})},
     }
-    return msgspec.convert(body, JobView)
+    return msgspec.convert(body, ScavengerJob)
 
 
 # --- pods ---
@@ -208,7 +208,7 @@ def test_a_job_on_reclaimed_capacity(capacity: str, expected: bool) -> None:
 
 
 def test_a_job_with_nothing_recorded() -> None:
-    facts = job_facts(msgspec.convert({"metadata": {"name": "j"}}, JobView))
+    facts = job_facts(msgspec.convert({"metadata": {"name": "j"}}, ScavengerJob))
     assert (facts.phase, facts.started, facts.start_over, facts.checkpoints) == ("", None, None, ())
     assert (facts.class_, facts.written, facts.interruptions) == ("", None, 0)
 
@@ -412,5 +412,5 @@ def test_news_of_a_pod(changed: Pod) -> None:
         job(annotations={"scavenger.dev/last-checkpoint": T0}),
     ],
 )
-def test_news_of_a_job(changed: JobView) -> None:
+def test_news_of_a_job(changed: ScavengerJob) -> None:
     assert job_signature(changed) != job_signature(job())

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from scavenger_api.times import parse_time
 from scavenger_kube import kinds
-from scavenger_regulator.facts import JobView, gangs, node_facts, pod_facts, pod_requests
+from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_regulator.facts import gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
@@ -78,11 +79,11 @@ def test_requests_as_the_scheduler_counts_them(pod_: kinds.Pod, cores: float) ->
     assert pod_requests(pod_)["cpu"] == cores
 
 
-def job_of(name: str = "job", run: str = "run", **status: Any) -> JobView:
+def job_of(name: str = "job", run: str = "run", **status: Any) -> ScavengerJob:
     made = scavengerjob_dict(
         name, namespace="lab", phase=status.pop("phase", "Running"), status={"jobName": run, **status}
     )
-    return msgspec.convert(made, JobView)
+    return msgspec.convert(made, ScavengerJob)
 
 
 def member(name: str, job: str = "job", run: str = "run", **fields: Any) -> kinds.Pod:
@@ -244,7 +245,7 @@ def test_the_cores_of_a_job_are_its_limits(requests: dict[str, str]) -> None:
     made["status"] = {"phase": "Running", "jobName": "run"}
     member = pod("p", node="n", labels={"scavenger.dev/job": "j"}, owner=job_dict("run"), namespace="lab")
     made["metadata"]["namespace"] = "lab"
-    (found,) = gangs([msgspec.convert(made, JobView)], [member])
+    (found,) = gangs([msgspec.convert(made, ScavengerJob)], [member])
     assert found.cores == 2
 
 

@@ -17,6 +17,7 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODDISRUPTIONBUDGETS, PODS, PodDisruptionBudget
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Change, Informer
@@ -32,7 +33,6 @@ from scavenger_prioritizer.facts import (
     BUDGET_NAME,
     SCAVENGERJOBS,
     FactsCache,
-    JobView,
     budget_is_right,
     gangs,
     is_cordoned,
@@ -54,7 +54,7 @@ RETRY_SECONDS: Final = (1.0, 30.0)
 METRICS_TIMEOUT: Final = 10.0
 """Seconds after which a question to the metrics API counts as failed."""
 
-T = TypeVar("T", JobView, Pod, Node, PodDisruptionBudget)
+T = TypeVar("T", ScavengerJob, Pod, Node, PodDisruptionBudget)
 
 log = get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Prioritizer:
         self._rules = settings.rules()
         self._source: Source | None = None
         self._changes: dict[str, str] = {}
-        self.job_facts: FactsCache[JobView, JobFacts] = FactsCache(job_facts)
+        self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
         self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
         self.writer = PlanWriter(
             client,

@@ -12,7 +12,6 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
@@ -22,8 +21,9 @@ from scavenger_api.quantity import QuantityError
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import cordoned
 from scavenger_domain.requests import running_requests
-from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct
+from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
+from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 
@@ -51,46 +51,7 @@ _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-# --- the ScavengerJob, as far as it is read here ---
-
-
-class PreemptionView(Struct, frozen=True, gc=False, rename="camel"):
-    """status.preemption."""
-
-    class_: str = msgspec.field(default="", name="class")
-    running_priority: float | None = None
-
-
-class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a ScavengerJob."""
-
-    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
-    suspend: bool = False
-    parallelism: int = 1
-    capacity: str = Capacity.GUARANTEED
-
-
-class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
-    """status of a ScavengerJob."""
-
-    phase: str = ""
-    interrupted_count: int = 0
-    running_timestamps: tuple[str, ...] = ()
-    priority_start_over_timestamp: str | None = None
-    last_checkpoint_timestamp: str | None = None
-    job_name: str = ""
-    preemption: PreemptionView = PreemptionView()
-
-
-class JobView(Struct, frozen=True, gc=False, rename="camel"):
-    """A ScavengerJob: the few of its fields that a class depends on."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: JobSpecView = JobSpecView()
-    status: JobStatusView = JobStatusView()
-
-
-SCAVENGERJOBS: Final = scavenger_jobs(JobView)
+SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 
 # --- facts ---
@@ -103,7 +64,7 @@ def _moment(text: str | None) -> int | None:
     return None if parsed is None else micros(parsed)
 
 
-def job_facts(job: JobView) -> JobFacts:
+def job_facts(job: ScavengerJob) -> JobFacts:
     """What a plan needs of a ScavengerJob. Never raises: what is unreadable counts as absent."""
     status, preemption = job.status, job.status.preemption
     runs = status.running_timestamps
@@ -267,7 +228,7 @@ def pod_signature(pod: Pod) -> Hashable:
     return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint
 
 
-def job_signature(job: JobView) -> Hashable:
+def job_signature(job: ScavengerJob) -> Hashable:
     """What of a ScavengerJob a class depends on. Not `status.preemption` and the start-overs: both are computed."""
     status, meta = job.status, job.metadata
     return (

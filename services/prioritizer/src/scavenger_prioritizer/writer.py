@@ -14,13 +14,14 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
 from scavenger_kube.kinds import ConfigMap, Pod
 from scavenger_kube.resources import CONFIGMAPS, PODDISRUPTIONBUDGETS, PODS
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
 from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache, JobView
+from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {
     "app.kubernetes.io/managed-by": names.PRIORITIZER,
@@ -42,7 +43,7 @@ class PlanWriter:
         self,
         client: ApiClient,
         events: EventRecorder,
-        jobs: FactsCache[JobView, JobFacts],
+        jobs: FactsCache[ScavengerJob, JobFacts],
         pods: FactsCache[Pod, PodFacts],
         *,
         max_writes: int,

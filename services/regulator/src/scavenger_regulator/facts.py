@@ -14,8 +14,9 @@ from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts
 from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
-from scavenger_kube.kinds import Node, ObjectMeta, Pod, Struct, condition
+from scavenger_kube.kinds import Node, Pod, condition
 from scavenger_kube.resources import scavenger_jobs
+from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_regulator.core.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
 
@@ -23,45 +24,7 @@ DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total
 DEFAULT_GRACE: Final = 30.0
 
 
-# --- the ScavengerJob, as far as it is looked at ------------------------------------------------------------
-
-
-class ResourcesView(Struct, frozen=True, gc=False, rename="camel"):
-    """spec.resources: one side may be given alone."""
-
-    requests: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
-    limits: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
-
-
-class JobSpecView(Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a ScavengerJob."""
-
-    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
-    suspend: bool = False
-    parallelism: int = 1
-    resources: ResourcesView = ResourcesView()
-
-
-class JobStatusView(Struct, frozen=True, gc=False, rename="camel"):
-    """status of a ScavengerJob."""
-
-    phase: str = ""
-    interrupted_count: int = 0
-    running_timestamps: tuple[str, ...] = ()
-    priority_start_over_timestamp: str | None = None
-    last_checkpoint_timestamp: str | None = None
-    job_name: str = ""
-
-
-class JobView(Struct, frozen=True, gc=False, rename="camel"):
-    """A ScavengerJob: the few of its fields that an eviction depends on."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: JobSpecView = JobSpecView()
-    status: JobStatusView = JobStatusView()
-
-
-SCAVENGERJOBS: Final = scavenger_jobs(JobView)
+SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
 
 # --- amounts ------------------------------------------------------------------------------------------------
@@ -149,7 +112,7 @@ def pod_facts(pod: Pod) -> PodFacts:
     )
 
 
-def gang_facts(job: JobView, pods: tuple[PodFacts, ...]) -> Gang:
+def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...]) -> Gang:
     """A ScavengerJob with the pods of its present run."""
     status, spec = job.status, job.spec
     running = status.phase == "Running"
@@ -182,7 +145,7 @@ def _interval(text: str) -> float:
         return DEFAULT_INTERVAL
 
 
-def gangs(jobs: Iterable[JobView], pods: Iterable[Pod]) -> tuple[Gang, ...]:
+def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]:
     """Each job with those of its pods that take room on a node; jobs without any are left out.
 
     Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must

@@ -21,6 +21,7 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
 from scavenger_kube.kinds import ConfigMap, Node
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
@@ -32,7 +33,7 @@ from scavenger_regulator.core.reclaimed.offer import Offer
 from scavenger_regulator.core.scope import Victim
 from scavenger_regulator.core.snapshot import PodFacts
 from scavenger_regulator.core.throttle import Resize
-from scavenger_regulator.facts import SCAVENGERJOBS, JobView
+from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 
 LABELS: Final = {"app.kubernetes.io/managed-by": names.REGULATOR, "app.kubernetes.io/part-of": "scavenger-jobs"}
@@ -245,12 +246,14 @@ class Writer:
 
     # --- evictions ----------------------------------------------------------------------------------------
 
-    async def evict(self, victims: Sequence[Victim], job_of: Callable[[str], JobView | None]) -> list[EvictionOutcome]:
+    async def evict(
+        self, victims: Sequence[Victim], job_of: Callable[[str], ScavengerJob | None]
+    ) -> list[EvictionOutcome]:
         """Evict in order; what became of each. job_of: the job of a key, to tell its user."""
         at_once = 1 if len(victims) <= ONE_BY_ONE else AT_ONCE
         return await in_order([partial(self._evict, one, job_of) for one in victims], at_once)
 
-    async def _evict(self, victim: Victim, job_of: Callable[[str], JobView | None]) -> EvictionOutcome:
+    async def _evict(self, victim: Victim, job_of: Callable[[str], ScavengerJob | None]) -> EvictionOutcome:
         candidate, reason = victim.candidate, victim.reason
         outcome = EvictionOutcome.DRY_RUN
         if not self._settings.dry_run:

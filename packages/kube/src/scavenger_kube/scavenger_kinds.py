@@ -1,0 +1,51 @@
+"""The ScavengerJob as informers and commands read it: what decisions depend on, without validation.
+
+The pydantic models of scavenger_api say the same and validate it, which the API server has done already; reading
+thousands of objects, or starting a command, should not pay for it again. What only one reader looks at is in a subclass
+of its own. tests/unit/cli/test_objects.py holds the fields to those of the models.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.states import Capacity
+
+from scavenger_kube.kinds import ObjectMeta, Resources, Struct
+
+
+class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec: how much of which capacity, and how much work may be lost."""
+
+    interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
+    suspend: bool = False
+    parallelism: int = 1
+    capacity: str = Capacity.GUARANTEED
+    resources: Resources = Resources()
+
+
+class Preemption(Struct, frozen=True, gc=False, rename="camel"):
+    """status.preemption: what the prioritizer decided; running_priority in core-seconds."""
+
+    class_: str = msgspec.field(default="", name="class")
+    running_priority: float | None = None
+
+
+class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status: where the job is, and what is safe of its run. Times as they are written."""
+
+    phase: str = ""
+    interrupted_count: int = 0
+    running_timestamps: tuple[str, ...] = ()
+    priority_start_over_timestamp: str | None = None
+    last_checkpoint_timestamp: str | None = None
+    job_name: str = ""
+    preemption: Preemption = Preemption()
+
+
+class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScavengerJobSpec = ScavengerJobSpec()
+    status: ScavengerJobStatus = ScavengerJobStatus()
