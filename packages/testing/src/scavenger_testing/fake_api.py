@@ -271,11 +271,13 @@ class FakeApi:
             early = await self._misbehave(fault, request)
             if early is not None:
                 return early
+        version = self.store.version
         try:
             answer = await self._route(request)
         except Refusal as refusal:
             answer = _refused(refusal)
-        self._notify()
+        if self.store.version != version:
+            self._notify()
         if fault is not None and fault.action == "drop_after":
             _cut(request)
         return answer
