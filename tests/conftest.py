@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,12 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if on_a_cluster and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(CLUSTER_SECONDS))
     _skip_what_needs_containers(items)
+
+
+def pytest_collection_finish() -> None:
+    """Spare collections of garbage what stays until the end: modules, models, the tests themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 def _skip_what_needs_containers(items: Sequence[pytest.Item]) -> None:
