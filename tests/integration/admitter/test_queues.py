@@ -156,7 +156,7 @@ def test_three_queues_share_a_hundred_nodes_and_the_admitter_is_killed_meanwhile
     assert place.status(last)["message"].startswith("queue c has")
     gone = next(name for name, count in interruptions.items() if count)
     reasons = {c["type"]: c["reason"] for c in place.status(gone)["conditions"]}
-    assert reasons["Interrupted"] == "Reclaimed"
+    assert reasons["Interrupted"] == "QueueReclaimed"
     print(f"shared out {took:.1f} s after the admitter was started again")  # noqa: T201
 
 

@@ -60,7 +60,7 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
             assert found["interruptedCount"] == 1
             assert "queue b has less than it deserves" in found["message"]
             reasons = {condition["type"]: condition["reason"] for condition in found["conditions"]}
-            assert reasons["Interrupted"] == "Reclaimed"
+            assert reasons["Interrupted"] == "QueueReclaimed"
         assert len(c.events("Interrupted")) == 3
         await c.pass_time(30)
         assert (running(c, "a"), running(c, "b")) == (7, 3), "and it stays so"

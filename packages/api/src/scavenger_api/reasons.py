@@ -104,7 +104,7 @@ class InterruptionReason(Reason):
     NODE_DRAINED = "NodeDrained", "Its node was tainted with NoExecute, as some drains do."
     NODE_LOST = "NodeLost", "Its node was lost."
     NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
-    RECLAIMED = "Reclaimed", "Another queue was under its share and took its room back."
+    QUEUE_RECLAIMED = "QueueReclaimed", "Another queue was under its share and took its room back."
     STARVED = "Starved", "On reclaimed capacity it got too little CPU for too long, on a node that was crowded."
     DELETED = "Deleted", "Somebody deleted a pod of it."
     JOB_DELETED = "JobDeleted", "Somebody deleted its Job."

@@ -30,7 +30,7 @@ from scavenger_admitter.settings import AdmitterSettings
 
 log = get_logger(__name__)
 
-INTERRUPTED_HERE = (InterruptionReason.RECLAIMED, InterruptionReason.STARVED)
+INTERRUPTED_HERE = (InterruptionReason.QUEUE_RECLAIMED, InterruptionReason.STARVED)
 """Causes of interruptions that the admission loop decides on: the room that comes free is spoken for."""
 
 
@@ -181,7 +181,7 @@ class AdmissionFeed:
         if job is None or job.metadata.uid != preemption.gang.job.uid:
             return
         detail = f"queue {preemption.queue} has less than it deserves"
-        self._interrupt(job, preemption.gang, InterruptDecision(InterruptionReason.RECLAIMED, detail))
+        self._interrupt(job, preemption.gang, InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, detail))
         metrics.RECLAIMS.labels(job.spec.queue, preemption.queue).inc()
         log.info(
             "reclaiming",

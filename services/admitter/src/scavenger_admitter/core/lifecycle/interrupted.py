@@ -15,7 +15,7 @@ from scavenger_admitter.core.lifecycle.termination import Removed
 
 _WITHOUT_A_POD: Final = {
     InterruptionReason.JOB_DELETED: "its Job was deleted",
-    InterruptionReason.RECLAIMED: "its room was taken back",
+    InterruptionReason.QUEUE_RECLAIMED: "its room was taken back",
     InterruptionReason.STARVED: "it was starved",
 }
 """What happened to a run, where no single pod is to be named."""

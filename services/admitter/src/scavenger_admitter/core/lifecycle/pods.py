@@ -40,7 +40,7 @@ PHRASES: Final = {
     InterruptionReason.NODE_DRAINED: "was removed because of a taint on its node",
     InterruptionReason.NODE_LOST: "was lost with its node",
     InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
-    InterruptionReason.RECLAIMED: "was taken back",
+    InterruptionReason.QUEUE_RECLAIMED: "was taken back",
     InterruptionReason.STARVED: "was starved",
     InterruptionReason.DELETED: "was deleted",
     InterruptionReason.JOB_DELETED: "lost its Job, which was deleted",
