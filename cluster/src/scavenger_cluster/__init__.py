@@ -1,6 +1,7 @@
 """The embedded local cluster: a real Kubernetes as plain processes on one machine."""
 
-from scavenger_cluster.cluster import Cluster, ComponentStatus
+from scavenger_cluster.cluster import Cluster
+from scavenger_cluster.components import ComponentStatus
 from scavenger_cluster.errors import (
     ApiError,
     ClusterError,

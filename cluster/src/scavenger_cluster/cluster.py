@@ -3,85 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import datetime
 import functools
 import logging
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scavenger_kube.resources import MERGE_PATCH
 
-from scavenger_cluster import (
-    cgroups,
-    dns,
-    images,
-    kubeconfig,
-    kwok,
-    metrics,
-    network,
-    ownership,
-    ports,
-    requirements,
-    scheduler,
-    services,
-    teardown,
-)
+from scavenger_cluster import images, kwok, ownership, requirements, scheduler, services, teardown
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.build import ensure_tools
-from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
-from scavenger_cluster.control_plane import (
-    API_SERVER,
-    COMPONENTS,
-    CONTROL_PLANE,
-    CONTROLLER_MANAGER,
-    COREDNS,
-    ETCD,
-    KWOK,
-    METRICS_SERVER,
-    SCHEDULER,
-    Probe,
-    full_name,
-    probe,
-    program,
-    tool_of,
-)
-from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
+from scavenger_cluster.components import Components, ComponentStatus, check_component, tools_for
+from scavenger_cluster.control_plane import API_SERVER, SCHEDULER, full_name, tool_of
+from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.layout import Layout, cache_dir, state_dir
 from scavenger_cluster.locking import locked
-from scavenger_cluster.node import RealNode
+from scavenger_cluster.nodes import Nodes, ready_names
 from scavenger_cluster.options import UpOptions, choose_nodes, data_dir_of, decide
 from scavenger_cluster.plan import NodePlan, check_name
 from scavenger_cluster.process import ProcessTable
 from scavenger_cluster.shell import run
 from scavenger_cluster.state import ClusterState, Registry, load_state
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
-READY_SECONDS = 90.0
-PORTS_OF = {ETCD: ("etcd", "etcd-peer"), COREDNS: ("coredns", "coredns-ready")}
 _log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class ComponentStatus:
-    """One line of `status`."""
-
-    name: str
-    pid: int | None
-    uptime: float
-    url: str
-    log: Path
-    restarts: int | None = None
-    """How often it has been started again by itself; None for what nobody would start again."""
-
-    @property
-    def state(self) -> str:
-        """`running` or `dead`; what has ended and waits for its next start is dead until then."""
-        return "dead" if self.pid is None else "running"
 
 
 class Cluster:
@@ -136,22 +82,18 @@ class Cluster:
             plan = choose_nodes(wanted, load_state(self.layout.state), self.report)
             self._check_namesakes(plan)
             state = self._decide(wanted, plan)
-            tools = ensure_tools(_tools_for(state), self.report)
-            self._prepare(state)
-            self._start_servers(state, tools)
-            real = self._real_nodes(state)
-            if real:
-                network.ensure_network(self.name, state.subnets)
-                pause = images.pause_archive(tools["pause"])
-                for node in real:
-                    node.start(tools, pause)
-            self._wait_ready(API_SERVER, state)
-            self._start_rest(state, tools)
-            self._remove_surplus_nodes(state)
-            self._create_fake_nodes(state)
-            self._wait_for_nodes(state)
+            tools = ensure_tools(tools_for(state), self.report)
+            control_plane, all_nodes = self._components(state), self._nodes(state)
+            control_plane.configure()
+            control_plane.start_servers(tools)
+            all_nodes.start_real(tools)
+            control_plane.wait_ready(API_SERVER)
+            control_plane.start_clients(tools)
+            all_nodes.remove_surplus()
+            all_nodes.create_fake()
+            all_nodes.wait_ready()
             if state.metrics:
-                self._start_metrics(state, tools)
+                control_plane.start_metrics(tools)
             self.report(f"ready: {state.nodes} at {state.server}")
 
     def down(self, *, keep_data: bool = False) -> None:
@@ -178,12 +120,12 @@ class Cluster:
 
     def status(self) -> list[ComponentStatus]:
         """Describe every component that was started, running or dead."""
-        state = self.state
-        return [self._status(name, state) for name in self.processes.names()]
+        control_plane = self._components(self.state)
+        return [control_plane.status(name) for name in self.processes.names()]
 
     def component_stop(self, name: str) -> None:
         """Stop one component of the control plane."""
-        self.processes.stop(self._component(name), grace=5)
+        self.processes.stop(check_component(name), grace=5)
 
     def component_kill(self, name: str) -> None:
         """Kill one component (any name that `status` shows) without warning, as a crash would."""
@@ -191,10 +133,11 @@ class Cluster:
 
     def component_start(self, name: str) -> None:
         """Start one component of the control plane again and wait until it is ready."""
-        component, state = self._component(name), self.state
+        component, state = check_component(name), self.state
         tools = ensure_tools([tool_of(component, state)], self.report)
-        self._ensure_running(component, state, tools)
-        self._wait_ready(component, state)
+        control_plane = self._components(state)
+        control_plane.ensure_running(component, tools)
+        control_plane.wait_ready(component)
 
     def use_scheduler(self, kind: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Run another scheduler: `plugin` or `stock`. `arguments` are the plugin's; None: those it had."""
@@ -204,12 +147,12 @@ class Cluster:
             if arguments is not None:
                 state.scheduler_args = dict(arguments)
             state.save(self.layout.state)
-            self._configure_scheduler(state)
+            self._components(state).configure_scheduler()
             self.component_start(SCHEDULER)
 
     def node_stop(self, name: str) -> None:
         """Let a node die as in a power cut: its kubelet is killed, or its fake kubelet falls silent."""
-        node = self._real_node(name)
+        node = self._nodes(self.state).find_real(name)
         if node is not None:
             node.kill()
         else:
@@ -217,12 +160,12 @@ class Cluster:
 
     def node_start(self, name: str) -> None:
         """Bring a stopped node back and wait until it is Ready."""
-        node = self._real_node(name)
+        node = self._nodes(self.state).find_real(name)
         if node is not None:
             node.start_kubelet(ensure_tools(["kubelet"], self.report))
         else:
             self.client.delete(f"{kwok.LEASES}/{name}")
-        wait_for(f"{name} to be Ready", lambda: name in _ready_nodes(self.client), timeout=READY_SECONDS)
+        wait_for(f"{name} to be Ready", lambda: name in ready_names(self.client), timeout=READY_SECONDS)
 
     def service_start(
         self,
@@ -293,7 +236,7 @@ class Cluster:
         """Import an image archive (OCI or Docker) into every real node; returns the names pods can use."""
         path = Path(archive).absolute()
         names = images.archive_names(path)
-        for node in self._real_nodes(self.state):
+        for node in self._nodes(self.state).real():
             node.import_image(names[0], path)
         return names
 
@@ -343,227 +286,13 @@ class Cluster:
     def _decide(self, options: UpOptions, plan: Any) -> ClusterState:
         with locked(cache_dir() / "clusters.lock"):
             state = decide(self.name, options, plan, self.layout, self.registry)
-            for component in _components_of(state):
-                if self.processes.running(component) is None:
-                    needed = {part: state.ports[part] for part in PORTS_OF.get(component, (component,))}
-                    ports.check_free(needed, option="--port-base")
+            self._components(state).check_ports()
             state.save(self.layout.state)
             self.registry.add(self.name, self.data_dir, state.slot)
         return state
 
-    def _prepare(self, state: ClusterState) -> None:
-        """Write certificates, kubeconfigs and configuration files."""
-        pki = self.layout.pki
-        ensure_certificates(pki, control_plane_certificates(state))
-        inside = f"https://{state.subnets.host}:{state.ports[API_SERVER]}"
-        for name, server, path in (
-            ("admin", state.server, self.layout.kubeconfig),
-            (CONTROLLER_MANAGER, state.server, self.layout.component_kubeconfig(CONTROLLER_MANAGER)),
-            (SCHEDULER, state.server, self.layout.component_kubeconfig(SCHEDULER)),
-            (KWOK, state.server, self.layout.component_kubeconfig(KWOK)),
-            (COREDNS, state.server, self.layout.component_kubeconfig(COREDNS)),
-            (METRICS_SERVER, state.server, self.layout.component_kubeconfig(METRICS_SERVER)),
-            ("kube-proxy", inside, self.layout.component_kubeconfig("kube-proxy")),
-        ):
-            user = kubeconfig.certificate_user(pki, name)
-            kubeconfig.write_private(path, kubeconfig.render(state.name, server, pki / "ca.crt", user))
-        kubeconfig.write_private(self.layout.config / "kwok.yaml", kwok.configuration())
-        self._configure_scheduler(state)
-        names = dns.corefile(state, self.layout.component_kubeconfig(COREDNS))
-        kubeconfig.write_private(self.layout.config / "coredns.conf", names)
+    def _components(self, state: ClusterState) -> Components:
+        return Components(state, self.layout, self.processes, self.report)
 
-    def _configure_scheduler(self, state: ClusterState) -> None:
-        text = scheduler.configuration(self.layout.component_kubeconfig(SCHEDULER), state.scheduler_args)
-        kubeconfig.write_private(self.layout.config / f"{SCHEDULER}.yaml", text)
-
-    def _start_servers(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
-        if state.real:
-            network.ensure_network(self.name, state.subnets)
-        for component in (ETCD, API_SERVER):
-            self._ensure_running(component, state, tools)
-
-    def _start_rest(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
-        optional = {KWOK: state.fake > 0, COREDNS: state.has_dns}
-        scheduler.grant(self.client)
-        clients = [CONTROLLER_MANAGER, SCHEDULER, *(name for name, wanted in optional.items() if wanted)]
-        for component in clients:
-            self._ensure_running(component, state, tools)
-        for component in optional.keys() - set(clients):
-            self.processes.stop(component)
-        if state.has_dns:
-            dns.register(self.client, state)
-        for component in clients:
-            self._wait_ready(component, state)
-
-    def _ensure_running(self, component: str, state: ClusterState, tools: Mapping[str, Path]) -> None:
-        wanted = program(component, state, self.layout, tools)
-        wanted = dataclasses.replace(wanted, argv=cgroups.with_cpu_claim(wanted.argv))
-        if self.processes.runs_as(wanted):
-            return
-        self.report(f"starting {component}")
-        self.processes.stop(component, grace=3)
-        if component == KWOK:
-            self._release_fake_nodes()
-        self.processes.start(wanted)
-
-    def _release_fake_nodes(self, holder: str | None = None) -> None:
-        """Delete leases of fake nodes, all or those of one holder, so that kwok need not wait for their expiry."""
-        fakes = {node["metadata"]["name"] for node in _nodes(self.client) if _is_fake(node)}
-        leases = {
-            lease["metadata"]["name"]
-            for lease in self.client.get(kwok.LEASES)["items"]
-            if holder is None or lease["spec"].get("holderIdentity") == holder
-        }
-        self.client.delete_all(f"{kwok.LEASES}/{name}" for name in sorted(fakes & leases))
-
-    def _wait_ready(self, component: str, state: ClusterState) -> None:
-        target = probe(component, state, self.layout)
-
-        def ready() -> bool:
-            if self.processes.running(component) is None:
-                raise ComponentFailedError(component, "ended", self.processes.log(component))
-            return _answers(target)
-
-        try:
-            wait_for(f"{component} to be ready", ready, timeout=READY_SECONDS, interval=0.1)
-        except WaitTimeoutError as error:
-            raise ComponentFailedError(
-                component, f"was not ready in time: {error}", self.processes.log(component)
-            ) from error
-        self.report(f"{component} is ready")
-
-    def _remove_surplus_nodes(self, state: ClusterState) -> None:
-        """Remove nodes of an earlier `up` that are not wanted any more."""
-        wanted = {*state.nodes.real_names, *state.nodes.fake_names}
-        folders = self.layout.root / "nodes"
-        for folder in sorted(folders.iterdir()) if folders.is_dir() else []:
-            if folder.name not in wanted:
-                self._node(state, int(folder.name.removeprefix("node"))).remove()
-                teardown.remove_folder(folder)
-        surplus = [
-            node["metadata"]["name"]
-            for node in _nodes(self.client)
-            if _is_fake(node) or node["metadata"]["name"].startswith("node")
-        ]
-        self.client.delete_all(f"/api/v1/nodes/{name}" for name in surplus if name not in wanted)
-
-    def _create_fake_nodes(self, state: ClusterState) -> None:
-        self._release_fake_nodes(kwok.STOPPED)
-        existing = {node["metadata"]["name"] for node in _nodes(self.client)}
-        missing = [name for name in state.nodes.fake_names if name not in existing]
-        if not missing:
-            return
-        self.report(f"creating {len(missing)} fake nodes")
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        size: dict[str, Any] = {"cpu": state.fake_cpu, "memory": state.fake_memory, "pods": state.fake_pods}
-        bodies = (kwok.fake_node(name, **size, taint=state.fake_taint, now=now) for name in missing)
-        self.client.create_all("/api/v1/nodes", bodies)
-
-    def _wait_for_nodes(self, state: ClusterState) -> None:
-        wanted = {*state.nodes.real_names, *state.nodes.fake_names}
-        real = self._real_nodes(state)
-        client = self.client
-
-        def all_ready() -> bool:
-            for node in real:
-                node.check()
-            return wanted <= _ready_nodes(client)
-
-        try:
-            wait_for("all nodes to be Ready", all_ready, timeout=READY_SECONDS, interval=0.2)
-        except WaitTimeoutError as error:
-            late = sorted(wanted - _ready_nodes(client))
-            log = self.processes.log(f"{late[0]}/kubelet" if late and late[0].startswith("node") else KWOK)
-            raise ComponentFailedError(", ".join(late[:5]), "did not become Ready", log) from error
-
-    def _start_metrics(self, state: ClusterState, tools: Mapping[str, Path]) -> None:
-        self._ensure_running(METRICS_SERVER, state, tools)
-        metrics.register(self.client, state, self.layout.pki / "ca.crt")
-        try:
-            names, client = state.nodes.real_names, self.client
-            wait_for(
-                "the metrics API",
-                lambda: metrics.available(client, names),
-                timeout=READY_SECONDS,
-                interval=0.5,
-            )
-        except WaitTimeoutError as error:
-            raise ComponentFailedError(METRICS_SERVER, str(error), self.processes.log(METRICS_SERVER)) from error
-        self.report("the metrics API has figures")
-
-    def _component(self, name: str) -> str:
-        component = full_name(name)
-        if component not in COMPONENTS:
-            raise ClusterError(f"no component {name}; there are: {', '.join(COMPONENTS)}")
-        return component
-
-    def _node(self, state: ClusterState, number: int) -> RealNode:
-        return RealNode(state, self.layout, self.processes, self.report, number)
-
-    def _real_nodes(self, state: ClusterState) -> list[RealNode]:
-        return [self._node(state, number) for number in range(1, state.real + 1)]
-
-    def _real_node(self, name: str) -> RealNode | None:
-        state = self.state
-        if name in state.nodes.real_names:
-            return self._node(state, int(name.removeprefix("node")))
-        if name not in state.nodes.fake_names:
-            raise ClusterError(f"no node {name} in cluster {self.name}")
-        return None
-
-    def _status(self, name: str, state: ClusterState) -> ComponentStatus:
-        identity = self.processes.running(name)
-        pid, uptime = (identity.pid, identity.uptime()) if identity else (None, 0.0)
-        url = ""
-        if name in COMPONENTS:
-            url = probe(name, state, self.layout).url
-        elif name in state.service_ports:
-            url = f"http://127.0.0.1:{state.service_ports[name]}"
-        supervision = self.processes.supervision(name)
-        restarts = supervision.restarts if supervision else None
-        return ComponentStatus(name, pid, uptime, url, self.processes.log(name), restarts)
-
-
-def _components_of(state: ClusterState) -> list[str]:
-    optional = {KWOK: state.fake > 0, METRICS_SERVER: state.metrics, COREDNS: state.has_dns}
-    return [*CONTROL_PLANE, *(name for name, wanted in optional.items() if wanted)]
-
-
-def _tools_for(state: ClusterState) -> list[str]:
-    nodes = ["pause", "kubelet", "kube-proxy"] if state.real else []
-    return [*(tool_of(component, state) for component in _components_of(state)), "kubectl", *nodes]
-
-
-def _answers(target: Probe) -> bool:
-    if target.url.startswith("tcp:"):
-        host, _, port = target.url.removeprefix("tcp://").rpartition(":")
-        return not ports.is_free(host, int(port))
-    context = ssl.create_default_context(cafile=str(target.authority)) if target.authority else None
-    try:
-        with urllib.request.urlopen(target.url, timeout=5, context=context) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def _nodes(client: ApiClient) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = client.get("/api/v1/nodes?resourceVersion=0")["items"]
-    return items
-
-
-def _is_fake(node: dict[str, Any]) -> bool:
-    return kwok.FAKE in node["metadata"].get("annotations", {})
-
-
-def _ready_nodes(client: ApiClient) -> set[str]:
-    """Return the names of the nodes that are Ready and already freed of the taint a new node gets."""
-    found = set()
-    for node in _nodes(client):
-        conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", [])}
-        taints = {taint["key"] for taint in node["spec"].get("taints", [])}
-        if conditions.get("Ready") == "True" and not taints & {
-            "node.kubernetes.io/not-ready",
-            "node.kubernetes.io/unreachable",
-        }:
-            found.add(node["metadata"]["name"])
-    return found
+    def _nodes(self, state: ClusterState) -> Nodes:
+        return Nodes(state, self.layout, self.processes, self.report)

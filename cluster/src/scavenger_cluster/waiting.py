@@ -10,6 +10,9 @@ from scavenger_cluster.errors import WaitTimeoutError
 
 T = TypeVar("T")
 
+READY_SECONDS = 90.0
+"""How long a component, or all nodes together, may take until they are ready."""
+
 
 def wait_for(
     what: str,
