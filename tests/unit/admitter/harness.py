@@ -20,7 +20,7 @@ from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
 from scavenger_runtime import ServiceContext
 from scavenger_runtime.probes import ProbeServer
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, terminated
-from scavenger_testing.fake_api import WRITES, Fault
+from scavenger_testing.faults import WRITES, Fault
 
 NS = "lab"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -76,7 +76,7 @@ class Harness:
 
     def conflict_on_first_writes(self) -> None:
         fault = FirstWrites("fail", 1, WRITES, "", 409, "Conflict")
-        self.api._faults.append(fault)
+        self.api.faults.add(fault)
 
     def admitter(self, **settings: Any) -> Instance:
         instance = Instance(self, settings)
@@ -263,7 +263,7 @@ class Harness:
             calm = 0 if self.under_way or before != len(self.api.requests) else calm + 1
 
     def _hanging(self) -> bool:
-        return any(fault.action == "hang" and fault.times for fault in self.api._faults)
+        return any(fault.action == "hang" and fault.times for fault in self.api.faults)
 
     async def pass_time(self, seconds: float, step: float = 1.0) -> None:
         until = self.clock.monotonic() + seconds

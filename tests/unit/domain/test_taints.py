@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scavenger_api.job import Toleration as SpecToleration
+from scavenger_api.podspec import Toleration as SpecToleration
 from scavenger_domain.taints import blocking, lasting, spell_taint, tolerates
 from scavenger_kube.kinds import Taint, Toleration
 

@@ -265,7 +265,7 @@ async def test_tls(ask: Ask, tls_server: tuple[Server, Tls]) -> None:
 async def test_expired_credentials_are_loaded_before_they_are_used(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scavenger_kube.client.MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr("scavenger_kube.transport.MIN_RENEWAL_SECONDS", 0.0)
     server.on("/a", lambda request: Answer(body=request.headers["authorization"]))
     first, *later = Endpoint(server.url, "Bearer old", expires=0.0), Endpoint(server.url, "Bearer new")
     left = list(later)
@@ -289,7 +289,7 @@ async def test_a_new_certificate_is_shown_on_a_new_connection(
     tls_server: tuple[Server, Tls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a plugin answers with a certificate, which expires."""
-    monkeypatch.setattr("scavenger_kube.client.MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr("scavenger_kube.transport.MIN_RENEWAL_SECONDS", 0.0)
     server, tls = tls_server
     server.on("/a", Answer(body={}))
     old = Endpoint(server.url, tls=tls, server_name="api.example", expires=0.0)
@@ -299,9 +299,9 @@ async def test_a_new_certificate_is_shown_on_a_new_connection(
         return new
 
     async with ApiClient(old, load=load) as client:
-        client.endpoint = replace(old, expires=None)
+        client._transport.endpoint = replace(old, expires=None)
         await client.request("GET", "/a")
-        client.endpoint = old
+        client._transport.endpoint = old
         await client.request("GET", "/a")
 
     def ask() -> None:

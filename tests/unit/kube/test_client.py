@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from scavenger_kube import client as client_module
+from scavenger_kube import transport
 from scavenger_kube.client import ApiClient
 from scavenger_kube.endpoint import Endpoint
 from scavenger_kube.errors import (
@@ -162,7 +162,7 @@ async def test_concurrency_is_bounded_but_not_for_what_is_urgent(api: FakeApi) -
 
 
 async def test_refused_credentials_are_renewed_once(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "MIN_RENEWAL_SECONDS", 0.0)
     renewed = 0
 
     async def load() -> Endpoint:

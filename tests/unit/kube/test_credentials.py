@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scavenger_kube import client as client_module
-from scavenger_kube import kubeconfig
+from scavenger_kube import kubeconfig, transport
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Unauthorized
 from scavenger_testing import FakeApi
@@ -38,7 +37,7 @@ def written(folder: Path, server: str, user: dict[str, Any]) -> str:
 async def test_a_token_file_is_read_again_when_the_server_refuses_the_token(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "MIN_RENEWAL_SECONDS", 0.0)
     token = tmp_path / "token"
     token.write_text("old\n")
     path = written(tmp_path, api.url, {"tokenFile": str(token)})
@@ -75,7 +74,7 @@ async def test_the_token_of_a_pod_is_read_again_as_it_rotates(
     pod: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubeconfig, "TOKEN_FILE_SECONDS", 0.0)
-    monkeypatch.setattr(client_module, "MIN_RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "MIN_RENEWAL_SECONDS", 0.0)
     _, folder = pod
     async with await ApiClient.connect() as client:
         assert await client.request("GET", "/version") == b'"Bearer first"'

@@ -18,15 +18,16 @@ from scavenger_api.model import (
     MicroTimestamp,
     Model,
     ObjectMeta,
-    Quantity,
     Seconds,
     Timestamp,
     cel,
     list_map,
     validations,
 )
+from scavenger_api.podspec import EnvFromSource, EnvVar, LocalObjectReference, Toleration, VolumeMount
 from scavenger_api.quantity import amounts
-from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.reclaimed import placed_by
+from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
@@ -34,215 +35,6 @@ from scavenger_api.states import Phase as Phase
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
 MAX_GRACE_SECONDS: Final = 3600
-
-# --- parts of the spec, as core/v1 has them ---
-
-
-class LocalObjectReference(Model):
-    """A named object in the job's namespace."""
-
-    name: DnsSubdomain
-
-
-class KeySelector(Model):
-    """A key of a ConfigMap or Secret."""
-
-    name: DnsSubdomain
-    key: Annotated[str, Field(min_length=1, max_length=253)]
-    optional: bool | None = None
-
-
-class ObjectFieldSelector(Model):
-    """A field of the pod."""
-
-    api_version: str | None = None
-    field_path: Annotated[str, Field(min_length=1, max_length=253)]
-
-
-class ResourceFieldSelector(Model):
-    """A resource of the container."""
-
-    container_name: str | None = None
-    resource: Annotated[str, Field(min_length=1, max_length=253)]
-    divisor: Quantity | None = None
-
-
-class EnvVarSource(Model):
-    """Where the value of a variable comes from."""
-
-    field_ref: ObjectFieldSelector | None = None
-    resource_field_ref: ResourceFieldSelector | None = None
-    config_map_key_ref: KeySelector | None = None
-    secret_key_ref: KeySelector | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(
-                "[has(self.fieldRef), has(self.resourceFieldRef), has(self.configMapKeyRef), "
-                "has(self.secretKeyRef)].filter(x, x).size() == 1",
-                "name exactly one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef",
-            )
-        )
-    )
-
-
-class EnvVar(Model):
-    """An environment variable of the container."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
-    value: Annotated[str | None, Field(max_length=131072)] = None
-    value_from: EnvVarSource | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(
-                "!(has(self.value) && self.value != '' && has(self.valueFrom))",
-                "a variable has a value or a valueFrom, not both; remove one of them",
-            ),
-            cel(
-                f"!(self.name in {list(names.RESERVED_ENV)!r})",
-                "the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name",
-                field_path=".name",
-            ),
-        )
-    )
-
-
-class EnvFromReference(Model):
-    """All keys of a ConfigMap or Secret."""
-
-    name: DnsSubdomain
-    optional: bool | None = None
-
-
-class EnvFromSource(Model):
-    """A whole ConfigMap or Secret as environment variables."""
-
-    prefix: Annotated[str | None, Field(max_length=253)] = None
-    config_map_ref: EnvFromReference | None = None
-    secret_ref: EnvFromReference | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(
-                "has(self.configMapRef) != has(self.secretRef)",
-                "each entry names exactly one of configMapRef and secretRef",
-            )
-        )
-    )
-
-
-class Toleration(Model):
-    """A taint that the pods tolerate."""
-
-    key: Annotated[str | None, Field(max_length=316)] = None
-    operator: Literal["Exists", "Equal"] | None = None
-    value: Annotated[str | None, Field(max_length=63)] = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    toleration_seconds: int | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(
-                "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
-                "an empty key needs operator: Exists, which then tolerates every taint",
-            ),
-            cel(
-                "!(has(self.operator) && self.operator == 'Exists' && has(self.value) && self.value != '')",
-                "operator: Exists takes no value; remove value, or use operator: Equal",
-            ),
-            cel(
-                "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-                "tolerationSeconds needs effect: NoExecute",
-            ),
-        )
-    )
-
-
-MountPath = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^/[^:]*$")]
-
-
-class VolumeMount(Model):
-    """A PersistentVolumeClaim, ConfigMap or Secret of the namespace, mounted into every pod."""
-
-    name: DnsSubdomain
-    mount_path: MountPath
-    """Absolute path in the container, without a colon, different for every mount of the job."""
-    sub_path: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
-    """A path inside the volume, relative and without `..`."""
-    read_only: bool | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(
-                "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.matches('(^|/)[.][.](/|$)'))",
-                "write a relative path without '..'",
-                field_path=".subPath",
-            )
-        )
-    )
-
-
-ResourceMap = Annotated[dict[str, Quantity], Field(max_length=16)]
-_SIDES: Final = ("requests", "limits")
-
-
-def _names_resource(resource: str) -> str:
-    return " || ".join(f"(has(self.{side}) && '{resource}' in self.{side})" for side in _SIDES)
-
-
-_MAY_SET_NOTHING_ASIDE: Final = (
-    "(k in ['cpu', 'memory'] && has(self.limits) && k in self.limits && quantity(string(self.limits[k]))"
-    ".isGreaterThan(quantity('0')))"
-)
-"""CEL: 0 as request beside a limit; refused for what it is unless `capacity: Reclaimed`."""
-
-
-def _every_resource(condition: str) -> str:
-    """CEL: `condition` holds for each entry of both sides, with name `k` and quantity `q`."""
-    return " && ".join(
-        f"(!has(self.{side}) || self.{side}.all(k, "
-        + condition.replace("$q", f"quantity(string(self.{side}[k]))")
-        + "))"
-        for side in _SIDES
-    )
-
-
-class ResourceRequirements(Model):
-    """What each pod gets. Requests equal limits: one side given fills in the other."""
-
-    requests: ResourceMap | None = None
-    """What is set aside for each pod: cpu and memory, and other resources such as GPUs."""
-    limits: ResourceMap | None = None
-    """The most each pod may use. Equal to requests; with `capacity: Reclaimed` requests of cpu and memory may be 0."""
-
-    model_config = ConfigDict(
-        json_schema_extra=validations(
-            cel(_names_resource("cpu"), "cpu is mandatory; add it to resources.requests, as cpu: 500m"),
-            cel(_names_resource("memory"), "memory is mandatory; add it to resources.requests, as memory: 1Gi"),
-            cel(
-                _every_resource(f"$q.isGreaterThan(quantity('0')) || {_MAY_SET_NOTHING_ASIDE}"),
-                "every quantity must be greater than zero; remove the resource or raise it",
-            ),
-            cel(
-                _every_resource(
-                    "k in ['cpu', 'memory', 'ephemeral-storage'] || k.startsWith('hugepages-') || "
-                    "(k.contains('/') && $q.isInteger())"
-                ),
-                "name cpu, memory, ephemeral-storage, hugepages-SIZE, or a device with its domain "
-                "in whole units, as nvidia.com/gpu: 1",
-            ),
-            cel(
-                _every_resource("!k.startsWith('scavenger.dev/')"),
-                "scavenger.dev/* resources are set by the admitter; use capacity: Reclaimed",
-            ),
-        )
-    )
-
-    def effective(self) -> dict[str, str]:
-        """What each pod asks for, see `asked_for`."""
-        return {name: str(text) for name, text in asked_for(self.requests, self.limits).items()}
-
 
 MOUNTS: Final = ("persistentVolumeClaims", "configMaps", "secrets")
 _MERGED_BY_MOUNT_PATH: Final[dict[str, Any]] = list_map("mountPath")

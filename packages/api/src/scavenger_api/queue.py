@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from scavenger_api import names
-from scavenger_api.job import ResourceMap
 from scavenger_api.model import Model, ObjectMeta, Quantity, cel, validations
+from scavenger_api.requirements import ResourceMap
 from scavenger_api.states import QueueState as QueueState
 
 

@@ -4,32 +4,24 @@ The generated client of kubernetes_asyncio has no timeouts by default, so a half
 ever, hands out raw responses without looking at their status, and builds models that cost a hundred times
 what a decision reads. Here:
 
-- every request has a connect and a read timeout, and dead peers are found by TCP keepalive;
-- every answer of 400 and up is raised as one of `errors`;
+- every request has timeouts, and every answer of 400 and up is raised as one of `errors` (`transport`);
 - bodies are bytes in both directions: what they are decoded into is the caller's choice.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
 import functools
-import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-import aiohttp
-import aiohttp_socks
-
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
-from scavenger_kube.errors import ApiError, NotFound, TooManyRequests, Unauthorized, Unavailable, error_for
+from scavenger_kube.errors import NotFound, TooManyRequests
 from scavenger_kube.resources import (
     APPLY_PATCH,
-    JSON,
     JSON_PATCH,
     MERGE_PATCH,
     PODS,
@@ -37,8 +29,8 @@ from scavenger_kube.resources import (
     Params,
     Resource,
     encode,
-    query,
 )
+from scavenger_kube.transport import Observer, Transport
 
 CONNECT_TIMEOUT = 5.0
 """Seconds for name resolution, TCP and TLS together."""
@@ -56,32 +48,6 @@ MAX_RETRIES = 5
 
 MAX_RETRY_AFTER = 10.0
 """Seconds waited at most for a Retry-After inside one request; a longer one is the caller's to wait for."""
-
-READ_BUFFER = 256 * 1024
-"""Bytes buffered per connection: bounds how many watch events are handled before the event loop gets its
-turn.
-"""
-
-MIN_RENEWAL_SECONDS = 10.0
-"""Credentials are loaded anew at most this often: a server that refuses everybody must not start a thousand
-plugins.
-"""
-
-
-class Observer:
-    """Is told what a client does; this one makes nothing of it."""
-
-    def answered(self, method: str, status: int) -> None:
-        """An answer has begun."""
-
-    def failed(self, reason: str) -> None:
-        """The connection broke or timed out."""
-
-    def took(self, method: str, seconds: float) -> None:
-        """A request has ended, one way or the other."""
-
-    def renewed(self, error: Exception | None) -> None:
-        """The credentials have changed, or could not be loaded anew."""
 
 
 class ApiClient:
@@ -104,33 +70,15 @@ class ApiClient:
         connect_timeout: float = CONNECT_TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
     ) -> None:
-        self.endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
-        self.request_timeout = request_timeout
-        self._load = load
-        self._observer = observer or Observer()
-        self._loaded = time.monotonic()
-        self._loading = asyncio.Lock()
-        self._connect_timeout = connect_timeout
-        self._places = asyncio.Semaphore(max_concurrency)
-        proxy = self.endpoint.route()
-        through_socks = proxy is not None and proxy.startswith("socks")
-        self._proxy = None if through_socks else proxy
-        options: dict[str, Any] = {"limit": 0}  # bounded by `_places`; watches are not to take requests' connections
-        if proxy is not None and through_socks:
-            # As client-go: the proxy looks the name up.
-            address = proxy.replace("socks5h:", "socks5:", 1)
-            connector: aiohttp.TCPConnector = aiohttp_socks.ProxyConnector.from_url(address, rdns=True, **options)
-        else:
-            connector = aiohttp.TCPConnector(socket_factory=_socket_with_keepalive, **options)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": user_agent, "Accept": JSON},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER,
-            auto_decompress=True,
-            # aiohttp would read the environment, and ~/.netrc, in a thread of its own for every single request.
-            trust_env=False,
+        self._transport = Transport(
+            Endpoint(endpoint) if isinstance(endpoint, str) else endpoint,
+            load=load,
+            observer=observer or Observer(),
+            user_agent=user_agent,
+            connect_timeout=connect_timeout,
         )
+        self.request_timeout = request_timeout
+        self._places = asyncio.Semaphore(max_concurrency)
 
     @classmethod
     async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None, **options: Any) -> Self:
@@ -146,9 +94,14 @@ class ApiClient:
         except KubeconfigError as error:
             raise ValueError(f"no usable Kubernetes configuration: {error}") from error
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where requests go, with the credentials in use."""
+        return self._transport.endpoint
+
     async def close(self) -> None:
         """Close all connections; running requests end with Unavailable."""
-        await self._session.close()
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -324,17 +277,15 @@ class ApiClient:
         the answer in good order. Raises Unavailable where the connection breaks or falls silent, and ApiError
         for a refusal.
         """
-        timeout = aiohttp.ClientTimeout(sock_connect=self._connect_timeout, sock_read=read_timeout)
-        with self._as_unavailable(path):
-            async with self._send("GET", path, params, None, None, timeout) as response:
-                rest = b""
-                async for chunk in response.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        if line:
-                            yield line
-                if rest:
-                    yield rest
+        async with self._transport.send("GET", path, params=params, read=read_timeout) as response:
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
+            if rest:
+                yield rest
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -360,109 +311,22 @@ class ApiClient:
         timeout: float | None,
     ) -> bytes:
         total = timeout if timeout is not None else self.request_timeout
-        limits = aiohttp.ClientTimeout(total=total, sock_connect=min(self._connect_timeout, total), sock_read=total)
         data = None if body is None else encode(body)
         for attempt in range(MAX_RETRIES + 1):
             started = time.perf_counter()
             try:
-                with self._as_unavailable(path):
-                    async with self._send(method, path, params, data, content_type, limits) as response:
-                        return await response.read()
+                async with self._transport.send(
+                    method, path, params=params, data=data, content_type=content_type, total=total, read=total
+                ) as response:
+                    return await response.read()
             except TooManyRequests as refusal:
                 wait = _retry_after(refusal)
                 if wait is None or attempt == MAX_RETRIES:
                     raise
                 await asyncio.sleep(wait)
             finally:
-                self._observer.took(method, time.perf_counter() - started)
+                self._transport.observer.took(method, time.perf_counter() - started)
         raise AssertionError("unreachable")
-
-    @contextlib.asynccontextmanager
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        data: bytes | None,
-        content_type: str | None,
-        timeout: aiohttp.ClientTimeout,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer whose status is good. Credentials that the server refuses are renewed once."""
-        for last in (False, True):
-            if self.endpoint.expired():
-                await self._renew(self.endpoint)
-            used = self.endpoint
-            async with self._session.request(
-                method,
-                used.url(path),
-                params=query(params),
-                data=data,
-                headers=used.headers(("Content-Type", (data is not None and content_type) or JSON)),
-                timeout=timeout,
-                allow_redirects=False,
-                ssl=used.ssl_context() or True,
-                server_hostname=used.server_name,
-                proxy=self._proxy,
-            ) as response:
-                self._observer.answered(method, response.status)
-                if response.status < 300:
-                    yield response
-                    return
-                error = await _error_of(response)
-            if last or not isinstance(error, Unauthorized) or not await self._renew(used):
-                raise error
-
-    async def _renew(self, used: Endpoint) -> bool:
-        """Load the credentials anew; False where that was done a moment ago already, or fails.
-
-        That serves all of them: a token file, a plugin, and whatever has been changed in the kubeconfig.
-        """
-        if self._load is None:
-            return False
-        async with self._loading:
-            if self.endpoint is not used:
-                return True
-            if time.monotonic() - self._loaded < MIN_RENEWAL_SECONDS:
-                return False
-            self._loaded = time.monotonic()
-            try:
-                found = await self._load()
-            except ValueError as error:
-                self._observer.renewed(error)
-                return False
-            self.endpoint = dataclasses.replace(
-                used,
-                authorization=found.authorization,
-                tls=found.tls,
-                impersonation=found.impersonation,
-                expires=found.expires,
-            )
-        if self.endpoint != used:
-            self._observer.renewed(None)
-        return True
-
-    @contextlib.contextmanager
-    def _as_unavailable(self, path: str) -> Iterator[None]:
-        """Whatever aiohttp or the operating system says about the connection is Unavailable to everybody else."""
-        try:
-            yield
-        except LOST as error:
-            reason = "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
-            self._observer.failed(reason)
-            raise Unavailable(0, reason, f"{path}: {error or reason}") from error
-
-
-SOCKS_ERRORS = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
-LOST = (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, *SOCKS_ERRORS)
-
-
-async def _error_of(response: aiohttp.ClientResponse) -> ApiError:
-    body = await response.read()
-    try:
-        retry_after = float(response.headers.get("Retry-After", ""))
-    except ValueError:  # absent, or a date, which the API server does not send
-        retry_after = None
-    return error_for(response.status, body, retry_after=retry_after)
 
 
 def _retry_after(refusal: TooManyRequests) -> float | None:
@@ -473,19 +337,3 @@ def _retry_after(refusal: TooManyRequests) -> float | None:
     if refusal.retry_after is None or refusal.retry_after > MAX_RETRY_AFTER:
         return None
     return None if "DisruptionBudget" in refusal.causes() else refusal.retry_after
-
-
-def _socket_with_keepalive(address: Any) -> socket.socket:
-    """A socket that notices within about 30 seconds that its peer is gone, even when nothing is being sent.
-
-    A node that is switched off or a firewall that forgets a connection sends no FIN; without this, a watch
-    would look healthy until its read timeout.
-    """
-    family, kind, protocol = address[0], address[1], address[2]
-    sock = socket.socket(family, kind, protocol)
-    if family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, option):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return sock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scavenger_kube.client import Observer
+from scavenger_kube.transport import Observer
 
 from scavenger_runtime import metrics
 from scavenger_runtime.logging import get_logger

@@ -9,9 +9,8 @@ wrong.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,29 +23,10 @@ from scavenger_kube.resources import Resource
 from scavenger_runtime.clock import Clock, SystemClock
 
 from scavenger_testing import patches
-from scavenger_testing.store import Collection, Entry, Object, Refusal, Store, matches
-
-WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-
-
-@dataclass(slots=True)
-class Fault:
-    """What goes wrong with the next `times` requests it fits. status None: the connection is dropped (drop) or never
-    answered (hang), or the request is handled late (delay)."""
-
-    action: Literal["fail", "drop", "hang", "delay", "drop_after"]
-    times: int
-    methods: frozenset[str]
-    path: str
-    status: int = 0
-    reason: str = ""
-    retry_after: float | None = None
-    seconds: float = 0.0
-    body: bytes | None = None
-
-    def fits(self, request: web.Request) -> bool:
-        """Whether it is meant for this request."""
-        return self.times > 0 and request.method in self.methods and self.path in request.path_qs
+from scavenger_testing.answers import cut, json_answer, refused
+from scavenger_testing.faults import WRITES, Fault, Faults
+from scavenger_testing.store import Collection, Object, Refusal, Store, matches
+from scavenger_testing.watches import Watches
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +38,11 @@ class Seen:
     query: Mapping[str, str]
 
 
-class _Watcher:
-    """One open watch: what to send next."""
-
-    def __init__(self) -> None:
-        self.lines: asyncio.Queue[bytes | Literal["close", "drop"]] = asyncio.Queue()
-
-
 class FakeApi:
     """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
 
-    api.store: what it holds. api.requests: what it received. api.latency: seconds added to every answer.
-    api.tokens: the bearer tokens it takes; None for everybody.
+    api.store: what it holds. api.requests: what it received. api.faults: what is to go wrong. api.latency: seconds
+    added to every answer. api.tokens: the bearer tokens it takes; None for everybody.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -78,12 +51,11 @@ class FakeApi:
         self.requests: list[Seen] = []
         self.latency = 0.0
         self.tokens: set[str] | None = None
-        self._faults: list[Fault] = []
-        self._watchers: set[_Watcher] = set()
+        self.faults = Faults()
+        self._watches = Watches(self.store)
         self._pages: dict[str, tuple[int, list[Object]]] = {}
         self._runner: web.AppRunner | None = None
         self._clients: list[ApiClient] = []
-        self._hanging = asyncio.Event()
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -99,7 +71,7 @@ class FakeApi:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hanging.set()
+        self.faults.release()
         for client in self._clients:
             await client.close()
         self.close_watches()
@@ -131,7 +103,7 @@ class FakeApi:
     def put(self, resource: Resource[Any], obj: Object) -> Object:
         """Store an object as it is, status included, and show it to watches."""
         stored = self.store.seed(_collection(resource, obj["metadata"].get("namespace", "")), obj)
-        self._notify()
+        self._watches.notify()
         return patches.copied(stored)
 
     def get(self, resource: Resource[Any], namespace: str | None, name: str) -> Object | None:
@@ -158,7 +130,7 @@ class FakeApi:
         obj["metadata"].pop("finalizers", None)
         self.store.seed(where, obj)
         self.store.delete(where, name, {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})
-        self._notify()
+        self._watches.notify()
 
     def count(self, method: str, path: str = "", *, watch: bool | None = None) -> int:
         """How many requests of a method, and with `path` in theirs, were received."""
@@ -182,8 +154,7 @@ class FakeApi:
         body: bytes | None = None,
     ) -> None:
         """Refuse the next requests with that status. body: in place of a metav1.Status."""
-        fault = Fault("fail", times, frozenset(methods), path, status, reason, retry_after, body=body)
-        self._faults.append(fault)
+        self.faults.add(Fault("fail", times, frozenset(methods), path, status, reason, retry_after, body=body))
 
     def drop(
         self,
@@ -197,11 +168,11 @@ class FakeApi:
         effect.
         """
         action: Literal["drop", "drop_after"] = "drop_after" if after_write else "drop"
-        self._faults.append(Fault(action, times, frozenset(methods), path))
+        self.faults.add(Fault(action, times, frozenset(methods), path))
 
     def hang(self, *, times: int = 1, methods: frozenset[str] | set[str] = WRITES, path: str = "") -> None:
         """Never answer the next requests."""
-        self._faults.append(Fault("hang", times, frozenset(methods), path))
+        self.faults.add(Fault("hang", times, frozenset(methods), path))
 
     def delay(
         self,
@@ -212,13 +183,11 @@ class FakeApi:
         path: str = "",
     ) -> None:
         """Handle the next requests that much later."""
-        self._faults.append(Fault("delay", times, frozenset(methods), path, seconds=seconds))
+        self.faults.add(Fault("delay", times, frozenset(methods), path, seconds=seconds))
 
     def heal(self) -> None:
         """Forget all faults that are still to come, and let go of what hangs."""
-        self._faults.clear()
-        self._hanging.set()
-        self._hanging = asyncio.Event()
+        self.faults.heal()
 
     def compact(self) -> None:
         """Forget all history and all continue tokens: watches and pages from before get 410."""
@@ -232,8 +201,7 @@ class FakeApi:
 
     def send_line(self, line: bytes) -> None:
         """Send bytes to every watch as they are."""
-        for watcher in self._watchers:
-            watcher.lines.put_nowait(line)
+        self._watches.send(line)
 
     def expire_watches(self) -> None:
         """End every watch with an ERROR event of 410."""
@@ -244,18 +212,16 @@ class FakeApi:
 
     def close_watches(self) -> None:
         """End every watch in good order."""
-        for watcher in self._watchers:
-            watcher.lines.put_nowait("close")
+        self._watches.send("close")
 
     def drop_watches(self) -> None:
         """Cut the connection of every watch."""
-        for watcher in self._watchers:
-            watcher.lines.put_nowait("drop")
+        self._watches.send("drop")
 
     @property
     def watches(self) -> int:
         """How many watches are open."""
-        return len(self._watchers)
+        return len(self._watches)
 
     # --- HTTP ---------------------------------------------------------------------------------------
 
@@ -264,63 +230,51 @@ class FakeApi:
         if self.latency:
             await asyncio.sleep(self.latency)
         if self.tokens is not None and _bearer(request) not in self.tokens:
-            return _refused(Refusal(401, "Unauthorized", "Unauthorized"))
-        fault = next((fault for fault in self._faults if fault.fits(request)), None)
+            return refused(Refusal(401, "Unauthorized", "Unauthorized"))
+        fault = self.faults.take(request)
         if fault is not None:
-            fault.times -= 1
-            early = await self._misbehave(fault, request)
+            early = await self.faults.befall(fault, request)
             if early is not None:
                 return early
         version = self.store.version
         try:
             answer = await self._route(request)
         except Refusal as refusal:
-            answer = _refused(refusal)
+            answer = refused(refusal)
         if self.store.version != version:
-            self._notify()
+            self._watches.notify()
         if fault is not None and fault.action == "drop_after":
-            _cut(request)
+            cut(request)
         return answer
-
-    async def _misbehave(self, fault: Fault, request: web.Request) -> web.Response | None:
-        if fault.action == "fail":
-            refusal = Refusal(fault.status, fault.reason, f"injected: {fault.status} {fault.reason}")
-            return _refused(refusal, fault.retry_after, fault.body)
-        if fault.action == "delay":
-            await asyncio.sleep(fault.seconds)
-        if fault.action == "hang":
-            await self._hanging.wait()
-        if fault.action in ("hang", "drop"):
-            _cut(request)
-            return web.Response(status=500)  # nobody is there to read it
-        return None
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/version":
-            return _json({"major": "1", "minor": "36", "gitVersion": "v1.36.3-fake"})
+            return json_answer({"major": "1", "minor": "36", "gitVersion": "v1.36.3-fake"})
         where, name, subresource = _parse(request.path)
         if request.method == "GET" and not name:
-            return await (self._watch(request, where) if "watch" in request.query else self._list(request, where))
+            return await (
+                self._watches.serve(request, where) if "watch" in request.query else self._list(request, where)
+            )
         if request.method == "GET":
-            return _json(self.store.get(where, name))
+            return json_answer(self.store.get(where, name))
         body = orjson.loads(await request.read() or b"{}")
         if request.method == "POST":
             return self._post(where, name, subresource, body)
         if request.method == "PUT":
-            return _json(self.store.change(where, name, subresource, lambda _old: body))
+            return json_answer(self.store.change(where, name, subresource, lambda _old: body))
         if request.method == "PATCH":
             return self._patch(request, where, name, subresource, body)
         if request.method == "DELETE":
-            return _json(self.store.delete(where, name, body))
+            return json_answer(self.store.delete(where, name, body))
         raise Refusal(405, "MethodNotAllowed", request.method)
 
     def _post(self, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
         if subresource == "eviction":
             self._evict(where, name, body.get("deleteOptions") or {})
-            return _json({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
+            return json_answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
         if name:
             raise Refusal(405, "MethodNotAllowed", "POST to an object")
-        return _json(self.store.create(where, body), status=201)
+        return json_answer(self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> None:
         """Refuse what a budget with an integer minAvailable covers."""
@@ -343,7 +297,7 @@ class FakeApi:
             if not manager:
                 raise Refusal(422, "Invalid", "fieldManager: Required value: is required for apply patch")
             force = request.query.get("force") == "true"
-            return _json(self.store.apply(where, name, subresource, body, manager, force))
+            return json_answer(self.store.apply(where, name, subresource, body, manager, force))
         if request.content_type == "application/strategic-merge-patch+json" and _is_custom(where):
             raise Refusal(415, "UnsupportedMediaType", "strategic merge patch of a custom resource")
         make = {
@@ -352,7 +306,7 @@ class FakeApi:
             "application/json-patch+json": patches.json_patch,
         }[request.content_type]
         try:
-            return _json(self.store.change(where, name, subresource, lambda old: make(old, body)))
+            return json_answer(self.store.change(where, name, subresource, lambda old: make(old, body)))
         except patches.PatchError as error:
             raise Refusal(422, "Invalid", str(error)) from error
 
@@ -371,70 +325,7 @@ class FakeApi:
         if len(items) > limit:
             meta |= {"continue": uuid.uuid4().hex, "remainingItemCount": len(items) - limit}
             self._pages[meta["continue"]] = (version, items[limit:])
-        return _json({"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]})
-
-    async def _watch(self, request: web.Request, where: Collection) -> web.StreamResponse:
-        version = int(request.query.get("resourceVersion") or self.store.version)
-        self.store.check(version)
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        watcher = _Watcher()
-        self._watchers.add(watcher)
-        try:
-            async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
-                async for line in self._lines(request, where, version, watcher):
-                    await response.write(line)
-        except TimeoutError:
-            pass  # ended in good order, as asked for
-        except ConnectionResetError:
-            return response
-        finally:
-            self._watchers.discard(watcher)
-        with contextlib.suppress(ConnectionResetError):
-            await response.write_eof()
-        return response
-
-    async def _lines(
-        self, request: web.Request, where: Collection, version: int, watcher: _Watcher
-    ) -> AsyncIterator[bytes]:
-        """What a watch sends: writes as they come, and whatever the test puts in between."""
-        selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-        while True:
-            for entry in list(self.store.since(where, version)):
-                line = _event(entry, *selectors)
-                if line is not None:
-                    yield line
-            version = max(version, self.store.version)
-            line_or_end = await watcher.lines.get()
-            if line_or_end == "close":
-                return
-            if line_or_end == "drop":
-                _cut(request)
-                raise ConnectionResetError
-            if line_or_end:
-                yield line_or_end
-
-    def _notify(self) -> None:
-        """Have every watch look for what was written."""
-        for watcher in self._watchers:
-            watcher.lines.put_nowait(b"")
-
-
-def _event(entry: Entry, label_selector: str, field_selector: str) -> bytes | None:
-    """A write as a watch with these selectors sees it: an object that no longer matches is deleted to that watch."""
-    was = entry.old is not None and matches(entry.old, label_selector, field_selector)
-    now = entry.new is not None and matches(entry.new, label_selector, field_selector)
-    if not was and not now:
-        return None
-    if now:
-        return orjson.dumps({"type": "MODIFIED" if was else "ADDED", "object": entry.new}) + b"\n"
-    assert entry.old is not None
-    last = entry.old
-    if entry.new is not None:  # it left the selection: its old state, with the version of the write
-        version = entry.new["metadata"]["resourceVersion"]
-        last = {**last, "metadata": {**last["metadata"], "resourceVersion": version}}
-    return orjson.dumps({"type": "DELETED", "object": last}) + b"\n"
+        return json_answer({"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]})
 
 
 def _parse(path: str) -> tuple[Collection, str, str]:
@@ -464,19 +355,3 @@ def _is_custom(where: Collection) -> bool:
 
 def _collection(resource: Resource[Any], namespace: str) -> Collection:
     return Collection(resource.api_version, resource.plural, namespace if resource.namespaced else "")
-
-
-def _json(obj: Any, *, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=orjson.dumps(obj), content_type="application/json")
-
-
-def _refused(refusal: Refusal, retry_after: float | None = None, body: bytes | None = None) -> web.Response:
-    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-    text = orjson.dumps(refusal.status()) if body is None else body
-    return web.Response(status=refusal.code, body=text, content_type="application/json", headers=headers)
-
-
-def _cut(request: web.Request) -> None:
-    """Reset the connection."""
-    if request.transport is not None:
-        request.transport.abort()

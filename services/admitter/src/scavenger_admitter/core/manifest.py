@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
-from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec, VolumeMount
+from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec
+from scavenger_api.podspec import VolumeMount
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 

@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Iterator
 from typing import Final
 
-from scavenger_api.job import ScavengerJobSpec, VolumeMount
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.podspec import VolumeMount
 
 from scavenger_webhook.core.verdict import Problem, shown, warning
 

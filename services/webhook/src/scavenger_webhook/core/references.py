@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from scavenger_api.job import EnvVar, ScavengerJobSpec
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.podspec import EnvVar
 
 from scavenger_webhook.core.verdict import Problem, shown
 

@@ -1,0 +1,155 @@
+"""Parts of a ScavengerJob's spec that pods have as well, after core/v1, and the rules each keeps by itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from scavenger_api import names
+from scavenger_api.model import DnsSubdomain, Model, Quantity, cel, validations
+
+
+class LocalObjectReference(Model):
+    """A named object in the job's namespace."""
+
+    name: DnsSubdomain
+
+
+class KeySelector(Model):
+    """A key of a ConfigMap or Secret."""
+
+    name: DnsSubdomain
+    key: Annotated[str, Field(min_length=1, max_length=253)]
+    optional: bool | None = None
+
+
+class ObjectFieldSelector(Model):
+    """A field of the pod."""
+
+    api_version: str | None = None
+    field_path: Annotated[str, Field(min_length=1, max_length=253)]
+
+
+class ResourceFieldSelector(Model):
+    """A resource of the container."""
+
+    container_name: str | None = None
+    resource: Annotated[str, Field(min_length=1, max_length=253)]
+    divisor: Quantity | None = None
+
+
+class EnvVarSource(Model):
+    """Where the value of a variable comes from."""
+
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "[has(self.fieldRef), has(self.resourceFieldRef), has(self.configMapKeyRef), "
+                "has(self.secretKeyRef)].filter(x, x).size() == 1",
+                "name exactly one of fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef",
+            )
+        )
+    )
+
+
+class EnvVar(Model):
+    """An environment variable of the container."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+    value: Annotated[str | None, Field(max_length=131072)] = None
+    value_from: EnvVarSource | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!(has(self.value) && self.value != '' && has(self.valueFrom))",
+                "a variable has a value or a valueFrom, not both; remove one of them",
+            ),
+            cel(
+                f"!(self.name in {list(names.RESERVED_ENV)!r})",
+                "the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name",
+                field_path=".name",
+            ),
+        )
+    )
+
+
+class EnvFromReference(Model):
+    """All keys of a ConfigMap or Secret."""
+
+    name: DnsSubdomain
+    optional: bool | None = None
+
+
+class EnvFromSource(Model):
+    """A whole ConfigMap or Secret as environment variables."""
+
+    prefix: Annotated[str | None, Field(max_length=253)] = None
+    config_map_ref: EnvFromReference | None = None
+    secret_ref: EnvFromReference | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "has(self.configMapRef) != has(self.secretRef)",
+                "each entry names exactly one of configMapRef and secretRef",
+            )
+        )
+    )
+
+
+class Toleration(Model):
+    """A taint that the pods tolerate."""
+
+    key: Annotated[str | None, Field(max_length=316)] = None
+    operator: Literal["Exists", "Equal"] | None = None
+    value: Annotated[str | None, Field(max_length=63)] = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
+                "an empty key needs operator: Exists, which then tolerates every taint",
+            ),
+            cel(
+                "!(has(self.operator) && self.operator == 'Exists' && has(self.value) && self.value != '')",
+                "operator: Exists takes no value; remove value, or use operator: Equal",
+            ),
+            cel(
+                "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+                "tolerationSeconds needs effect: NoExecute",
+            ),
+        )
+    )
+
+
+MountPath = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^/[^:]*$")]
+
+
+class VolumeMount(Model):
+    """A PersistentVolumeClaim, ConfigMap or Secret of the namespace, mounted into every pod."""
+
+    name: DnsSubdomain
+    mount_path: MountPath
+    """Absolute path in the container, without a colon, different for every mount of the job."""
+    sub_path: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
+    """A path inside the volume, relative and without `..`."""
+    read_only: bool | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.matches('(^|/)[.][.](/|$)'))",
+                "write a relative path without '..'",
+                field_path=".subPath",
+            )
+        )
+    )

@@ -1,0 +1,100 @@
+"""The open watches of the API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import orjson
+from aiohttp import web
+
+from scavenger_testing.answers import cut
+from scavenger_testing.store import Collection, Entry, Store, matches
+
+
+class _Watcher:
+    """One open watch: what to send next."""
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[bytes | Literal["close", "drop"]] = asyncio.Queue()
+
+
+class Watches:
+    """All that are open. store: whose history they show."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watchers: set[_Watcher] = set()
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def notify(self) -> None:
+        """Have every watch look for what was written."""
+        self.send(b"")
+
+    def send(self, line: bytes | Literal["close", "drop"]) -> None:
+        """Send bytes to every watch as they are; "close" ends it in good order, "drop" cuts its connection."""
+        for watcher in self._watchers:
+            watcher.lines.put_nowait(line)
+
+    async def serve(self, request: web.Request, where: Collection) -> web.StreamResponse:
+        """Answer a request for a watch, until it ends. Raises Refusal (410) for a version that is too old."""
+        version = int(request.query.get("resourceVersion") or self._store.version)
+        self._store.check(version)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        watcher = _Watcher()
+        self._watchers.add(watcher)
+        try:
+            async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
+                async for line in self._lines(request, where, version, watcher):
+                    await response.write(line)
+        except TimeoutError:
+            pass  # ended in good order, as asked for
+        except ConnectionResetError:
+            return response
+        finally:
+            self._watchers.discard(watcher)
+        with contextlib.suppress(ConnectionResetError):
+            await response.write_eof()
+        return response
+
+    async def _lines(
+        self, request: web.Request, where: Collection, version: int, watcher: _Watcher
+    ) -> AsyncIterator[bytes]:
+        """What a watch sends: writes as they come, and whatever the test puts in between."""
+        selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+        while True:
+            for entry in list(self._store.since(where, version)):
+                line = _event(entry, *selectors)
+                if line is not None:
+                    yield line
+            version = max(version, self._store.version)
+            line_or_end = await watcher.lines.get()
+            if line_or_end == "close":
+                return
+            if line_or_end == "drop":
+                cut(request)
+                raise ConnectionResetError
+            if line_or_end:
+                yield line_or_end
+
+
+def _event(entry: Entry, label_selector: str, field_selector: str) -> bytes | None:
+    """A write as a watch with these selectors sees it: an object that no longer matches is deleted to that watch."""
+    was = entry.old is not None and matches(entry.old, label_selector, field_selector)
+    now = entry.new is not None and matches(entry.new, label_selector, field_selector)
+    if not was and not now:
+        return None
+    if now:
+        return orjson.dumps({"type": "MODIFIED" if was else "ADDED", "object": entry.new}) + b"\n"
+    assert entry.old is not None
+    last = entry.old
+    if entry.new is not None:  # it left the selection: its old state, with the version of the write
+        version = entry.new["metadata"]["resourceVersion"]
+        last = {**last, "metadata": {**last["metadata"], "resourceVersion": version}}
+    return orjson.dumps({"type": "DELETED", "object": last}) + b"\n"
