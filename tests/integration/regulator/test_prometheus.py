@@ -79,7 +79,7 @@ async def setup(tmp_path: Path, prometheus: Path) -> AsyncIterator[Setup]:
         str(prometheus),
         f"--config.file={config}",
         f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.latest_samples-address=127.0.0.1:{port}",
+        f"--web.listen-address=127.0.0.1:{port}",
     ]
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*words, stdout=quiet, stderr=quiet)
