@@ -18,6 +18,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from scavenger_cluster.errors import ClusterError, WaitTimeoutError
 from scavenger_cluster.waiting import wait_for
 
 ROOT = Path("/sys/fs/cgroup")
@@ -28,6 +29,8 @@ BUSY_SHARES = 4
 """A machine that does something else as well is still to be a cluster: a burning process beside it costs it little."""
 SYSTEM_SHARES = 4
 """A kubelet has little to do, but what waits for it waits for the node."""
+KILL_SECONDS = 90.0
+"""A killed process that waits for a busy disk dies when that has answered."""
 V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
 
 
@@ -166,16 +169,45 @@ def _hand_down(parent: Path, child: Path) -> None:
 
 
 def kill(group: str, root: Path = ROOT) -> None:
-    """Kill everything in a group and below it."""
+    """Kill everything in a group and below it.
+
+    Raises ClusterError, naming what is left, when that is not over after KILL_SECONDS.
+    """
 
     def kill_all() -> bool:
         pids = list(_pids(group, root))
+        if pids:
+            thaw(group, root)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return not pids
 
-    wait_for(f"processes in cgroup {group} to die", kill_all, timeout=20, interval=0.02)
+    try:
+        wait_for(f"processes in cgroup {group} to die", kill_all, timeout=KILL_SECONDS, interval=0.02)
+    except WaitTimeoutError as error:
+        left = "; ".join(sorted({_state(pid) for pid in _pids(group, root)}))
+        raise ClusterError(f"{error}: {left}") from None
+
+
+def thaw(group: str, root: Path = ROOT) -> None:
+    """Let frozen groups run: on cgroup v1 a frozen process does not die, and a container is frozen while runc, which
+    may be killed at that moment, ends it."""
+    for folder in _groups(group, root):
+        for name, thawed in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+            with contextlib.suppress(OSError):
+                if (folder / name).exists():
+                    (folder / name).write_text(thawed)
+
+
+def _state(pid: int) -> str:
+    """A process in words: its name, and what the kernel says it does (`D` is waiting for a disk)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return f"{pid} (gone)"
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return f"{pid} ({status.get('Name', '?')}, {status.get('State', '?')})"
 
 
 def remove(group: str, root: Path = ROOT) -> None:

@@ -7,8 +7,10 @@ import ipaddress
 import json
 import os
 import re
+import signal
 import subprocess
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,33 @@ def test_cgroups_on_both_versions(v1: Path, v2: Path) -> None:
     cgroups.remove_empty(v1)
     assert not (v1 / "memory/scavenger").exists()
     assert (v1 / "memory").is_dir()
+
+
+def test_frozen_groups_are_let_run_before_they_are_killed(tmp_path: Path) -> None:
+    pod = tmp_path / "freezer" / "g" / "pod"
+    pod.mkdir(parents=True)
+    (pod / "freezer.state").write_text("FROZEN")
+    (pod / "cgroup.freeze").write_text("1")
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (pod / "cgroup.procs").write_text(f"{process.pid}\n")
+        (tmp_path / "freezer" / "g" / "cgroup.procs").touch()
+        reaper = threading.Thread(target=lambda: (process.wait(), (pod / "cgroup.procs").write_text("")))
+        reaper.start()
+        cgroups.kill("/g", tmp_path)
+        reaper.join()
+    assert process.returncode == -signal.SIGKILL
+    assert (pod / "freezer.state").read_text() == "THAWED"
+    assert (pod / "cgroup.freeze").read_text() == "0"
+
+
+def test_who_does_not_die_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "KILL_SECONDS", 0.1)
+    group = tmp_path / "cpu" / "g"
+    group.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (group / "cgroup.procs").write_text(f"{process.pid}\n")  # a file that nobody clears
+        with pytest.raises(ClusterError, match=rf"cgroup /g to die after 0.1 s: {process.pid} \(\S+, Z \(zombie\)\)"):
+            cgroups.kill("/g", tmp_path)
 
 
 def test_control_planes_have_as_much_claim_to_cpu_as_all_pods_together(v1: Path, v2: Path) -> None:
