@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scavenger_cluster.errors import ClusterError, WaitTimeoutError
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.waiting import KILL_SECONDS, wait_for
 
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "scavenger"
@@ -29,8 +29,6 @@ BUSY_SHARES = 4
 """A machine that does something else as well is still to be a cluster: a burning process beside it costs it little."""
 SYSTEM_SHARES = 4
 """A kubelet has little to do, but what waits for it waits for the node."""
-KILL_SECONDS = 90.0
-"""A killed process that waits for a busy disk dies when that has answered."""
 V2_CONTROLLERS = "+cpu +cpuset +memory +pids"
 
 
@@ -219,7 +217,7 @@ def remove(group: str, root: Path = ROOT) -> None:
                 folder.rmdir()
         return not list(_groups(group, root))
 
-    wait_for(f"cgroup {group} to empty", remove_all, timeout=20, interval=0.05)
+    wait_for(f"cgroup {group} to empty", remove_all, timeout=KILL_SECONDS, interval=0.05)
 
 
 def remove_empty(root: Path = ROOT) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from scavenger_cluster import supervisor
 from scavenger_cluster.state import read_json
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.waiting import KILL_SECONDS, wait_for
 
 CLUSTER_VARIABLE = "SCAVENGER_CLUSTER"
 DATA_VARIABLE = "SCAVENGER_CLUSTER_DATA"
@@ -242,7 +242,7 @@ def terminate(identities: Iterable[Identity], *, grace: float) -> None:
         )
     for identity in left:
         identity.send(signal.SIGKILL)
-    wait_for("killed processes to disappear", gone, timeout=20, interval=0.02)
+    wait_for("killed processes to disappear", gone, timeout=KILL_SECONDS, interval=0.02)
 
 
 def mark(cluster: str, data_dir: Path, component: str) -> dict[str, str]:

@@ -10,6 +10,9 @@ from scavenger_cluster.errors import WaitTimeoutError
 
 T = TypeVar("T")
 
+KILL_SECONDS = 90.0
+"""How long a killed process may take to disappear: one that waits for a busy disk does when that has answered."""
+
 READY_SECONDS = 90.0
 """How long a component, or all nodes together, may take until they are ready."""
 
