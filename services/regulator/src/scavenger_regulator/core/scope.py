@@ -213,20 +213,9 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     decided = replace(decided, next_state=state)
     if decided.wait is not None or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
-    trust, now, measurement = rules.trust, snapshot.now, snapshot.measurement
-    known = candidates(
-        snapshot.gangs,
-        reading,
-        measurement,
-        now,
-        trust,
-        startup_cost=rules.startup_cost,
-        without={*taken, *snapshot.refused},
-        cpu_time=snapshot.cpu_time,
-    )
-    leaving = pending_release(
-        snapshot.gangs, snapshot.recent_terminations, reading, measurement, now, trust, also=taken
-    )
+    gangs, trust, now = snapshot.gangs, rules.trust, snapshot.now
+    known = candidates(gangs, reading, snapshot, trust, startup_cost=rules.startup_cost, taken=taken)
+    leaving = pending_release(gangs, snapshot.recent_terminations, reading, snapshot, trust, taken=taken)
     if state.evicting:
         return _evict(decided, known, leaving, now, rules)
     if decided.scope == CLUSTER:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from itertools import product
 
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, at_risk
 from scavenger_regulator.core.load import Reading, Trust, fresh
 from scavenger_regulator.core.snapshot import (
     RESOURCES,
-    CpuTime,
     Gang,
-    Measurement,
     PodFacts,
     RecentTermination,
-    unknown_cpu_time,
+    Snapshot,
 )
 
 STUCK_AFTER = timedelta(seconds=60)
@@ -31,21 +30,21 @@ def leaving(gang: Gang, now: datetime) -> bool:
 def candidates(
     gangs: Iterable[Gang],
     reading: Reading,
-    measurement: Measurement,
-    now: datetime,
+    snapshot: Snapshot,
     trust: Trust,
     *,
     startup_cost: float,
-    without: Collection[str] = (),
-    cpu_time: CpuTime = unknown_cpu_time,
+    taken: Collection[str],
 ) -> list[Candidate]:
-    """The gangs with a pod that stays on a measured node. without: UIDs of gangs to leave alone.
+    """The gangs with a pod that stays on a measured node, but for those whose UIDs are in `taken` (chosen a moment ago)
+    and those whose eviction was refused. gangs: of the snapshot, all or some.
 
     What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
     counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
-    startup_cost, cpu_time: as in `risk.at_risk`.
+    startup_cost: as in `risk.at_risk`.
     """
+    now, without = snapshot.now, {*taken, *snapshot.refused}
     found = []
     for gang in gangs:
         if gang.uid in without or leaving(gang, now):
@@ -57,23 +56,23 @@ def candidates(
         frees = {
             resource: reading.percent(resource, use)
             for resource in RESOURCES
-            if (use := _use(here, resource, measurement, now, trust)) is not None
+            if (use := _use(here, resource, snapshot, trust)) is not None
         }
-        risk = at_risk(gang, now, startup_cost, cpu_time)
+        risk = at_risk(gang, now, startup_cost, snapshot.cpu_time)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
         found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))
     return found
 
 
-def _use(pods: list[PodFacts], resource: str, measurement: Measurement, now: datetime, trust: Trust) -> float | None:
+def _use(pods: list[PodFacts], resource: str, snapshot: Snapshot, trust: Trust) -> float | None:
     """Cores or bytes of the firm load used by these pods; None where one of them has no fresh figure."""
     total = 0.0
     for pod in pods:
         if pod.reclaimed and resource == "cpu":
             continue
-        figure = measurement.pods.get(pod.key, {}).get(resource)
-        if figure is None or not fresh(figure, now, trust):
+        figure = snapshot.measurement.pods.get(pod.key, {}).get(resource)
+        if figure is None or not fresh(figure, snapshot.now, trust):
             return None
         total += figure.value
     return total
@@ -83,44 +82,29 @@ def pending_release(
     gangs: Iterable[Gang],
     recent_terminations: Iterable[RecentTermination],
     reading: Reading,
-    measurement: Measurement,
-    now: datetime,
+    snapshot: Snapshot,
     trust: Trust,
     *,
-    also: Collection[str] = (),
+    taken: Collection[str],
 ) -> dict[str, float]:
     """Points of firm load, by resource, that go away without anybody being asked.
 
-    Gangs with a pod on its way out, those whose UIDs are in `also` (chosen a moment ago), and pods that went
-    after the oldest sample began, so that their use is still in the load. A pod without a figure counts
-    with nothing.
+    Gangs with a pod on its way out, those whose UIDs are in `taken`, and pods that went after the oldest sample began,
+    so that their use is still in the load. A pod without a figure counts with nothing. gangs, recent_terminations: of
+    the snapshot, all or some.
     """
-    points = dict.fromkeys(RESOURCES, 0.0)
-    for gang in gangs:
-        if gang.uid in also or leaving(gang, now):
-            for pod in gang.pods:
-                if pod.node in reading.nodes and not _stuck(pod, now):
-                    _add_pod(points, pod, reading, measurement, now, trust)
+    now, points = snapshot.now, dict.fromkeys(RESOURCES, 0.0)
+    going = [pod for gang in gangs if gang.uid in taken or leaving(gang, now) for pod in gang.pods]
+    here = [pod for pod in going if pod.node in reading.nodes and not _stuck(pod, now)]
+    for pod, resource in product(here, RESOURCES):
+        if (use := _use([pod], resource, snapshot, trust)) is not None:
+            points[resource] += reading.percent(resource, use)
     for termination in recent_terminations:
         if termination.node in reading.nodes and termination.at > reading.since:
             for resource in RESOURCES:
                 if not (termination.reclaimed and resource == "cpu"):
                     points[resource] += reading.percent(resource, termination.use.get(resource, 0.0))
     return points
-
-
-def _add_pod(
-    points: dict[str, float],
-    pod: PodFacts,
-    reading: Reading,
-    measurement: Measurement,
-    now: datetime,
-    trust: Trust,
-) -> None:
-    for resource in RESOURCES:
-        use = _use([pod], resource, measurement, now, trust)
-        if use is not None:
-            points[resource] += reading.percent(resource, use)
 
 
 def _stuck(pod: PodFacts, now: datetime) -> bool:

@@ -159,22 +159,14 @@ def _plan(
     taken: Collection[str],
     limit: int,
 ) -> NodeMemoryPlan | None:
-    now, measurement, trust = snapshot.now, snapshot.measurement, rules.trust
-    going = pending_release(gangs, recent_terminations, reading, measurement, now, trust, also=taken)[MEMORY]
+    trust = rules.trust
+    going = pending_release(gangs, recent_terminations, reading, snapshot, trust, taken=taken)[MEMORY]
     growth = reading.percent(MEMORY, trend.growth * rules.ahead)
     projected = reading.load[MEMORY] + growth - going
     if projected < upper:
         return None
-    known = candidates(
-        [gang for gang in gangs if any(pod.reclaimed and pod.node == reading.scope for pod in gang.pods)],
-        reading,
-        measurement,
-        now,
-        trust,
-        startup_cost=rules.startup_cost,
-        without={*taken, *snapshot.refused},
-        cpu_time=snapshot.cpu_time,
-    )
+    here = [gang for gang in gangs if _on_reclaimed_capacity(gang, reading.scope)]
+    known = candidates(here, reading, snapshot, trust, startup_cost=rules.startup_cost, taken=taken)
     gap = projected - max(0.0, upper - rules.hysteresis)
     willing = [candidate for candidate in known if candidate.preemptible]
     victims = least_lossy(willing, {MEMORY: gap}, len(willing))
@@ -186,16 +178,16 @@ def _plan(
         upper=upper,
         victims=victims[: max(0, limit)],
         short=short if short > CLOSED else 0.0,
-        protected=len(known) - len(willing) + _refused(gangs, snapshot, reading.scope),
+        protected=len(known) - len(willing) + _refused(here, snapshot),
         postponed=len(victims) > max(0, limit),
     )
 
 
-def _refused(gangs: Iterable[Gang], snapshot: Snapshot, node: str) -> int:
-    """Jobs on reclaimed capacity there whose eviction was refused a short while ago."""
-    return sum(
-        gang.uid in snapshot.refused
-        and not leaving(gang, snapshot.now)
-        and any(pod.reclaimed and pod.node == node for pod in gang.pods)
-        for gang in gangs
-    )
+def _on_reclaimed_capacity(gang: Gang, node: str) -> bool:
+    """Whether a pod of the gang is on reclaimed capacity of that node."""
+    return any(pod.reclaimed and pod.node == node for pod in gang.pods)
+
+
+def _refused(gangs: Iterable[Gang], snapshot: Snapshot) -> int:
+    """How many of them still run whose eviction was refused a short while ago."""
+    return sum(gang.uid in snapshot.refused and not leaving(gang, snapshot.now) for gang in gangs)
