@@ -32,7 +32,7 @@ class ApiClient:
     """Speaks to one API server with the administrator's certificate."""
 
     def __init__(self, server: str, pki: Path, *, timeout: float = 30.0) -> None:
-        """Load the certificates; connections are made when needed, one per thread."""
+        """Load the certificates. A request makes a connection; many at once share a few."""
         authority, certificate, key = ((pki / name).read_bytes() for name in ("ca.crt", "admin.crt", "admin.key"))
         tls = Tls(authority, certificate, key)
         self._endpoint = Endpoint(server, tls=tls, proxy="")  # it is on this machine

@@ -18,8 +18,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scavenger_cluster.errors import ClusterError, WaitTimeoutError
-from scavenger_cluster.waiting import KILL_SECONDS, wait_for
+from scavenger_cluster.waiting import KILL_SECONDS, wait_for, wait_for_end
 
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "scavenger"
@@ -167,25 +166,18 @@ def _hand_down(parent: Path, child: Path) -> None:
 
 
 def kill(group: str, root: Path = ROOT) -> None:
-    """Kill everything in a group and below it.
+    """Kill everything in a group and below it. Raises WaitTimeoutError, naming what is left, when that takes long."""
 
-    Raises ClusterError, naming what is left, when that is not over after KILL_SECONDS.
-    """
-
-    def kill_all() -> bool:
-        pids = list(_pids(group, root))
+    def kill_all() -> set[int]:
+        pids = set(_pids(group, root))
         if pids:
             thaw(group, root)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return not pids
+        return pids
 
-    try:
-        wait_for(f"processes in cgroup {group} to die", kill_all, timeout=KILL_SECONDS, interval=0.02)
-    except WaitTimeoutError as error:
-        left = "; ".join(sorted({_state(pid) for pid in _pids(group, root)}))
-        raise ClusterError(f"{error}: {left}") from None
+    wait_for_end(f"processes in cgroup {group} to die", kill_all)
 
 
 def thaw(group: str, root: Path = ROOT) -> None:
@@ -196,16 +188,6 @@ def thaw(group: str, root: Path = ROOT) -> None:
             with contextlib.suppress(OSError):
                 if (folder / name).exists():
                     (folder / name).write_text(thawed)
-
-
-def _state(pid: int) -> str:
-    """A process in words: its name, and what the kernel says it does (`D` is waiting for a disk)."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return f"{pid} (gone)"
-    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-    return f"{pid} ({status.get('Name', '?')}, {status.get('State', '?')})"
 
 
 def remove(group: str, root: Path = ROOT) -> None:

@@ -6,11 +6,10 @@ import dataclasses
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from scavenger_cluster import cgroups, dns, kubeconfig, kwok, metrics, network, nodes, ports, scheduler
-from scavenger_cluster.api import ApiClient
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
 from scavenger_cluster.control_plane import (
     API_SERVER,
@@ -29,8 +28,7 @@ from scavenger_cluster.control_plane import (
     tool_of,
 )
 from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
-from scavenger_cluster.layout import Layout
-from scavenger_cluster.process import ProcessTable
+from scavenger_cluster.parts import Parts
 from scavenger_cluster.state import ClusterState
 from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
@@ -55,22 +53,8 @@ class ComponentStatus:
         return "dead" if self.pid is None else "running"
 
 
-class Components:
+class Components(Parts):
     """The components that the state of a cluster names."""
-
-    def __init__(
-        self, state: ClusterState, layout: Layout, processes: ProcessTable, report: Callable[[str], None]
-    ) -> None:
-        """Describe the components; nothing is written or started."""
-        self.state = state
-        self.layout = layout
-        self.processes = processes
-        self.report = report
-
-    @property
-    def client(self) -> ApiClient:
-        """A client with the administrator's rights, whose certificates must have been written."""
-        return ApiClient(self.state.server, self.layout.pki)
 
     def check_ports(self) -> None:
         """Raise PortBusyError if a component that does not run could not listen where it has to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,13 @@ from scavenger_cluster import images, kwok, network, teardown
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.control_plane import KWOK
 from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
-from scavenger_cluster.layout import Layout
 from scavenger_cluster.node import RealNode
-from scavenger_cluster.process import ProcessTable
-from scavenger_cluster.state import ClusterState
+from scavenger_cluster.parts import Parts
 from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
 
-class Nodes:
+class Nodes(Parts):
     """All nodes that the state of a cluster names."""
-
-    def __init__(
-        self, state: ClusterState, layout: Layout, processes: ProcessTable, report: Callable[[str], None]
-    ) -> None:
-        """Describe the nodes; nothing is started, and nobody is asked."""
-        self.state = state
-        self.layout = layout
-        self.processes = processes
-        self.report = report
-
-    @property
-    def client(self) -> ApiClient:
-        """A client with the administrator's rights, whose certificates must have been written."""
-        return ApiClient(self.state.server, self.layout.pki)
 
     def real(self) -> list[RealNode]:
         """Return the real nodes, in the order of their numbers."""

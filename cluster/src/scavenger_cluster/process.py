@@ -15,7 +15,7 @@ from typing import Any
 
 from scavenger_cluster import supervisor
 from scavenger_cluster.state import read_json
-from scavenger_cluster.waiting import KILL_SECONDS, wait_for
+from scavenger_cluster.waiting import wait_for, wait_for_end
 
 CLUSTER_VARIABLE = "SCAVENGER_CLUSTER"
 DATA_VARIABLE = "SCAVENGER_CLUSTER_DATA"
@@ -224,25 +224,24 @@ class ProcessTable:
 
 def terminate(identities: Iterable[Identity], *, grace: float) -> None:
     """Send SIGTERM, SIGKILL to those left after `grace` seconds (0: at once), wait until all are gone."""
-    left = [identity for identity in identities if identity.alive()]
+    known = list(identities)
 
-    def gone() -> bool:
-        left[:] = [identity for identity in left if identity.alive()]
-        return not left
+    def left() -> list[Identity]:
+        return [identity for identity in known if identity.alive()]
 
     if grace > 0:
-        for identity in left:
+        for identity in left():
             identity.send(signal.SIGTERM)
         deadline = time.monotonic() + grace
         wait_for(
             "processes to stop",
-            lambda: gone() or time.monotonic() > deadline,
+            lambda: not left() or time.monotonic() > deadline,
             timeout=grace + 1,
             interval=0.02,
         )
-    for identity in left:
+    for identity in left():
         identity.send(signal.SIGKILL)
-    wait_for("killed processes to disappear", gone, timeout=KILL_SECONDS, interval=0.02)
+    wait_for_end("killed processes to disappear", lambda: [identity.pid for identity in left()])
 
 
 def mark(cluster: str, data_dir: Path, component: str) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TypeVar
 
 from scavenger_cluster.errors import WaitTimeoutError
@@ -39,3 +40,31 @@ def wait_for(
         if clock() >= deadline:
             raise WaitTimeoutError(f"gave up waiting for {what} after {timeout:g} s")
         sleep(interval)
+
+
+def wait_for_end(what: str, left: Callable[[], Collection[int]]) -> None:
+    """Wait until no process is left of those that were killed. `left` gives the pids of those that are.
+
+    Raises WaitTimeoutError after KILL_SECONDS, with what the kernel says that each of them does.
+    """
+    found: Collection[int] = ()
+
+    def over() -> bool:
+        nonlocal found
+        found = left()
+        return not found
+
+    try:
+        wait_for(what, over, timeout=KILL_SECONDS, interval=0.02)
+    except WaitTimeoutError as error:
+        raise WaitTimeoutError(f"{error}: {'; '.join(map(_doing, sorted(found)))}") from None
+
+
+def _doing(pid: int) -> str:
+    """A process by its name, and what the kernel says it does (`D` is waiting for a disk, or frozen)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return f"{pid} (gone)"
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return f"{pid} ({status.get('Name', '?')}, {status.get('State', '?')})"

@@ -27,6 +27,7 @@ from scavenger_cluster import (
     ports,
     scheduler,
     teardown,
+    waiting,
 )
 from scavenger_cluster.build import TOOLS, go_dir, go_numbers, module_dir, needed_go
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates, node_certificate
@@ -244,7 +245,7 @@ def test_frozen_groups_are_let_run_before_they_are_killed(tmp_path: Path) -> Non
 
 
 def test_who_does_not_die_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroups, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "KILL_SECONDS", 0.1)
     group = tmp_path / "cpu" / "g"
     group.mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"]) as process:
