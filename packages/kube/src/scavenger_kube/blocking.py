@@ -6,13 +6,14 @@ five requests and ends. The errors are the same ones.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
 from scavenger_kube.endpoint import Endpoint
@@ -21,6 +22,8 @@ from scavenger_kube.resources import JSON, MERGE_PATCH, Params, encode, query
 
 if TYPE_CHECKING:  # loaded when the first request is sent: completions and --help send none
     import urllib3
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT: Final = 10.0
 REQUEST_TIMEOUT: Final = 60.0
@@ -95,11 +98,8 @@ class Client:
         """
         data = None if body is None else encode(body)
         headers = [("Content-Type", content_type)] if data is not None else []
-        try:
-            return self._send(method, _target(path, params), data, headers)
-        except Unauthorized:
-            self._renew()
-            return self._send(method, _target(path, params), data, headers)
+        target = _target(path, params)
+        return self._with_credentials(lambda: self._send(method, target, data, headers))
 
     def patch(self, path: str, body: Any, params: Params | None = None) -> bytes:
         """RFC 7386 merge patch. Raises ApiError."""
@@ -118,16 +118,22 @@ class Client:
         ends the answer. Raises ApiError; Unavailable where the connection breaks.
         """
         target = _target(path, params)
-        try:
-            response = self._open(target, silence)
-        except Unauthorized:
-            self._renew()
-            response = self._open(target, silence)
+        response = self._with_credentials(lambda: self._open(target, silence))
         try:
             with _as_unavailable(self.endpoint.server):
                 yield from _lines(response)
         finally:
             response.close()
+
+    def _with_credentials(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns; once more with credentials loaded anew where they are refused."""
+        try:
+            return ask()
+        except Unauthorized:
+            self._drop()
+            with self._lock:
+                self._endpoint = self._load()
+            return ask()
 
     def _open(self, target: str, silence: float | None) -> urllib3.BaseHTTPResponse:
         found = self.endpoint
@@ -169,11 +175,6 @@ class Client:
         from urllib3 import HTTPHeaderDict
 
         return HTTPHeaderDict(found.headers(("Accept", JSON), ("User-Agent", self._user_agent), *more))
-
-    def _renew(self) -> None:
-        self._drop()
-        with self._lock:
-            self._endpoint = self._load()
 
 
 def _compressed(found: Endpoint) -> list[tuple[str, str]]:
@@ -228,34 +229,32 @@ def _pools(found: Endpoint, silence: float | None) -> urllib3.PoolManager:
     return urllib3.ProxyManager(bare, proxy_headers=headers, proxy_ssl_context=context, **options)
 
 
-class _as_unavailable:  # noqa: N801 - reads as the statement it is
+@contextlib.contextmanager
+def _as_unavailable(server: str) -> Iterator[None]:
     """Whatever breaks on the way to the server is Unavailable, with words a person can use."""
+    try:
+        yield
+    except Exception as error:
+        words = _words(server, error)
+        if words is None:
+            raise
+        raise Unavailable(message=words) from error
 
-    def __init__(self, server: str) -> None:
-        self._server = server
 
-    def __enter__(self) -> None:
+def _words(server: str, error: Exception) -> str | None:
+    """What to say of an error on the way to the server; None for one that is of something else."""
+    from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError, TimeoutError
+
+    if not isinstance(error, HTTPError | OSError):
         return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError, TimeoutError
-
-        if not isinstance(error, HTTPError | OSError):
-            return
-        chain = list(_chain(error))
-        for one in chain:
-            if isinstance(one, ssl.SSLCertVerificationError):
-                words = f"its certificate is not trusted ({one.verify_message})"
-                raise Unavailable(message=f"{self._server}: {words}") from error
-        if isinstance(error, TimeoutError | ReadTimeoutError) and not isinstance(error, NewConnectionError):
-            raise Unavailable(message=f"{self._server} does not answer") from error
-        said = next((one for one in chain if isinstance(one, OSError)), chain[-1])
-        words = getattr(said, "strerror", None) or str(said) or type(said).__name__
-        raise Unavailable(message=f"{self._server}: {words}") from error
+    chain = list(_chain(error))
+    for one in chain:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return f"{server}: its certificate is not trusted ({one.verify_message})"
+    if isinstance(error, TimeoutError | ReadTimeoutError) and not isinstance(error, NewConnectionError):
+        return f"{server} does not answer"
+    said = next((one for one in chain if isinstance(one, OSError)), chain[-1])
+    return f"{server}: {getattr(said, 'strerror', None) or str(said) or type(said).__name__}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,7 +11,6 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -296,8 +295,3 @@ class Event(Struct, frozen=True, gc=False, rename="camel"):
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
     """The condition of that type, or None."""
     return next((c for c in conditions if c.type == kind), None)
-
-
-def quantity_map(values: Mapping[str, str | int | float]) -> dict[str, str]:
-    """Resource quantities as strings: YAML authors write `cpu: 1` as often as `cpu: "1"`."""
-    return {name: str(value) for name, value in values.items()}
