@@ -137,7 +137,7 @@ class LoopHarness:
     @property
     def taken(self) -> set[str]:
         """Jobs whose room is held."""
-        return set(self.state.assumed)
+        return set(self.state.assumed_starts.runs)
 
 
 @asynccontextmanager

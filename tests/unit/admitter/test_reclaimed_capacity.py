@@ -135,7 +135,7 @@ def test_a_snapshot_counts_both_kinds_and_keeps_the_room_apart(*, node_first: bo
     ]
     for step in steps if node_first else reversed(steps):
         step()
-    state.assume("ns/next", "run", shape(1, 1), 2, queue="q")
+    state.assumed_starts.assume("ns/next", "run", shape(1, 1), 2, queue="q")
     rule = LoadRule.published(PUBLISHED, observed_at=NOW - 5 * SECOND, now=NOW, period_seconds=30)
     seen = state.snapshot(now=NOW, rule=rule)
     assert seen.nodes["n"].used == {"cpu": 5000, "memory": 2 * GI, CPU: 2000, MEMORY: 1024, "pods": 3}
@@ -147,7 +147,7 @@ def test_a_snapshot_counts_both_kinds_and_keeps_the_room_apart(*, node_first: bo
     assert state.reclaimed == {"cpu": 2000, "memory": GI}
     for name in ("r", "g", "ordinary"):
         state.delete_pod(f"ns/{name}")
-    state.forget("ns/next")
+    state.assumed_starts.forget("ns/next")
     left = state.snapshot(now=NOW, rule=rule)
     assert (left.scavenged, left.requested, dict(state.reclaimed)) == ({}, {}, {})
 

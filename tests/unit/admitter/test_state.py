@@ -243,7 +243,7 @@ def test_queues_and_what_is_allocated_to_them() -> None:
     state.apply_pod(scavenger("b", queue="gpu", cpu=2))
     state.apply_pod(scavenger("c", queue="gpu", node="n1", phase="Failed"))
     state.apply_pod(scavenger("d", queue="unknown", node="n1"))
-    state.assume("ns/new", "1", shape(4), 2, queue="gpu")
+    state.assumed_starts.assume("ns/new", "1", shape(4), 2, queue="gpu")
     queues = snap(state).queues
     assert queues["gpu"].allocated == {"cpu": 11_000, "memory": 4 * GI, "pods": 4}
     assert (queues["gpu"].weight, queues["gpu"].state) == (3, QueueState.CLOSED)
@@ -265,7 +265,7 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
     state = ClusterState()
     state.apply_node(node("n1"))
     state.apply_node(node("n2"))
-    state.assume("ns/job", "1", shape(2), 3, nodes=["n1", "n2", "n2"])
+    state.assumed_starts.assume("ns/job", "1", shape(2), 3, nodes=["n1", "n2", "n2"])
     assert snap(state).reservations == (Reservation("ns/job", shape(2), 3, ("n1", "n2", "n2")),)
     assert requested(snap(state)) == 6000
     state.apply_pod(scavenger("a", cpu=2))  # seen, not bound: still held, not held twice
@@ -278,9 +278,9 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
     assert snap(state).reservations == (Reservation("ns/job", shape(2), 2, ("n1", "n2")),)
     state.apply_pod(scavenger("b", cpu=2, node="elsewhere"))
     assert snap(state).reservations == (Reservation("ns/job", shape(2), 1, ("n1",)),)
-    assert dict(state.assumed) == {"ns/job": "1"}
+    assert dict(state.assumed_starts.runs) == {"ns/job": "1"}
     state.apply_pod(scavenger("c", cpu=2, node="n1"))
-    assert (snap(state).reservations, dict(state.assumed)) == ((), {})
+    assert (snap(state).reservations, dict(state.assumed_starts.runs)) == ((), {})
     assert requested(snap(state)) == 4000  # one is bound to a node that is not there
 
 
@@ -300,16 +300,16 @@ def test_room_is_held_until_the_pods_are_bound() -> None:
 )
 def test_room_is_never_held_for_longer(later: list[Pod | str], expected: int) -> None:
     state = ClusterState()
-    state.assume("ns/job", "1", shape(), 2)
+    state.assumed_starts.assume("ns/job", "1", shape(), 2)
     for each in later:
         if isinstance(each, str):
             state.delete_pod(each)
         else:
             state.apply_pod(each)
     assert reserved(state) == expected
-    state.forget("ns/job")
-    state.forget("ns/job")
-    assert state.assumed == {}
+    state.assumed_starts.forget("ns/job")
+    state.assumed_starts.forget("ns/job")
+    assert state.assumed_starts.runs == {}
 
 
 def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
@@ -318,10 +318,10 @@ def test_a_start_may_be_assumed_after_its_pods_were_seen() -> None:
     state.apply_pod(scavenger("b"))
     state.apply_pod(scavenger("old", run="0", phase="Failed", node="n1"))
     state.apply_pod(scavenger("older", run="-1", phase="Failed", node="n1"))
-    state.assume("ns/job", "1", shape(), 3)
+    state.assumed_starts.assume("ns/job", "1", shape(), 3)
     assert reserved(state) == 2
-    state.assume("ns/job", "1", shape(), 1)
-    assert state.assumed == {}
+    state.assumed_starts.assume("ns/job", "1", shape(), 1)
+    assert state.assumed_starts.runs == {}
 
 
 def test_unbound_pods_nobody_assumed_take_room() -> None:
@@ -336,9 +336,9 @@ def test_the_name_of_the_job_tells_the_run_where_no_annotation_does() -> None:
     raw = msgspec.to_builtins(scavenger("a", node="n1"))
     raw["metadata"] |= {"annotations": {}, "ownerReferences": [owner]}
     state = ClusterState()
-    state.assume("ns/job", "job-2", shape(), 1)
+    state.assumed_starts.assume("ns/job", "job-2", shape(), 1)
     state.apply_pod(msgspec.convert(raw, Pod))
-    assert state.assumed == {}
+    assert state.assumed_starts.runs == {}
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_no_second_life_beside_the_first(pods: list[Pod], reason: WaitReason | N
 def test_a_job_being_started_is_not_started_again() -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))
-    state.assume("ns/job", "1", shape(), 1)
+    state.assumed_starts.assume("ns/job", "1", shape(), 1)
     assert snap(state).blocked["ns/job"].reason is WaitReason.STARTING
 
 
@@ -404,7 +404,7 @@ def test_metrics_do_not_know_pods_that_started_since(change: dict[str, Any], unk
     state.apply_node(node())
     state.apply_pod(scavenger("a", node="n1", **change))
     state.apply_pod(pod("ordinary", node="n1"))
-    state.assume("ns/new", "1", shape(3), 1)
+    state.assumed_starts.assume("ns/new", "1", shape(3), 1)
     rule = LoadRule.published(levels(), observed_at=NOW + 10_500_000, now=NOW + 20_000_000, period_seconds=60)
     limit = snap(state, rule).limits[0]
     assert (limit.resource, limit.requested) == ("cpu", 4000 if unknown else 3000)

@@ -223,7 +223,7 @@ def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> N
 @given(events())
 def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     state = fresh()
-    state.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
+    state.assumed_starts.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
     for event in happened:
         apply(state, event)
     for name in NAMES:
@@ -233,7 +233,7 @@ def test_nothing_is_left_when_all_is_gone(happened: list[Event]) -> None:
     for name in JOBS:
         state.delete_candidate(f"ns/{name}")
         state.running.delete(f"ns/{name}")
-    state.forget("ns/j1")
+    state.assumed_starts.forget("ns/j1")
     assert both(state) == both(fresh())
 
 
@@ -243,7 +243,7 @@ def test_a_start_holds_room_for_exactly_the_pods_still_to_come(happened: list[Ev
     """Held: parallelism less the pods of the run ever seen bound, ended or deleted; over when none are."""
     state, known = fresh(), dict[str, Pod]()
     shape = Shape.of({"cpu": 7000})
-    state.assume("ns/j1", "r1", shape, parallelism, nodes=["n1"] * parallelism)
+    state.assumed_starts.assume("ns/j1", "r1", shape, parallelism, nodes=["n1"] * parallelism)
     done: set[str] = set()
 
     def settle(pod: Pod | None) -> None:

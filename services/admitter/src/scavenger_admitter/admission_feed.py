@@ -85,7 +85,7 @@ class AdmissionFeed:
             self._assume(key, job)
         elif not self._holds_room(key, job):
             record.assumed_run = ""
-            self._state.forget(key)
+            self._state.assumed_starts.forget(key)
         self.update_running(job)
         if outcome.candidate and self._may_start(key, job):
             self._state.apply_candidate(candidate(job, record.not_before))
@@ -111,7 +111,7 @@ class AdmissionFeed:
         """The job is gone, or another one has its name."""
         self._state.delete_candidate(key)
         self._state.running.delete(key)
-        self._state.forget(key)
+        self._state.assumed_starts.forget(key)
 
     def is_starting(self, key: str, run: str) -> bool:
         """Whether the Job of this run was created, or may have been, and is not seen yet; its room is given up once
@@ -120,7 +120,7 @@ class AdmissionFeed:
         if record.created is None or record.is_starting(run, self._clock.monotonic()):
             return record.created is not None
         record.created = None
-        self._state.forget(key)
+        self._state.assumed_starts.forget(key)
         return False
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
@@ -150,12 +150,12 @@ class AdmissionFeed:
         record, run = self._records[key], run_of(job)
         if record.assumed_run != run:
             record.assumed_run = run
-            self._state.assume(key, run, shape_of(job), job.spec.parallelism, queue=job.spec.queue)
+            self._state.assumed_starts.assume(key, run, shape_of(job), job.spec.parallelism, queue=job.spec.queue)
 
     def _start_failed(self, key: str, job: ScavengerJob) -> None:
         settings = self._settings
         self._records[key].start_failed(self._clock.now(), settings.start_backoff, settings.start_backoff_max)
-        self._state.forget(key)
+        self._state.assumed_starts.forget(key)
         admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
         metrics.FAILED_STARTS.labels(job.spec.queue, admitted.reason if admitted else "").inc()
 

@@ -206,7 +206,7 @@ class AdmissionLoop:
         if job is None or job.metadata.uid != candidate.uid:
             return start, None
         self._creating.add(candidate.key)
-        self._state.assume(
+        self._state.assumed_starts.assume(
             candidate.key,
             run_of(job),
             candidate.shape,
@@ -224,7 +224,7 @@ class AdmissionLoop:
                 # Ours from before a restart, or somebody else's: the reconcile looks and decides.
                 self._started(start.key, run_of(job))
             except NotFound:
-                self._state.forget(start.key)  # the namespace is going away
+                self._state.assumed_starts.forget(start.key)  # the namespace is going away
             except ApiError as error:
                 self._give_back(start, job, error)
             else:
@@ -260,7 +260,7 @@ class AdmissionLoop:
         """The Job was refused, or may not have been created. What becomes of the job is decided by the reconcile."""
         log.warning("start refused", job=start.key, queue=job.spec.queue, reason=error.reason, error=str(error))
         if isinstance(error, Invalid | Forbidden):
-            self._state.forget(start.key)
+            self._state.assumed_starts.forget(start.key)
             self._refused(start.key, run_of(job), Refusal(str(error), permanent=isinstance(error, Invalid)))
         else:
             # Unreachable or overloaded: says nothing about this job. The Job may have been created all the same, so

@@ -25,7 +25,7 @@ from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
 from scavenger_admitter.core.admission.running import RunningJobs
-from scavenger_admitter.core.admission.shape import Requests, Shape
+from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.snapshot import (
     Amounts,
     Candidate,
@@ -76,7 +76,7 @@ class ClusterState:
         self._unbound: dict[str, dict[str, PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
         self._reclaimed: dict[str, int] = {}
-        self._assumed = AssumedStarts(self._by_job, self._unbound)
+        self.assumed_starts: Final = AssumedStarts(self._by_job, self._unbound)
         # ordinary pods about to take room
         self._pending: dict[str, PendingPod] = {}
         self._pending_view: tuple[PendingPod, ...] | None = ()
@@ -137,7 +137,7 @@ class ClusterState:
             self._by_job.setdefault(facts.job, {})[facts.key] = facts
             self.running.touched(facts, there=True)
             if facts.node or facts.ended:
-                self._assumed.release(facts)
+                self.assumed_starts.release(facts)
 
     def delete_pod(self, key: str) -> None:
         """The pod `namespace/name` is gone from the API."""
@@ -151,7 +151,7 @@ class ClusterState:
             _drop(self._by_job, pod.job, pod.key)
             self.running.touched(pod, there=False)
             if gone:
-                self._assumed.release(pod)
+                self.assumed_starts.release(pod)
 
     def _account(self, pod: PodFacts, times: int) -> None:
         """Put a pod into all sums, or take it out; what has ended is in none."""
@@ -206,30 +206,6 @@ class ClusterState:
         """What all bound pods together take of reclaimed capacity: counted as millicores and bytes."""
         return counted_as(self._reclaimed.items())
 
-    # --- starts under way ---
-
-    def assume(
-        self,
-        key: str,
-        run: str,
-        shape: Shape,
-        parallelism: int,
-        *,
-        queue: str = DEFAULT_QUEUE,
-        nodes: Iterable[str] = (),
-    ) -> None:
-        """We start a job: hold its room until its pods are bound (`AssumedStarts.assume`)."""
-        self._assumed.assume(key, run, shape, parallelism, queue=queue, nodes=nodes)
-
-    def forget(self, key: str) -> None:
-        """The start of a job was undone, or is over: hold nothing for it beyond the pods that exist."""
-        self._assumed.forget(key)
-
-    @property
-    def assumed(self) -> Mapping[str, str]:
-        """Runs of the starts that room is held for, by job."""
-        return self._assumed.runs
-
     # --- queues and waiting jobs ---
 
     def apply_queue(self, queue: QueueView) -> None:
@@ -252,7 +228,7 @@ class ClusterState:
 
     def snapshot(self, *, now: int, rule: LoadRule) -> Snapshot:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule."""
-        reservations = self._assumed.reservations()
+        reservations = self.assumed_starts.reservations()
         requested, scavenged = self._totals(reservations)
         return Snapshot(
             now=now,
@@ -340,7 +316,7 @@ class ClusterState:
 
     def _blocked(self) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started."""
-        blocked = dict.fromkeys(self._assumed.keys() & self._waiting.keys(), _PODS_STARTING)
+        blocked = dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING)
         for key in self._by_job.keys() & self._waiting.keys() - blocked.keys():
             alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if not pod.ended)
             if alive:
