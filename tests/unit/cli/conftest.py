@@ -27,13 +27,6 @@ def event(kind: str, obj: Any, version: str | None = None) -> dict[str, Any]:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     with Client(lambda: Endpoint(server.url, "Bearer secret", "lab"), timeout=10) as made:
         yield made

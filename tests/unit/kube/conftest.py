@@ -1,28 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from scavenger_kube.client import ApiClient
-from scavenger_testing import FakeApi
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with FakeApi() as fake:
-        yield fake
-
-
-@pytest.fixture
-async def client(api: FakeApi) -> ApiClient:
-    return api.client()
 
 
 def certificate(folder: Path, name: str, *addresses: str) -> tuple[str, str]:

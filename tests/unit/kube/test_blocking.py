@@ -20,13 +20,6 @@ from .conftest import certificate
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[Client]:
     with Client(lambda: Endpoint(server.url, "Bearer secret", "lab"), timeout=10) as made:
         yield made

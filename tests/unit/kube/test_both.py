@@ -56,13 +56,6 @@ GET = ("GET", "/a")
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def tls_server(tmp_path: Path) -> Iterator[tuple[Server, Tls]]:
     """A server whose certificate is for api.example."""
     files = certificate(tmp_path, "api.example")

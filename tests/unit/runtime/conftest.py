@@ -1,23 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import pytest
 import structlog
-from scavenger_kube.client import ApiClient
-from scavenger_testing import FakeApi
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with FakeApi() as fake:
-        yield fake
-
-
-@pytest.fixture
-async def client(api: FakeApi) -> ApiClient:
-    return api.client()
 
 
 @pytest.fixture(autouse=True)
