@@ -22,11 +22,8 @@ SETTINGS = {
     # Faster than in earnest, and levels that suit one core: 6 jobs of 0.1, with what the node itself uses, are below
     # the lower one, and so are 3 of them beside the burst; all 6 and the burst are far above the upper one, so that a
     # machine that holds them back for others tells the same story.
-    # No divisor of the ten seconds of metrics-server: at 5 its figures could be 15 s old, and stale, at every look.
-    "SCAVENGER_PERIOD": "6",
+    **stack.FIXED_LEVELS,
     "SCAVENGER_MAX_AGE": "60",
-    "SCAVENGER_LEVEL_STEP": "0",
-    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
     "SCAVENGER_INITIAL_LOWER": "70",
     "SCAVENGER_INITIAL_ADMISSION": "75",
     "SCAVENGER_INITIAL_UPPER": "80",

@@ -33,13 +33,9 @@ BURN: Final = "while True: pass"
 
 QUICK: Final = {
     **SETTINGS,
-    # Levels are stale after three periods, and figures up to ten seconds old when metrics-server takes them, every ten
-    # seconds. A period that divides those looks at them at the same two ages for ever, and both may be over 15 s.
-    "SCAVENGER_PERIOD": "6",
+    **stack.FIXED_LEVELS,
     "SCAVENGER_MAX_AGE": "40",  # metrics-server has new figures every ten seconds
     "SCAVENGER_COOLDOWN": "3",
-    "SCAVENGER_LEVEL_STEP": "0",
-    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",  # the levels stay the initial ones
     "SCAVENGER_INITIAL_LOWER": "75",
     "SCAVENGER_YIELD_AT_CHECKPOINT": "false",  # who leaves is to be decided by what is at risk
     "SCAVENGER_PER_NODE": "true",

@@ -29,11 +29,9 @@ ROOM = 500
 """Millicores that the node offers: one job burns a tenth of it."""
 QUICK = {
     **SETTINGS,
-    "SCAVENGER_PERIOD": "6",  # see bench.reclaimed.harness
+    **stack.FIXED_LEVELS,
     "SCAVENGER_MAX_AGE": "60",  # metrics-server has new figures every ten seconds
     "SCAVENGER_COOLDOWN": "5",
-    "SCAVENGER_LEVEL_STEP": "0",
-    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",  # the levels stay the initial ones
 }
 
 
@@ -204,7 +202,6 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # Speculative: an ordinary pod burns 20 % more; the percentage follows the curve, the classes the percentage. The
     # levels are drawn by what the node uses itself. Two are preemptible from 15.7 points above `full` on.
     lower, upper = full + 1, full + 25
-    world.cluster.service_stop("regulator")
     stack.start(world.cluster, ["regulator"], {**QUICK, **levels(lower, full + 6, upper, yields=False), **floor})
     world.burn("web", 20)
     seen = world.wait_load(full + 16, upper - 0.1)
@@ -220,7 +217,6 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     # of its owner's: the other three go at once, and nobody else. Only preemptible jobs are evicted, and a load that
     # jumps is met with the classes of the moment before: this floor keeps four of six preemptible until then. After the
     # cool-down there might be room for one of ten points where a busy machine gives the pods less than they ask for.
-    world.cluster.service_stop("regulator")
     patient = {**QUICK, **levels(lower, full + 6, upper, yields=False), "SCAVENGER_COOLDOWN": "600"}
     stack.start(world.cluster, ["regulator"], {**patient, "SCAVENGER_FLOOR": "60"})
     saved = ("j1", "j3", "j5", "j0")
@@ -250,7 +246,6 @@ def test_load_rises_in_steps_and_exactly_enough_gives_way(world: Loop) -> None:
     assert after["status"]["phase"] == "Running"
 
     # The load falls: those that were interrupted come back, before the one that has waited all along.
-    world.cluster.service_stop("regulator")
     stack.start(world.cluster, ["regulator"], {**patient, "SCAVENGER_COOLDOWN": "5"})
     world.kubectl("delete", "pod", "web", "burst", "--wait=false")
     world.wait("they are back", lambda: world.running() >= set(jobs), timeout=120)

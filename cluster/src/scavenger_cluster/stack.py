@@ -44,6 +44,16 @@ SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
 """As the chart names it."""
 
 
+FIXED_LEVELS: Final = {
+    # Levels are stale after three periods, and figures up to ten seconds old when metrics-server takes them, every ten
+    # seconds. A period that divides those looks at them at the same two ages for ever, and at 5 s both may be too old.
+    "SCAVENGER_PERIOD": "6",
+    "SCAVENGER_LEVEL_STEP": "0",
+    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
+}
+"""Settings of a regulator that decides every few seconds, by the initial levels, whatever it learns."""
+
+
 def offer_cpu(millicores: int) -> list[str]:
     """Arguments of a kubelet that offers so much CPU, whatever the machine has: loads in percent are then the same
     everywhere, and the control plane has the rest."""
