@@ -47,6 +47,8 @@ BENCHMARKS: Final = {
     ),
     "bench.reclaimed.bench_memory": ("reclaimed.memory",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
+    "bench.services.bench_giveway": ("giveway", "scale.event_loop_block_ms"),
+    "bench.services.bench_writes": ("writes",),
     "bench.services.bench_steady": ("steady",),
     "bench.scheduler.bench_scheduler": ("scheduler",),
     "bench.webhook.bench_webhook": ("webhook",),

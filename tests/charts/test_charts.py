@@ -502,6 +502,7 @@ def test_definitions_are_those_of_the_contract(helm: Path, keep: bool) -> None:
 
 def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     others: dict[str, Any] = {"userRoles": {"create": False}, "defaultQueue": {"create": False}}
+    others["flowControl"] = {"enabled": False}
     values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, **others}
     objects = Chart(helm, "base").objects(values).values()
 
@@ -510,7 +511,8 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
 
 
 def test_roles_that_are_not_aggregated(helm: Path) -> None:
-    others = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
+    others: dict[str, Any] = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
+    others["flowControl"] = {"enabled": False}
     objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
     assert len(objects) == 3
@@ -523,6 +525,81 @@ def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm: Path) -> Non
     assert queue["metadata"]["name"] == "default"
     assert queue["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "spec" not in queue, "helm would take it back to its own at every upgrade"
+
+
+# --- flow control ---
+
+
+def flow_schemas(objects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """In the order in which the API server tries them."""
+    found = [o for o in objects.values() if o["kind"] == "FlowSchema"]
+    return sorted(found, key=lambda schema: schema["spec"]["matchingPrecedence"])
+
+
+def level_of(schemas: list[dict[str, Any]], account: str, verb: str, group: str, resource: str, namespace: str) -> str:
+    """The priority level of a request; empty where none of these matches it."""
+
+    def fits(rule: dict[str, Any]) -> bool:
+        return (
+            verb in rule["verbs"]
+            and bool({group, "*"} & set(rule["apiGroups"]))
+            and bool({resource, "*"} & set(rule["resources"]))
+            and bool({namespace, "*"} & set(rule.get("namespaces", [])))
+        )
+
+    for schema in schemas:
+        for rule in schema["spec"]["rules"]:
+            accounts = {(s["serviceAccount"]["namespace"], s["serviceAccount"]["name"]) for s in rule["subjects"]}
+            if ("elsewhere", f"scavenger-{account}") in accounts and any(map(fits, rule["resourceRules"])):
+                return str(schema["spec"]["priorityLevelConfiguration"]["name"])
+    return ""
+
+
+def test_bulk_writes_have_few_places_borrow_none_and_wait_for_them(helm: Path) -> None:
+    objects = Chart(helm, "base").objects({"flowControl": {"concurrencyShares": 7}, "labels": {"team": "batch"}})
+    limited = objects["PriorityLevelConfiguration"]["spec"]["limited"]
+
+    assert (limited["nominalConcurrencyShares"], limited["borrowingLimitPercent"]) == (7, 0)
+    assert limited["limitResponse"]["type"] == "Queue"
+    queuing = limited["limitResponse"]["queuing"]
+    assert queuing["handSize"] * queuing["queueLengthLimit"] >= 64, "as many as a client has under way"
+    flow = [o for o in objects.values() if o["apiVersion"] == "flowcontrol.apiserver.k8s.io/v1"]
+    assert len(flow) == 4
+    assert {o["metadata"]["labels"]["team"] for o in flow} == {"batch"}
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "group", "resource", "namespace", "level"),
+    [
+        ("admitter", "patch", "scavenger.dev", "scavengerjobs/status", "lab", "scavenger-writes"),
+        ("admitter", "create", "batch", "jobs", "lab", "scavenger-writes"),
+        ("prioritizer", "patch", "", "pods", "lab", "scavenger-writes"),
+        ("regulator", "create", "", "events", "lab", "scavenger-writes"),
+        ("regulator", "create", "", "pods/eviction", "lab", "workload-high"),
+        ("regulator", "patch", "", "configmaps", "elsewhere", "workload-high"),
+        ("admitter", "create", "", "pods/eviction", "lab", "scavenger-writes"),
+        *(
+            (account, "update", "coordination.k8s.io", "leases", "elsewhere", "leader-election")
+            for account in ("admitter", "regulator", "prioritizer", "scheduler")
+        ),
+        ("admitter", "update", "coordination.k8s.io", "leases", "lab", "scavenger-writes"),
+        ("scheduler", "create", "", "pods/binding", "lab", ""),
+        ("webhook", "update", "", "secrets", "elsewhere", ""),
+        *(("admitter", verb, "", "pods", "lab", "") for verb in ("get", "list", "watch")),
+    ],
+)
+def test_where_a_request_waits(
+    helm: Path, account: str, verb: str, group: str, resource: str, namespace: str, level: str
+) -> None:
+    schemas = flow_schemas(Chart(helm, "base").objects())
+
+    assert level_of(schemas, account, verb, group, resource, namespace) == level
+
+
+def test_flow_control_comes_before_the_cluster_s_own_for_service_accounts_and_can_be_left_out(helm: Path) -> None:
+    assert all(s["spec"]["matchingPrecedence"] < 900 for s in flow_schemas(Chart(helm, "base").objects()))
+    kinds = {o["kind"] for o in Chart(helm, "base").objects({"flowControl": {"enabled": False}}).values()}
+    assert not kinds & {"FlowSchema", "PriorityLevelConfiguration"}
 
 
 # --- what runs before a service is removed ---

@@ -4,3 +4,13 @@ app.kubernetes.io/part-of: scavenger-jobs
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{- /* Subjects of a FlowSchema: (list $ COMPONENT...). Names of service accounts are part of the contract. */ -}}
+{{- define "scavenger.flowSubjects" -}}
+{{- range rest . }}
+- kind: ServiceAccount
+  serviceAccount:
+    name: scavenger-{{ . }}
+    namespace: {{ (first $).Release.Namespace }}
+{{- end }}
+{{- end }}

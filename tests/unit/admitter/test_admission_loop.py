@@ -23,6 +23,7 @@ from scavenger_api.levels import LevelsView
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_micro_time, format_time, micros
 from scavenger_kube.resources import JOBS, SERVICES
+from scavenger_runtime.write_budget import WriteBudget
 from scavenger_testing import FakeApi, VirtualClock, eventually, node, scavengerjob_dict
 from scavenger_testing.clock import START
 
@@ -96,6 +97,7 @@ class LoopHarness:
         self.refused: list[tuple[str, Refusal]] = []
         self.preempted: list[FairSharePreemption] = []
         self.starved: list[Starved] = []
+        self.budget = WriteBudget(clock, rate=1000, pressed_rate=10)
         self.admission = AdmissionLoop(
             client=api.client(request_timeout=2.0),
             state=self.state,
@@ -107,6 +109,7 @@ class LoopHarness:
             refused=lambda key, run, refusal: self.refused.append((key, refusal)),
             preempted=self.preempted.append,
             starved=self.starved.append,
+            budget=self.budget,
         )
 
     def room(self, cpu: int) -> None:

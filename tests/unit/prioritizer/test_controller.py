@@ -239,6 +239,26 @@ async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
         assert not [*again.protect, *again.unprotect, *again.refresh, *again.statuses]
 
 
+async def test_while_victims_leave_a_pass_writes_little_and_what_protects_first() -> None:
+    async with cluster(pressed_write_rate=2.0) as c:
+        c.publish(50)
+        for n in range(20):
+            c.add_job(f"j{n:02}", 10 * n + 60)
+        c.add_job("victim", 10)
+        gone = {"deletionTimestamp": c.ago(0), "finalizers": ["scavenger.dev/interruption-record"]}
+        c.api.edit(PODS, "lab", "victim-run-0", lambda o: o["metadata"].update(gone))
+        await c.caught_up()
+        left = await c.clock.run(c.prioritizer.writer.carry_out(c.prioritizer.decide()), limit=7)
+        assert left > 0
+        assert 10 <= len(c.writes()) <= 12
+        assert NON_PREEMPTIBLE in {c.label(f"j{n:02}") for n in range(20)}
+        assert all("scavengerjobs" not in path for _, path in c.writes()), "people can wait"
+        c.api.edit(PODS, "lab", "victim-run-0", lambda o: o["status"].update(phase="Failed"))
+        await c.caught_up()
+        await c.clock.advance(1)
+        assert await c.prioritizer.writer.carry_out(c.prioritizer.decide()) == 0
+
+
 async def test_a_swap_protects_first() -> None:
     async with cluster(concurrent_writes=1) as c:
         c.publish(50)

@@ -39,6 +39,15 @@ async def test_an_event_says_what_happened_to_whom(api: FakeApi, recorder: Event
     assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-05T08:00:00Z"
 
 
+async def test_each_write_waits_for_its_turn(api: FakeApi, recorder: EventRecorder, clock: VirtualClock) -> None:
+    recorder.pace = lambda: clock.sleep(10)
+    recorder.normal(PODS, pod("p"), "Started", "text")
+    recorder.normal(PODS, pod("q"), "Started", "text")
+    await clock.run(recorder.flush())
+    assert clock.monotonic() == 20
+    assert len(api.list(EVENTS)) == 2
+
+
 async def test_events_about_cluster_scoped_objects_go_to_default(api: FakeApi, recorder: EventRecorder) -> None:
     recorder.normal(NODES, node("n"), "Level", "published")
     await recorder.flush()

@@ -39,8 +39,8 @@ REQUEST_TIMEOUT = 30.0
 """Seconds for a whole request, unless the caller says otherwise."""
 
 MAX_CONCURRENCY = 64
-"""Requests under way at once (streams not counted). The API server's own fairness does the rest: no
-client-side QPS.
+"""Requests under way at once (streams not counted). How fast they follow each other is for whoever sends them: for what
+is written in bulk there is a budget (`scavenger_runtime.write_budget`).
 """
 
 MAX_RETRIES = 5

@@ -191,6 +191,11 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
         """In a terminal phase: its containers will never run again and it occupies no node."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def leaving(self) -> bool:
+        """Told to go, and still on its node."""
+        return bool(self.metadata.deletion_timestamp and self.spec.node_name) and not self.ended
+
 
 # --- nodes ----------------------------------------------------------------------------------------
 

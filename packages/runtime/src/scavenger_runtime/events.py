@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -129,6 +130,8 @@ class EventRecorder:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.pace: Callable[[], Awaitable[None]] | None = None
+        """Awaited before each write."""
 
     def normal(self, resource: Resource[Any], obj: Described, reason: str, message: str) -> None:
         """Something that is as it should be. reason: one word in CamelCase; message: a sentence for a person."""
@@ -161,6 +164,8 @@ class EventRecorder:
             await self._arrived.wait()
             self._arrived.clear()
             while self._pending:
+                if self.pace is not None:
+                    await self.pace()
                 key, pending = self._pending.popitem(last=False)
                 await self._write_one(key, pending)
             self._idle.set()

@@ -22,6 +22,7 @@ from scavenger_kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, N
 from scavenger_kube.resources import JOBS, SERVICES
 from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
@@ -83,6 +84,7 @@ class AdmissionLoop:
         refused: told key and run of each job whose Job the API server did not take, and why.
         preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
+        budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class AdmissionLoop:
         refused: Callable[[str, str, Refusal], None],
         preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
+        budget: WriteBudget,
     ) -> None:
         self._client = client
         self._state = state
@@ -109,6 +112,7 @@ class AdmissionLoop:
         self._refused = refused
         self._preempted = preempted
         self._starved = starved
+        self._budget = budget
         self._rules = PreemptionRules(
             period=round(settings.reclaim_period * SECOND), startup_cost=round(settings.startup_cost * SECOND)
         )
@@ -162,7 +166,7 @@ class AdmissionLoop:
         now = self._clock.now()
         rule = load_rule(self._levels(), self._settings, micros(now))
         snapshot = self._state.snapshot(now=micros(now), rule=rule)
-        most = self._settings.max_starts_per_cycle
+        most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
         plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules, measurement=self._measurement())
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
@@ -219,6 +223,7 @@ class AdmissionLoop:
     async def _start(self, start: Start, job: ScavengerJob) -> None:
         async with self._slots:
             try:
+                await self._budget.take(Urgency.START)
                 await self._create(job)
             except AlreadyExists:
                 # Ours from before a restart, or somebody else's: the reconcile looks and decides.

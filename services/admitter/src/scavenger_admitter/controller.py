@@ -17,13 +17,14 @@ from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.explain import Explanations
-from scavenger_admitter.facts import job_key, placing_facts, queue_view, shape_of, version
+from scavenger_admitter.facts import job_key, placing_facts, presses, queue_view, shape_of, version
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -31,6 +32,7 @@ from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.usage import UsagePoller
+from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
 
 REMIND_SECONDS: Final = 5.0
@@ -47,6 +49,9 @@ class Admitter:
         self._client = context.client
         self._clock = context.clock
         self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
+        self._budget = WriteBudget(self._clock, rate=settings.write_rate, pressed_rate=settings.pressed_write_rate)
+        self._turns = WriteTurns(self._budget, lambda key: self._enqueue(key))
+        context.events.pace = lambda: self._budget.take(Urgency.EXPLAIN)
         self._records = JobRecords(self._clock)
         self._informers = Informers(context, self._records)
         self._explanations = Explanations(self._clock, settings.explain_after)
@@ -79,6 +84,7 @@ class Admitter:
             refused=self._feed.on_refused,
             preempted=self._feed.on_preempted,
             starved=self._feed.on_starved,
+            budget=self._budget,
         )
         self._reconciler = Reconciler(
             client=self._client,
@@ -91,6 +97,7 @@ class Admitter:
             admission=self._admission,
             explanations=self._explanations,
             usage=self._usage.usage,
+            turns=self._turns,
         )
         self._loop: ReconcileLoop | None = None
         self._counted: Counter[tuple[str, str]] = Counter()
@@ -151,7 +158,8 @@ class Admitter:
         try:
             return await self._reconciler.reconcile(key)
         finally:
-            self._first_pass.discard(key)
+            if not self._turns.is_waiting(key):
+                self._first_pass.discard(key)
             if not self._first_pass:
                 self.first_pass_done.set()
 
@@ -220,6 +228,7 @@ class Admitter:
             self._state.delete_pod(change.key)
         else:
             self._state.apply_pod(change.new)
+        self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
         self._admission.wake()
         for key in job_key(change.obj):
             self._enqueue(key)

@@ -11,7 +11,7 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import format_micro_time, micros
-from scavenger_kube.kinds import Node, Pod
+from scavenger_kube.kinds import Node, Pod, condition
 
 from scavenger_admitter.core.admission.queue_status import state_of
 from scavenger_admitter.core.admission.running import RunningJob
@@ -43,6 +43,17 @@ def job_key(pod: Pod) -> tuple[str, ...]:
     """`namespace/name` of the ScavengerJob a pod belongs to; nothing for an ordinary pod."""
     name = pod.metadata.labels.get(names.LABEL_JOB)
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def presses(pod: Pod) -> bool:
+    """Whether a pod needs the API server more than our writes do: a victim that leaves, or an ordinary pod that found
+    no room; not one that the scheduler has yet to look at."""
+    if job_key(pod):
+        return pod.leaving
+    if pod.spec.node_name or pod.ended or pod.metadata.deletion_timestamp:
+        return False
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return bool(pod.status.nominated_node_name) or (scheduled is not None and scheduled.reason == "Unschedulable")
 
 
 def shape_of(job: ScavengerJob) -> Shape:

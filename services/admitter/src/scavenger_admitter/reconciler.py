@@ -8,6 +8,7 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
 from scavenger_runtime import Clock, Result
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.write_budget import Urgency
 
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
@@ -22,6 +23,7 @@ from scavenger_admitter.freshness import confirmed, doubtful
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_admitter.writer import Writer
 
 log = get_logger(__name__)
@@ -41,6 +43,7 @@ class Reconciler:
         admission: says why jobs wait.
         explanations: which of them are told.
         usage: CPU time that pods on reclaimed capacity used.
+        turns: which jobs may write now.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Reconciler:
         admission: AdmissionLoop,
         explanations: Explanations,
         usage: accounting.Usage,
+        turns: WriteTurns,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -66,6 +70,7 @@ class Reconciler:
         self._admission = admission
         self._explanations = explanations
         self._usage = usage
+        self._turns = turns
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -82,12 +87,17 @@ class Reconciler:
         job = self._informers.job(key)
         if job is None:
             self._records.forget(key)
-            await self._writer.carry_out(key, clear_orphans(self._informers.pods.by_index("job", key)))
+            orphans = clear_orphans(self._informers.pods.by_index("job", key))
+            if self._turns.take(key, Urgency.COUNT, len(orphans)):
+                await self._writer.carry_out(key, orphans)
             return None
         seen = self._observation(key, job)
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
         record = self._records[key]
         left_out = record.first_status_may_wait(self._clock.monotonic()) if outcome.newcomer else None
+        requests = (outcome.changed and left_out is None) + len(outcome.actions)
+        if not self._turns.take(key, urgency_of(job, outcome), requests):
+            return None  # it is looked at again when it has its turn
         if left_out is not None:
             job = job.model_copy(update={"status": outcome.status})
         elif outcome.changed:

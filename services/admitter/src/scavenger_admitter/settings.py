@@ -6,7 +6,16 @@ from typing import Final, Self
 
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
-from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import (
+    PRESSED_WRITE_RATE,
+    STARTUP_COST,
+    TOLERATED_TAINTS,
+    WRITE_RATE,
+    Names,
+    Seconds,
+    ServiceSettings,
+    option,
+)
 
 LOOKS: Final = 10
 """The last figures of a pod are some time old: it is asked for at least so often while it is judged."""
@@ -16,6 +25,8 @@ class AdmitterSettings(ServiceSettings):
     """Reconciles ScavengerJobs: who starts, and what an ending means."""
 
     workers: int = option(16, "reconciles under way at once", ge=1, le=1000)
+    write_rate: float = WRITE_RATE
+    pressed_write_rate: float = PRESSED_WRITE_RATE
 
     fallback_admission_percent: float = option(
         FALLBACK_ADMISSION_PERCENT,

@@ -25,6 +25,7 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
@@ -78,11 +79,13 @@ class Prioritizer:
         self._changes: dict[str, str] = {}
         self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
         self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
+        self._budget = WriteBudget(clock, rate=settings.write_rate, pressed_rate=settings.pressed_write_rate)
         self.writer = PlanWriter(
             client,
             events,
             self.job_facts,
             self.pod_facts,
+            budget=self._budget,
             max_writes=settings.max_writes,
             concurrent_writes=settings.concurrent_writes,
         )
@@ -134,6 +137,7 @@ class Prioritizer:
     def _add_handlers(self) -> None:
         self.jobs.add_handler(self._on_change(job_signature))
         self.pods.add_handler(self._on_change(pod_signature))
+        self.pods.add_handler(self._on_leaving)
         self.nodes.add_handler(self._on_change(self._cordoned))
         self.budgets.add_handler(self._on_change(budget_is_right))
         self.levels.add_handler(lambda change: self.request_pass())
@@ -150,6 +154,9 @@ class Prioritizer:
                 self.request_pass()
 
         return handle
+
+    def _on_leaving(self, change: Change[Pod]) -> None:
+        self._budget.saw(change.key, presses=change.new is not None and change.new.leaving)
 
     def _cordoned(self, node: Node) -> bool:
         return is_cordoned(node, self._settings.drain_taints)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
-from scavenger_runtime.settings import STARTUP_COST, Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import (
+    PRESSED_WRITE_RATE,
+    STARTUP_COST,
+    WRITE_RATE,
+    Names,
+    Seconds,
+    ServiceSettings,
+    option,
+)
 
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Rules
 from scavenger_prioritizer.facts import DRAIN_TAINTS
@@ -42,6 +50,8 @@ class PrioritizerSettings(ServiceSettings):
     drain_taints: Names = option(DRAIN_TAINTS, "keys of taints that announce a drain: such nodes count as cordoned")
     max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
     concurrent_writes: int = option(16, "writes under way at once", ge=1, le=1000)
+    write_rate: float = WRITE_RATE
+    pressed_write_rate: float = PRESSED_WRITE_RATE
 
     def rules(self) -> Rules:
         """The part of the settings that decides."""

@@ -17,6 +17,7 @@ from scavenger_kube.resources import CONFIGMAPS, PODDISRUPTIONBUDGETS, PODS
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
@@ -28,6 +29,12 @@ BUDGET_LABELS: Final = {
     "app.kubernetes.io/part-of": "scavenger-jobs",
 }
 
+URGENT: Final = ("budget", "protect", "unprotect")
+"""Writes by which the next victim is chosen; the others tell how things stand."""
+
+PASS_SECONDS: Final = 5.0
+"""A pass writes no more than the budget has for this long: what is still to be done then is decided anew."""
+
 Write = Callable[[], Awaitable[object]]
 
 log = get_logger(__name__)
@@ -36,7 +43,8 @@ log = get_logger(__name__)
 class PlanWriter:
     """Carries plans out, and notes in the caches what it has written, until the informers show it.
 
-    max_writes: most writes of one plan. concurrent_writes: how many of these are under way at once.
+    budget: of requests. max_writes: most writes of one plan. concurrent_writes: how many of these are under way at
+    once.
     """
 
     def __init__(
@@ -46,6 +54,7 @@ class PlanWriter:
         jobs: FactsCache[ScavengerJob, JobFacts],
         pods: FactsCache[Pod, PodFacts],
         *,
+        budget: WriteBudget,
         max_writes: int,
         concurrent_writes: int,
     ) -> None:
@@ -53,19 +62,20 @@ class PlanWriter:
         self._events = events
         self._jobs = jobs
         self._pods = pods
+        self._budget = budget
         self._max_writes = max_writes
         self._concurrent_writes = concurrent_writes
 
     async def carry_out(self, plan: ClassPlan) -> int:
-        """Write what the plan says, in its order and at most `max_writes`; returns how many writes are left over.
+        """Write what the plan says, in its order and as much as may be; returns how many writes are left over.
 
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """
-        left = self._max_writes
+        left = most = min(self._max_writes, self._budget.affordable(PASS_SECONDS))
         for kind, writes in self._writes(plan):
             await self._all(kind, list(islice(writes, left)))
             left -= min(left, len(writes))
-        pending = max(0, plan.writes - self._max_writes)
+        pending = max(0, plan.writes - most)
         metrics.PENDING.set(pending)
         if plan.writes:
             log.info(
@@ -102,9 +112,11 @@ class PlanWriter:
     async def _all(self, kind: str, writes: Sequence[Write]) -> None:
         """All writes of one kind, some at a time. The first sign that the API server is not there ends them."""
         queue = iter(writes)
+        urgency = Urgency.COUNT if kind in URGENT else Urgency.EXPLAIN
 
         async def work() -> None:
             for write in queue:
+                await self._budget.take(urgency)
                 metrics.WRITES.labels(kind, await _outcome(kind, write)).inc()
 
         width = min(len(writes), self._concurrent_writes)

@@ -1,0 +1,195 @@
+"""How fast a full cluster gives way to a burst of ordinary pods, beside plain Kubernetes with low-priority Jobs.
+
+640 one-core jobs fill 20 fake nodes; then come 50 ordinary pods of four cores, five a second; when these are gone,
+who was displaced comes back. First plain: batch Jobs of a low PriorityClass and the stock scheduler. Then ours, on the
+same control plane: ScavengerJobs, all services, the scheduler with the plugin. Both are watched in the same way.
+
+Ten more nodes that nobody may use count for the load, so that full nodes are 67 % of it, under the levels at which the
+regulator interferes: what is measured is preemption and what follows it, not eviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api.times import format_time
+from scavenger_cluster import Cluster, kwok
+from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import JOBS, PODS, Resource
+from scavenger_runtime import Informer
+from scavenger_runtime.cache import Change
+
+from bench.services.figures import Lives, percentile, ratio
+from bench.services.harness import (
+    IN_FLIGHT,
+    JOB_LABEL,
+    TIMEOUT,
+    Figure,
+    LagWatch,
+    Object,
+    delete_all,
+    each,
+    followed,
+    ordinary_pod,
+    plain_cluster,
+    plain_job,
+    pod_runs,
+    scavenger_job,
+    start_ours,
+)
+
+NODES: Final = 20
+SPARE_NODES: Final = 10
+JOB_COUNT: Final = int(os.environ.get("BENCH_GIVEWAY_JOBS", "640"))
+POD_COUNT: Final = int(os.environ.get("BENCH_GIVEWAY_PODS", "50"))
+PER_SECOND: Final = 5.0
+SETTLE_SECONDS: Final = 20.0
+"""Between full and burst, and between burst and room given back."""
+SCHEDULER: Final = os.environ.get("BENCH_GIVEWAY_SCHEDULER", "plugin")
+"""Of ours: `plugin`, or `stock`, which goes by the disruption budgets."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two did."""
+
+    fill: float
+    """Seconds from the first job's creation until all ran."""
+    waits: list[float]
+    """Seconds from creation to Running, of each ordinary pod."""
+    lost: float
+    """CPU-seconds since their starts, of all pods that had to go."""
+    victims: int
+    back: list[float]
+    """Seconds from the room given back until each displaced job ran again."""
+
+
+def run() -> list[Figure]:
+    """The figures; brings up a cluster of its own and takes it down."""
+    with plain_cluster("bench-giveway", NODES) as cluster:
+        cluster.client.create_all("/api/v1/nodes", (_spare_node(number) for number in range(SPARE_NODES)))
+        return asyncio.run(_measure(cluster))
+
+
+async def _measure(cluster: Cluster) -> list[Figure]:
+    async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="bench") as client:
+        plain = await _side(client, JOBS, "plain", lambda number: plain_job(number, gives_way=True))
+        await asyncio.to_thread(start_ours, cluster, {"SCAVENGER_TOLERATED_TAINTS": kwok.FAKE}, SCHEDULER)
+        async with LagWatch(cluster) as lag:
+            ours = await _side(client, SCAVENGERJOBS, "bench", scavenger_job)
+    return [*compared(plain, ours), *lag.figures("scale.event_loop_block_ms")]
+
+
+def compared(plain: Side, ours: Side) -> list[Figure]:
+    """The figures of both sides, and ours over plain."""
+    figures: list[Figure] = []
+
+    def add(name: str, unit: str, value: Callable[[Side], float], goal: str | None) -> None:
+        figures.extend(
+            {"name": f"giveway.{which}.{name}", "value": value(side), "unit": unit, "goal": None}
+            for which, side in (("plain", plain), ("scavenger", ours))
+        )
+        relation = ratio(value(ours), value(plain))
+        figures.append({"name": f"giveway.{name}_ratio_to_plain", "value": relation, "unit": "ratio", "goal": goal})
+
+    add("fill", "s", lambda side: side.fill, None)
+    add("p50", "s", lambda side: percentile(side.waits, 50), "<= 1.2")
+    add("p99", "s", lambda side: percentile(side.waits, 99), "<= 1.2")
+    add("lost", "CPU s", lambda side: side.lost, "<= 1.0")
+    add("victims", "pods", lambda side: side.victims, None)
+    add("back", "s", lambda side: percentile(side.back, 50), "<= 1.2")
+    return figures
+
+
+# --- one side ---
+
+
+async def _side(client: ApiClient, kind: Resource[Any], prefix: str, job: Callable[[int], Object]) -> Side:
+    seen = _Seen()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(followed(Informer(client, PODS, label_selector=JOB_LABEL), seen.on_pod))
+        ordinary = Informer(client, PODS, label_selector="bench=ordinary")
+        await stack.enter_async_context(followed(ordinary, seen.on_ordinary))
+        began = time.perf_counter()
+        await each(JOB_COUNT, lambda number: client.create(kind, "default", job(number)))
+        await _poll(lambda: seen.lives.living() >= JOB_COUNT, f"{prefix}: all jobs to run")
+        fill = time.perf_counter() - began
+        await asyncio.sleep(SETTLE_SECONDS)
+
+        burst = time.perf_counter()
+        created = await _burst(client)
+        await _poll(lambda: len(seen.ordinary) >= POD_COUNT, f"{prefix}: all ordinary pods to run")
+        await asyncio.sleep(SETTLE_SECONDS)
+
+        given_back = time.perf_counter()
+        displaced = seen.lives.displaced(burst, given_back)
+        await each(POD_COUNT, lambda number: client.delete(PODS, "default", f"ordinary-{number}"))
+        await _poll(
+            lambda: len(seen.lives.back(displaced, given_back)) >= len(displaced), f"{prefix}: all jobs to be back"
+        )
+    side = Side(
+        fill=fill,
+        waits=[seen.ordinary[name] - at for name, at in created.items()],
+        lost=seen.lives.lost(burst, given_back),
+        victims=seen.lives.victims(burst, given_back),
+        back=list(seen.lives.back(displaced, given_back).values()),
+    )
+    await delete_all(client, kind, prefix, JOB_COUNT)
+    return side
+
+
+class _Seen:
+    """What a watch has shown, with the time at which it did."""
+
+    def __init__(self) -> None:
+        self.lives = Lives()
+        self.ordinary: dict[str, float] = {}
+        """When each ordinary pod was first seen to run, by name."""
+
+    def on_pod(self, change: Change[Pod]) -> None:
+        meta = change.obj.metadata
+        runs = change.new is not None and pod_runs(change.new)
+        self.lives.saw(meta.uid, meta.labels[JOB_LABEL], runs=runs, at=time.perf_counter())
+
+    def on_ordinary(self, change: Change[Pod]) -> None:
+        if change.new is not None and pod_runs(change.new):
+            self.ordinary.setdefault(change.new.metadata.name, time.perf_counter())
+
+
+async def _burst(client: ApiClient) -> dict[str, float]:
+    """Create the ordinary pods, each at its time whether or not the ones before are through; when each was sent."""
+    began = time.perf_counter()
+    created: dict[str, float] = {}
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
+        body = ordinary_pod(number)
+        created[body["metadata"]["name"]] = time.perf_counter()
+        await client.create(PODS, "default", body)
+
+    await each(POD_COUNT, one, in_flight=max(POD_COUNT, IN_FLIGHT))
+    return created
+
+
+async def _poll(condition: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            while not condition():  # noqa: ASYNC110 - what informers show comes without an event of its own
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise TimeoutError(f"waited {TIMEOUT:g} s for {what}") from None
+
+
+def _spare_node(number: int) -> Object:
+    """A node that counts and that no pod tolerates."""
+    now = format_time(datetime.now(UTC))
+    return kwok.fake_node(f"spare-{number:02}", cpu="32", memory="128Gi", pods=110, taint=True, now=now)

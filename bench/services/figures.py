@@ -1,0 +1,130 @@
+"""From what was seen of pods and read off /metrics to figures: pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+LAG = "scavenger_event_loop_lag_seconds"
+DISPATCHED = "apiserver_flowcontrol_dispatched_requests_total"
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """The value below which so much of them lies; of a few values, the next one up. Raises IndexError for none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def ratio(ours: float, plain: float) -> float:
+    """Ours over plain. Raises ValueError where there is nothing to compare with."""
+    if plain <= 0:
+        raise ValueError(f"plain Kubernetes has {plain:g} here: nothing to compare {ours:g} with")
+    return ours / plain
+
+
+# --- pods ---
+
+
+@dataclass(slots=True)
+class Life:
+    """When a pod was first seen to run, and first seen to go or to have ended; seconds on any one clock."""
+
+    job: str
+    running: float | None = None
+    left: float | None = None
+
+
+@dataclass
+class Lives:
+    """The lives of the pods of jobs, as a watch shows them; each of one core."""
+
+    lives: dict[str, Life] = field(default_factory=dict)
+
+    def saw(self, uid: str, job: str, *, runs: bool, at: float) -> None:
+        """A pod, by its uid, and whether it runs and nobody has told it to go."""
+        life = self.lives.setdefault(uid, Life(job))
+        if runs and life.running is None:
+            life.running = at
+        if not runs and life.running is not None and life.left is None:
+            life.left = at
+
+    def living(self) -> int:
+        """How many run now."""
+        return sum(life.running is not None and life.left is None for life in self.lives.values())
+
+    def lost(self, since: float, until: float) -> float:
+        """CPU-seconds since their starts of the pods that left in that time: there are no checkpoints."""
+        return sum(life.left - life.running for life in self._left(since, until) if life.left and life.running)
+
+    def victims(self, since: float, until: float) -> int:
+        """How many pods left in that time."""
+        return len(self._left(since, until))
+
+    def displaced(self, since: float, until: float) -> set[str]:
+        """The jobs of which a pod left in that time and none ran at its end."""
+        run = {life.job for life in self.lives.values() if _runs_at(life, until)}
+        return {life.job for life in self._left(since, until)} - run
+
+    def back(self, jobs: Iterable[str], since: float) -> dict[str, float]:
+        """Seconds from `since` until a pod of each job ran; those of which none has run yet are left out."""
+        first: dict[str, float] = {}
+        for life in self.lives.values():
+            if life.running is not None and life.running >= since:
+                first[life.job] = min(life.running - since, first.get(life.job, math.inf))
+        return {job: first[job] for job in jobs if job in first}
+
+    def _left(self, since: float, until: float) -> list[Life]:
+        return [life for life in self.lives.values() if life.left is not None and since <= life.left <= until]
+
+
+def _runs_at(life: Life, at: float) -> bool:
+    return life.running is not None and life.running <= at and (life.left is None or life.left > at)
+
+
+# --- /metrics ---
+
+
+def samples(exposition: str, name: str) -> list[tuple[Mapping[str, str], float]]:
+    """Labels and value of each sample of that very name in Prometheus' text format."""
+    found: list[tuple[Mapping[str, str], float]] = []
+    for line in exposition.splitlines():
+        if line.startswith(name) and (match := _SAMPLE.match(line)) and match[1] == name:
+            found.append((dict(_LABEL.findall(match[2] or "")), float(match[3])))
+    return found
+
+
+def worst_lag(exposition: str) -> float | None:
+    """The longest that the event loop of a service was held up, in seconds; None where it does not say.
+
+    From the gauge of the maximum where there is one. Of a histogram it is the bound under which all of its samples
+    are, infinity where some are above all bounds; of a bare gauge the last value, so ask often.
+    """
+    for name in (f"{LAG}_max", f"{LAG}_maximum", LAG):
+        values = [value for _, value in samples(exposition, name)]
+        if values:
+            return max(values)
+    buckets = [(float(labels["le"]), count) for labels, count in samples(exposition, f"{LAG}_bucket")]
+    total = max((count for _, count in buckets), default=0.0)
+    return min((bound for bound, count in buckets if count == total), default=None) if total else None
+
+
+def dispatched(exposition: str) -> dict[str, float]:
+    """Requests that the API server has begun to serve since it started, by the FlowSchema they matched."""
+    found: dict[str, float] = {}
+    for labels, value in samples(exposition, DISPATCHED):
+        schema = labels.get("flow_schema", "")
+        found[schema] = found.get(schema, 0.0) + value
+    return found
+
+
+def grown(after: Mapping[str, float], before: Mapping[str, float], prefixes: Sequence[str]) -> dict[str, float]:
+    """By how much counters whose names begin so have grown; those that have not are left out."""
+    return {
+        name: value - before.get(name, 0.0)
+        for name, value in after.items()
+        if name.startswith(tuple(prefixes)) and value > before.get(name, 0.0)
+    }

@@ -1,0 +1,99 @@
+"""Whose reconcile may write now: a job waits for its turn in the budget, and no worker waits with it.
+
+The turn comes before the write and not within it: a job that has waited is looked at again, and what is written is
+decided on what is so then. So a worker is never held up by a write that can wait, while one that cannot is behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_runtime.write_budget import Urgency, WriteBudget
+
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
+from scavenger_admitter.core.lifecycle.observation import Outcome
+
+
+def urgency_of(job: ScavengerJob, outcome: Outcome) -> Urgency:
+    """How urgent it is to write this outcome of a job: as urgent as the most urgent part of it."""
+    phase, gang = outcome.status.phase, job.spec.parallelism > 1
+    parts = [_of_phase(phase) if phase is not job.status.phase else Urgency.EXPLAIN]
+    return max((*parts, *_of_actions(outcome.actions, gang)))
+
+
+def _of_phase(phase: Phase | None) -> Urgency:
+    """Of a phase that a job enters."""
+    if phase is None or phase is Phase.WAITING:
+        return Urgency.EXPLAIN
+    return Urgency.START if phase in (Phase.STARTING, Phase.RUNNING) else Urgency.COUNT
+
+
+def _of_actions(actions: Iterable[Any], gang: bool) -> Iterable[Urgency]:
+    for action in actions:
+        match action:
+            case DeleteJob() | DeletePod():
+                yield Urgency.CANCEL if gang else Urgency.COUNT
+            case ReleasePod():
+                yield Urgency.COUNT
+            case DeleteScavengerJob():
+                yield Urgency.EXPLAIN
+            case _:  # what else follows from a status begins something
+                yield Urgency.START
+
+
+class WriteTurns:
+    """The turns of jobs, by key.
+
+    budget: what they take them from. wake: has a job reconciled; called when its turn has come.
+    """
+
+    def __init__(self, budget: WriteBudget, wake: Callable[[str], None]) -> None:
+        self._budget = budget
+        self._wake = wake
+        self._waiting: dict[str, tuple[Urgency, asyncio.Task[None]]] = {}
+        self._given: set[str] = set()
+
+    def is_waiting(self, key: str) -> bool:
+        """Whether the job waits for its turn, or has it and was not looked at since."""
+        return key in self._waiting or key in self._given
+
+    def take(self, key: str, urgency: Urgency, requests: int) -> bool:
+        """Whether the job may send so many requests now. If not it is woken when its turn has come; one that waits
+        already and has become more urgent goes on waiting as such. Without anything to send it waits no longer."""
+        if requests < 1:
+            self._drop(key)
+            return True
+        if not self._has_turn(key, urgency):
+            return False
+        self._budget.spend(requests - 1)
+        return True
+
+    def _has_turn(self, key: str, urgency: Urgency) -> bool:
+        if key in self._given:
+            self._given.discard(key)
+            return True
+        if key in self._waiting:
+            before, task = self._waiting[key]
+            if urgency <= before:
+                return False
+            task.cancel()
+        elif self._budget.try_take(urgency):
+            return True
+        self._waiting[key] = urgency, asyncio.get_running_loop().create_task(self._wait(key, urgency))
+        return False
+
+    async def _wait(self, key: str, urgency: Urgency) -> None:
+        await self._budget.take(urgency)
+        del self._waiting[key]
+        self._given.add(key)
+        self._wake(key)
+
+    def _drop(self, key: str) -> None:
+        if key in self._waiting:
+            self._waiting.pop(key)[1].cancel()
+        if key in self._given:
+            self._given.discard(key)
+            self._budget.give_back()

@@ -1,0 +1,170 @@
+"""Whose writes wait while ordinary pods need the API server, and in which order they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_admitter.core.lifecycle.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    DeleteScavengerJob,
+    ReleasePod,
+)
+from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.facts import presses
+from scavenger_admitter.write_turns import WriteTurns, urgency_of
+from scavenger_api import names
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_kube.kinds import Pod
+from scavenger_runtime.write_budget import Urgency, WriteBudget
+from scavenger_testing import VirtualClock, pod_dict, scavengerjob_dict
+from scavenger_testing.clock import settle
+
+from .harness import harness
+
+EXPLAIN, START, COUNT, CANCEL = Urgency
+DELETE, RELEASE = DeleteJob("u", "interrupted"), ReleasePod("p", "u")
+
+
+def job(phase: str, parallelism: int = 1) -> ScavengerJob:
+    return ScavengerJob.model_validate(scavengerjob_dict("a", parallelism=parallelism, status={"phase": phase}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "actions", "alone", "in_a_gang"),
+    [
+        pytest.param("Running", "Interrupted", [DELETE], COUNT, CANCEL, id="an interruption"),
+        pytest.param("Interrupted", "Interrupted", [DELETE], COUNT, CANCEL, id="an interruption that goes on"),
+        pytest.param("Interrupted", "Interrupted", [RELEASE], COUNT, COUNT, id="its pods are let go"),
+        pytest.param("Interrupted", "Interrupted", [], EXPLAIN, EXPLAIN, id="why it waits"),
+        pytest.param("Waiting", "Waiting", [DeletePod("p", "u")], COUNT, CANCEL, id="a pod that is left over"),
+        pytest.param("Waiting", "Starting", [], START, START, id="a start"),
+        pytest.param("Starting", "Running", [], START, START, id="all run"),
+        pytest.param("Starting", "Running", [RELEASE], COUNT, COUNT, id="all run, and an earlier pod is let go"),
+        pytest.param("Running", "Completed", [RELEASE], COUNT, COUNT, id="completed"),
+        pytest.param("Running", "Running", [], EXPLAIN, EXPLAIN, id="a checkpoint"),
+        pytest.param("Completed", "Completed", [DeleteScavengerJob("u")], EXPLAIN, EXPLAIN, id="its time is over"),
+    ],
+)
+def test_how_urgent_an_outcome_is(
+    before: str, after: str, actions: list[Action], alone: Urgency, in_a_gang: Urgency
+) -> None:
+    for parallelism, urgency in ((1, alone), (3, in_a_gang)):
+        seen = job(before, parallelism)
+        status = seen.status.model_copy(update={"phase": Phase(after)})
+        assert urgency_of(seen, Outcome(status, changed=True, actions=tuple(actions))) is urgency
+
+
+# --- turns ---
+
+
+class Turns:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.budget = WriteBudget(self.clock, rate=1, pressed_rate=1)
+        self.woken: list[str] = []
+        self.turns = WriteTurns(self.budget, self.woken.append)
+        assert self.budget.try_take(EXPLAIN), "nothing is left after this"
+
+
+async def test_a_job_is_woken_when_its_turn_has_come_and_writes_then() -> None:
+    t = Turns()
+    assert not t.turns.take("a", COUNT, 1)
+    assert not t.turns.take("a", COUNT, 1), "it waits once, however often it is looked at"
+    assert t.turns.is_waiting("a")
+    await t.clock.advance(1)
+    assert t.woken == ["a"]
+    assert t.turns.take("a", COUNT, 1)
+    assert not t.turns.is_waiting("a")
+    assert not t.turns.take("a", COUNT, 1), "a turn is for once"
+
+
+async def test_the_most_urgent_job_is_woken_first_and_may_become_it_while_it_waits() -> None:
+    t = Turns()
+    for key, urgency in (("a", EXPLAIN), ("b", START), ("c", COUNT)):
+        assert not t.turns.take(key, urgency, 1)
+    await settle()
+    assert not t.turns.take("a", CANCEL, 1)
+    assert not t.turns.take("c", EXPLAIN, 1), "what it waits for already is more urgent"
+    await t.clock.advance(3)
+    assert t.woken == ["a", "c", "b"]
+
+
+async def test_who_has_nothing_to_write_any_more_takes_nobody_s_turn() -> None:
+    t = Turns()
+    assert not t.turns.take("a", CANCEL, 1)
+    assert not t.turns.take("b", COUNT, 1)
+    assert not t.turns.take("c", EXPLAIN, 1)
+    await t.clock.advance(1)
+    assert t.turns.take("a", CANCEL, 0), "given back"
+    assert t.turns.take("b", COUNT, 0), "not waited for any more"
+    await t.clock.advance(1)
+    assert t.woken[0] == "a"
+    assert "c" in t.woken
+    assert t.turns.is_waiting("c")
+    assert not t.turns.is_waiting("b")
+
+
+async def test_all_requests_of_a_job_are_accounted_for() -> None:
+    t = Turns()
+    await t.clock.advance(10)
+    assert t.turns.take("a", COUNT, 2)
+    assert not t.turns.take("b", COUNT, 1)
+    await t.clock.advance(1)
+    assert t.woken == []
+    await t.clock.advance(1)
+    assert t.woken == ["b"]
+
+
+# --- for whom ---
+
+
+def seen(obj: dict[str, Any], **status: Any) -> Pod:
+    return msgspec.convert({**obj, "status": {**obj.get("status", {}), **status}}, Pod)
+
+
+UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+
+
+def test_which_pods_need_the_api_server_more() -> None:
+    new, bound = pod_dict("p", phase="Pending"), pod_dict("p", phase="Running", node="n1")
+    victim = pod_dict("p", phase="Running", node="n1", labels={names.LABEL_JOB: "a"})
+    gone = {**victim, "metadata": {**victim["metadata"], "deletionTimestamp": "2026-01-05T08:00:00Z"}}
+
+    assert presses(seen(new, conditions=UNSCHEDULABLE))
+    assert presses(seen(new, nominatedNodeName="n1"))
+    assert presses(seen(gone))
+    assert not presses(seen(new)), "the scheduler has yet to look at it"
+    assert not presses(seen(new, conditions=[{**UNSCHEDULABLE[0], "reason": "SchedulingGated"}]))
+    assert not presses(seen(bound))
+    assert not presses(seen(victim))
+    assert not presses(seen(gone, phase="Failed")), "it has left its node"
+    assert not presses(seen({**new, "metadata": {**new["metadata"], "labels": {names.LABEL_JOB: "a"}}})), "waits itself"
+
+
+# --- the whole admitter ---
+
+
+async def test_under_pressure_a_gang_is_cancelled_before_the_victims_in_front_of_it_are_counted() -> None:
+    async with harness(pressed_write_rate=2.0) as c:
+        for number in range(20):
+            c.submit(f"single-{number}")
+        c.submit("gang", parallelism=3)
+        await c.until(lambda: set(c.phases().values()) == {"Running"})
+        await c.pass_time(5)
+        c.kubelet = False
+        for number in range(20):
+            c.delete_pod(c.pods(f"single-{number}")[0])
+        await c.turn()
+        c.delete_pod(c.pods("gang")[1])
+        took = await c.until(lambda: c.status("gang")["interruptedCount"] == 1, step=0.1)
+        counted = [c.status(f"single-{number}")["interruptedCount"] for number in range(20)]
+        assert took < 3
+        assert sum(counted) < 10
+        c.kubelet = True
+        await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
+        assert {c.status(name)["interruptedCount"] for name in c.phases()} == {1}
+        await c.until(lambda: len(c.held()) == 23, limit=60)

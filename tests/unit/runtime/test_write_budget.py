@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_runtime.write_budget import BURST_SECONDS, SHARE, Pressure, Urgency, WriteBudget
+from scavenger_testing import VirtualClock
+from scavenger_testing.clock import settle
+
+EXPLAIN, START, COUNT, CANCEL = Urgency
+
+
+class Writers:
+    """Writes that wait for their turn, and the order in which they had it."""
+
+    def __init__(self, clock: VirtualClock, rate: float = 10.0, pressed_rate: float = 2.0) -> None:
+        self.clock = clock
+        self.budget = WriteBudget(clock, rate=rate, pressed_rate=pressed_rate)
+        self.served: list[str] = []
+        self.at: list[float] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def write(self, name: str, urgency: Urgency = COUNT) -> None:
+        self.tasks[name] = asyncio.create_task(self._write(name, urgency))
+
+    async def _write(self, name: str, urgency: Urgency) -> None:
+        await self.budget.take(urgency)
+        self.served.append(name)
+        self.at.append(self.clock.monotonic())
+
+    async def emptied(self) -> None:
+        """Nothing is left of what an idle time has saved."""
+        while self.budget.try_take(COUNT):
+            pass
+        await settle()
+
+    async def close(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        await self.clock.advance(5)
+
+
+@asynccontextmanager
+async def writers(rate: float = 10.0, pressed_rate: float = 2.0) -> AsyncIterator[Writers]:
+    made = Writers(VirtualClock(), rate, pressed_rate)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_a_write_does_not_wait_while_there_is_budget() -> None:
+    async with writers() as w:
+        for number in range(5):
+            w.write(str(number))
+        await settle()
+        assert w.served == list("01234")
+        assert w.clock.monotonic() == 0
+
+
+async def test_writes_come_at_the_rate_once_the_burst_is_used_up() -> None:
+    async with writers(rate=10) as w:
+        await w.emptied()
+        for number in range(20):
+            w.write(str(number))
+        await w.clock.advance(1)
+        assert len(w.served) == 10
+        await w.clock.advance(1)
+        assert len(w.served) == 20
+        gaps = [later - earlier for earlier, later in zip(w.at, w.at[1:], strict=False)]
+        assert gaps == pytest.approx([0.1] * 19)
+
+
+async def test_an_idle_time_saves_no_more_than_a_burst() -> None:
+    async with writers(rate=10) as w:
+        await w.clock.advance(1000)
+        for number in range(20):
+            w.write(str(number))
+        await settle()
+        assert len(w.served) == 10 * BURST_SECONDS
+
+
+async def test_the_more_urgent_goes_first_and_equals_in_the_order_they_came() -> None:
+    async with writers() as w:
+        await w.emptied()
+        for name, urgency in (("e", EXPLAIN), ("s", START), ("c1", COUNT), ("x", CANCEL), ("c2", COUNT)):
+            w.write(name, urgency)
+        await w.clock.advance(2)
+        assert w.served == ["x", "c1", "c2", "s", "e"]
+
+
+async def test_nobody_overtakes_who_waits_for_the_same() -> None:
+    async with writers() as w:
+        await w.emptied()
+        w.write("first")
+        await settle()
+        w.clock.jump(0.1)  # there is budget for one again, and the first has not been told yet
+        w.write("second", CANCEL)
+        w.write("third")
+        await settle()
+        assert w.served == ["first"]
+
+
+async def test_the_least_urgent_has_its_turn_while_urgent_ones_keep_coming() -> None:
+    async with writers(rate=10) as w:
+        await w.emptied()
+        w.write("explain", EXPLAIN)
+        for number in range(40):
+            w.write(f"cancel-{number}", CANCEL)
+        await w.clock.advance(SHARE / 10)
+        assert "explain" in w.served
+        assert len(w.served) == SHARE
+
+
+@given(
+    urgencies=st.lists(st.sampled_from(list(Urgency)), min_size=1, max_size=40),
+    given_up=st.sets(st.integers(0, 39)),
+)
+def test_every_turn_comes_within_the_bound_and_none_is_lost(urgencies: list[Urgency], given_up: set[int]) -> None:
+    async def scenario() -> None:
+        async with writers(rate=10) as w:
+            await w.emptied()
+            for number, urgency in enumerate(urgencies):
+                w.write(str(number), urgency)
+            await settle(60)
+            left = [str(number) for number in range(len(urgencies)) if number not in given_up]
+            for number in given_up:
+                if str(number) in w.tasks:
+                    w.tasks[str(number)].cancel()
+            await w.clock.advance(len(left) / 10 + 0.05)
+            assert sorted(w.served, key=int) == left
+            for name in left:
+                before = sum(int(other) < int(name) for other in left)
+                assert w.served.index(name) < (before + 1) * SHARE
+            by_urgency = [[n for n in w.served if urgencies[int(n)] is urgency] for urgency in Urgency]
+            assert all(names == sorted(names, key=int) for names in by_urgency)
+
+    asyncio.run(scenario())
+
+
+async def test_a_turn_that_is_not_used_goes_to_the_next() -> None:
+    async with writers(rate=1) as w:
+        await w.emptied()
+        w.write("a")
+        w.write("b")
+        await settle()
+        w.clock.jump(1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            if w.budget._given:  # the budget has given the turn to a, who is cancelled before it wakes
+                break
+        assert w.served == []
+        w.tasks["a"].cancel()
+        await settle()
+        assert w.served == ["b"]
+
+
+async def test_one_token_wakes_one_waiter() -> None:
+    async with writers(rate=10) as w:
+        await w.emptied()
+        for number in range(100):
+            w.write(str(number))
+        await settle(150)
+        slept = w.clock._sleepers
+        assert len(slept) == 1, "one timer for all"
+        for turn in range(1, 6):
+            await w.clock.advance(0.1)
+            assert len(w.served) == turn
+
+
+# --- what comes with a turn ---
+
+
+async def test_what_belongs_to_a_turn_is_not_waited_for_and_others_wait_longer() -> None:
+    async with writers(rate=10) as w:
+        await w.emptied()
+        w.budget.spend(3)
+        w.write("next")
+        await w.clock.advance(0.35)
+        assert w.served == []
+        await w.clock.advance(0.06)
+        assert w.served == ["next"]
+
+
+async def test_however_large_a_gang_was_the_next_one_does_not_wait_for_all_of_it() -> None:
+    async with writers(rate=10) as w:
+        w.budget.spend(1000)
+        w.write("cancel", CANCEL)
+        await w.clock.advance(BURST_SECONDS + 0.11)
+        assert w.served == ["cancel"]
+
+
+async def test_a_turn_that_is_given_back_is_the_next_one_s() -> None:
+    async with writers() as w:
+        await w.emptied()
+        w.write("a")
+        await settle()
+        assert w.served == []
+        w.budget.give_back()
+        await settle()
+        assert w.served == ["a"]
+
+
+# --- pressure ---
+
+
+async def test_under_pressure_writes_come_at_the_lower_rate_until_it_ends() -> None:
+    async with writers(rate=10, pressed_rate=2) as w:
+        w.budget.saw("lab/pod", presses=True)
+        await w.emptied()
+        for number in range(12):
+            w.write(str(number))
+        await w.clock.advance(1)
+        assert len(w.served) == 2
+        w.budget.saw("lab/pod", presses=False)
+        await w.clock.advance(1)
+        assert len(w.served) >= 8
+        assert w.budget.affordable(1) == pytest.approx(10, abs=5)
+
+
+async def test_what_an_idle_time_has_saved_is_not_for_a_time_of_pressure() -> None:
+    async with writers(rate=100, pressed_rate=2) as w:
+        w.budget.saw("lab/pod", presses=True)
+        for number in range(50):
+            w.write(str(number))
+        await settle(100)
+        assert len(w.served) == 1
+
+
+def test_a_pod_presses_for_a_limited_time_and_a_new_one_anew() -> None:
+    pressure = Pressure(hold=30)
+    assert not pressure.is_on(0)
+    pressure.saw("a", presses=True, now=0)
+    pressure.saw("a", presses=True, now=20)
+    assert pressure.is_on(29)
+    assert not pressure.is_on(30)
+    pressure.saw("b", presses=True, now=40)
+    assert pressure.is_on(69)
+    pressure.saw("b", presses=False, now=50)
+    assert not pressure.is_on(50)
+    assert "a" in pressure
+    pressure.saw("a", presses=False, now=51)
+    pressure.saw("a", presses=True, now=60)
+    assert pressure.is_on(61), "it waits again"
+
+
+def test_the_lower_rate_is_never_the_higher_one() -> None:
+    budget = WriteBudget(VirtualClock(), rate=5, pressed_rate=20)
+    budget.saw("a", presses=True)
+    assert budget.rate == 5
