@@ -20,13 +20,16 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
-from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, JobFacts, PodFacts
 from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {
     "app.kubernetes.io/managed-by": names.PRIORITIZER,
     "app.kubernetes.io/part-of": "scavenger-jobs",
 }
+
+REMEMBERED: Final = 3600 * MICROSECONDS
+"""For how long it is remembered when a running priority was written; more than any pace."""
 
 Write = Callable[[], Awaitable[object]]
 
@@ -55,13 +58,17 @@ class PlanWriter:
         self._pods = pods
         self._max_writes = max_writes
         self._concurrent_writes = concurrent_writes
+        self._now = 0
+        self.written_at: dict[str, int] = {}
+        """Jobs by `namespace/name`, and when their running priority was written, for those that must not be again."""
 
     async def carry_out(self, plan: ClassPlan) -> int:
         """Write what the plan says, in its order and at most `max_writes`; returns how many writes are left over.
 
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """
-        left = self._max_writes
+        left, self._now = self._max_writes, plan.now
+        self.written_at = {key: at for key, at in self.written_at.items() if plan.now < at + REMEMBERED}
         for kind, writes in self._writes(plan):
             await self._all(kind, list(islice(writes, left)))
             left -= min(left, len(writes))
@@ -128,6 +135,7 @@ class PlanWriter:
             metadata["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(write.priority)}
         await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
         self._pods.note(pod, class_=write.class_, written=write.priority)
+        self._wrote(pod.namespace, pod.job)
 
     async def _write_status(self, write: StatusWrite) -> None:
         """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
@@ -141,6 +149,10 @@ class PlanWriter:
         else:
             await self._apply_status(job, write.class_, write.priority)
         self._jobs.note(job, class_=write.class_ or "", written=write.priority)
+        self._wrote(job.namespace, job.name)
+
+    def _wrote(self, namespace: str, job: str) -> None:
+        self.written_at[f"{namespace}/{job}"] = self._now
 
     async def _apply_status(self, job: JobFacts, class_: str, priority: int) -> None:
         """Server-side apply of the one field that is ours; the admitter's fields keep their manager."""
