@@ -297,8 +297,11 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     lab.displace([node])
     assert lab.displaced() == {"much"}
 
+    assert "preemption" not in _status(lab, "much")
+    _apply_status(lab, "little", 5, phase="Interrupted")
+    wait_for("the class to go", lambda: "preemption" not in _status(lab, "little"), timeout=120)
     _apply_status(lab, "much", 20, phase="Interrupted")
-    wait_for("the class to go", lambda: "preemption" not in _status(lab, "much"), timeout=120)
+    _apply_status(lab, "little", 5)
     # alone, it is the first third of the running jobs, and nothing is left to protect
     _wait_for_classes(lab, {"little": PREEMPTIBLE})
     path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
@@ -346,7 +349,8 @@ def _wait_for_classes(lab: Lab, wanted: dict[str, str]) -> None:
             pod = lab.pod_of(job)
             if pod is None or pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) != class_:
                 return False
-            if _status(lab, job).get("preemption", {}).get("class") != class_:
+            said = None if class_ == PREEMPTIBLE else class_  # of a job that is what it was born as nothing is said
+            if _status(lab, job).get("preemption", {}).get("class") != said:
                 return False
         return True
 

@@ -80,7 +80,7 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
         ("Checkpoints", f"at least every {spec.interruption_after}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
         (cpu_time_label(job), cpu_account(job, now)),
-        ("Class", status.preemption.class_),
+        ("Class", job.preemption_class),
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
     return [(label, text) for label, text in lines if text]

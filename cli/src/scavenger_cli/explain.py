@@ -218,10 +218,9 @@ def _running(facts: Facts) -> Explanation:
     findings = [Finding("at risk", f"{cpu_time(job.at_risk(now))} of CPU time, if it had to go now")]
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
-    class_ = job.status.preemption.class_
-    if class_ == names.PREEMPTIBLE:
+    if job.preemption_class == names.PREEMPTIBLE:
         findings.append(Finding("class", "preemptible: among those that go first when an ordinary pod needs the room"))
-    elif class_:
+    else:
         findings.append(Finding("class", "non-preemptible: others go first"))
     if (safe := job.safe_until(now)) is not None:
         due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()

@@ -37,7 +37,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
             str(job.spec.parallelism),
             *gang_amounts(job),
             job.spec.capacity,
-            status.preemption.class_,
+            job.preemption_class,
             age(status.last_checkpoint_timestamp, now),
             status.message.replace("\n", " "),
         ]

@@ -202,7 +202,7 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
             *gang_amounts(job),
             age(job.started_at, view.now),
             cpu_time(job.at_risk(view.now)) if job.phase == objects.RUNNING else "",
-            job.status.preemption.class_.replace("non-preemptible", "non-preempt."),
+            job.preemption_class.replace("non-preemptible", "non-preempt."),
         )
     return [
         Text(f"Jobs  {len(active)} on nodes, {waiting} in line", style="bold"),

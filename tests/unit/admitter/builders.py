@@ -239,7 +239,9 @@ def decide(first: Observation) -> Outcome:
     actions finds them in its next observation.
     """
     outcome = plan_lifecycle(first)
-    again = plan_lifecycle(replace(first, job=written(first.job, outcome.status), wait=None, refused=None))
+    again = plan_lifecycle(
+        replace(first, job=written(first.job, outcome.status), wait=None, refused=None, was_starting=False)
+    )
     assert not again.changed, (outcome.status, again.status)
     assert set(again.actions) == set(outcome.actions)
     assert not again.events

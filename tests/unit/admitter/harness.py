@@ -17,6 +17,8 @@ from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
+from scavenger_prioritizer.controller import main as prioritizer_main
+from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime import ServiceContext
 from scavenger_runtime.probes import ProbeServer
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, terminated
@@ -25,6 +27,9 @@ from scavenger_testing.faults import WRITES, Fault
 NS = "lab"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_WATCHES = "/apis/batch/v1/jobs?watch"
+
+ALONE: Mapping[str, Any] = {"leader_elect": False, "health_port": 0}
+"""Settings of a service of which there is one."""
 
 CALM_TURNS = 30
 HANGING_TURNS = 10
@@ -65,6 +70,7 @@ class Harness:
         self.under_way = 0
         self._made: set[str] = set()
         self._admitters: list[Instance] = []
+        self._others: list[Neighbour] = []
 
     # --- set-up -------------------------------------------------------------------------------------
 
@@ -83,6 +89,10 @@ class Harness:
         self._admitters.append(instance)
         return instance
 
+    def prioritizer(self, **settings: Any) -> None:
+        """The prioritizer at work beside the admitter."""
+        self._others.append(Neighbour(self, prioritizer_main, PrioritizerSettings(**{**ALONE, **settings})))
+
     def client(self) -> ApiClient:
         """A client whose requests `quiet` waits for."""
         return _Client(self)
@@ -92,7 +102,7 @@ class Harness:
         return self.api.client(request_timeout=2.0)
 
     async def close(self) -> None:
-        for instance in self._admitters:
+        for instance in (*self._admitters, *self._others):
             await instance.kill()
 
     # --- what there is ------------------------------------------------------------------------------
@@ -290,22 +300,11 @@ class _Client(ApiClient):
             self._harness.under_way -= 1
 
 
-class Instance:
-    """An admitter process, as far as it is one."""
+class Process:
+    """A process of a service, as far as it is one."""
 
-    def __init__(self, harness: Harness, settings: Mapping[str, Any]) -> None:
-        defaults: dict[str, Any] = {"leader_elect": False, "health_port": 0, "explain_after": 1.0}
-        self.settings = AdmitterSettings(**{**defaults, **settings})
-        client = harness.client()
-        probes = ProbeServer("127.0.0.1", 0)
-        self.context = ServiceContext(names.ADMITTER, self.settings, client, probes, harness.clock)
-        self.admitter = Admitter(self.context)
-        self.task = asyncio.create_task(self.context.lead(self.admitter.lead))
-
-    @property
-    def admitting(self) -> bool:
-        """It leads, and has looked at everything once."""
-        return self.admitter.first_pass_done.is_set()
+    context: ServiceContext[Any]
+    task: asyncio.Task[None]
 
     async def kill(self) -> None:
         """End at once, with nothing finished."""
@@ -315,6 +314,35 @@ class Instance:
             await asyncio.sleep(0)
         await asyncio.gather(self.task, return_exceptions=True)
         await self.context.close()
+
+
+class Instance(Process):
+    """An admitter."""
+
+    def __init__(self, harness: Harness, settings: Mapping[str, Any]) -> None:
+        self.settings = AdmitterSettings(**{**ALONE, "explain_after": 1.0, **settings})
+        self.context = _context(harness, names.ADMITTER, self.settings)
+        self.admitter = Admitter(self.context)
+        self.task = asyncio.create_task(self.context.lead(self.admitter.lead))
+
+    @property
+    def admitting(self) -> bool:
+        """It leads, and has looked at everything once."""
+        return self.admitter.first_pass_done.is_set()
+
+
+class Neighbour(Process):
+    """Another service that writes about the same jobs."""
+
+    def __init__(
+        self, harness: Harness, main: Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]], settings: Any
+    ) -> None:
+        self.context = _context(harness, names.PRIORITIZER, settings)
+        self.task = asyncio.create_task(main(self.context))
+
+
+def _context(harness: Harness, name: str, settings: Any) -> ServiceContext[Any]:
+    return ServiceContext(name, settings, harness.client(), ProbeServer("127.0.0.1", 0), harness.clock)
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ class Line:
         self.jobs[key] = _job(key.removeprefix("ns/"), phase)
 
 
-def _job(name: str, phase: Phase) -> ScavengerJob:
+def _job(name: str, phase: Phase | None) -> ScavengerJob:
     status = {"queuedTimestamp": START.strftime("%Y-%m-%dT%H:%M:%S.000000Z")}
     return ScavengerJob.model_validate(scavengerjob_dict(name, namespace="ns", phase=phase, status=status))
 
@@ -54,6 +54,18 @@ def test_nobody_is_told_before_it_has_waited_for_a_while() -> None:
     line.clock.jump(0.2)
     assert line.hold(FULL) == ["ns/j0"]
     assert line.message(FULL) == "cpu load would be 72 %"
+
+
+def test_the_first_status_of_a_job_says_why_it_waits() -> None:
+    """One write instead of two, and no pass over the line has to come first."""
+    line = Line(after=5.0)
+    line.jobs["ns/j0"] = _job("j0", None)
+    line.clock.jump(4.9)
+    assert line.message(FULL) is None
+    line.clock.jump(0.2)
+    assert line.message(Wait(WaitReason.NEXT_CYCLE, "soon")) is None
+    assert line.message(FULL) == FULL.message
+    assert line.hold(FULL) == [], "it has been told"
 
 
 def test_figures_that_change_are_no_news() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.waits import Wait
-from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJobStatus
+from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
 
 from . import builders as b
@@ -131,7 +131,7 @@ def test_a_job_of_another_place_in_line_is_stale() -> None:
     assert outcome.status.phase is WAITING
     assert outcome.actions == (DeleteJob(b.BATCH, "its run is over"),)
     assert not outcome.candidate
-    assert outcome.status.job_name == "job"
+    assert outcome.status.job_name is None
 
 
 def test_a_stale_job_already_going_is_left_alone() -> None:
@@ -184,6 +184,45 @@ def test_a_run_shorter_than_a_second_keeps_its_own_record() -> None:
     again = b.written(job, outcome.status)
     status = b.decide(b.seen(again, 11.9, b.batch(11, uid="b2"), b.pod(queued=11, owner="b2", started=11))).status
     assert status.running_timestamps == (b.at(10), b.at(11))
+
+
+# --- what is worth a write -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "now", "live", "until"),
+    [
+        ("a newcomer in line", b.job(), 7, (None,), 12),
+        ("a newcomer that starts", b.job(), 7, (b.batch(4),), 9),
+        ("in line, and started", b.job(WAITING), 7, (b.batch(created=3),), 8),
+        ("interrupted, and started", b.job(INTERRUPTED), 7, (b.batch(created=3),), 8),
+        ("only its pods are left to tell", b.job(WAITING), 7, (None, b.pod(started=None, owner="gone")), None),
+        ("it runs", b.job(), 11, (b.batch(), b.pod()), None),
+        ("suspended", b.job(spec=SUSPEND), 7, (None,), None),
+        ("started, and declared running before", b.job(RUNNING), 7, (b.batch(created=3),), None),
+        ("there is nothing new", b.job(STARTING, job_name="job"), 7, (None,), None),
+    ],
+)
+def test_a_status_that_may_be_over_in_a_moment_can_be_left_out(
+    name: str, job: ScavengerJob, now: float, live: tuple[Any, ...], until: float | None
+) -> None:
+    outcome = plan_lifecycle(b.seen(job, now, *live))
+    assert outcome.quiet_until == (None if until is None else b.at(until))
+
+
+def test_a_start_that_no_status_speaks_of_runs_into_its_timeout_all_the_same() -> None:
+    outcome = b.decide(b.seen(b.job(INTERRUPTED, interrupted_count=1), 602, b.batch(created=1), b.pod(started=None)))
+    assert outcome.start_failed
+    assert outcome.status.phase is INTERRUPTED
+    assert outcome.status.queued_timestamp == b.at(602)
+
+
+def test_a_job_deleted_before_any_status_spoke_of_it_is_a_start_that_failed() -> None:
+    """Else it were created anew at once, for as long as somebody goes on deleting it."""
+    outcome = b.decide(b.seen(b.job(WAITING), 7, was_starting=True))
+    assert outcome.start_failed
+    assert outcome.status.queued_timestamp == b.at(7)
+    assert "its Job was deleted" in (outcome.status.message or "")
 
 
 # --- start-over and checkpoints -------------------------------------------------------------------------------------
@@ -261,6 +300,44 @@ def test_only_a_later_checkpoint_counts(known: float, reported: float, expected:
     assert outcome.status.last_checkpoint_timestamp == b.at(expected)
 
 
+def test_progress_is_written_once_a_minute() -> None:
+    job = b.job(RUNNING, running=[10], spec={"interruptionAfter": "1s"})
+    first = b.decide(b.seen(job, 20, b.batch(), b.pod()))
+    assert first.changed
+    assert first.requeue_after == 60
+    job = b.written(job, first.status)
+    for now in (21, 50, 79.9):
+        again = plan_lifecycle(b.seen(job, now, b.batch(), b.pod(checkpoint=b.stamp(19)), last_write=b.at(20)))
+        assert not again.changed
+        assert again.requeue_after == pytest.approx(80 - now)
+    later = b.decide(b.seen(job, 80, b.batch(), b.pod(checkpoint=b.stamp(79)), last_write=b.at(20)))
+    assert later.status.priority_start_over_timestamp == b.at(80)
+    assert later.status.last_checkpoint_timestamp == b.at(79)
+    assert later.status.useful_cpu_seconds == 140
+
+
+def test_what_is_written_anyway_takes_progress_along() -> None:
+    seen = b.seen(b.job(WAITING, running=[]), 70, b.batch(), b.pod(checkpoint=b.stamp(65)), last_write=b.at(69))
+    outcome = b.decide(seen)
+    assert outcome.status.phase is RUNNING
+    assert outcome.status.last_checkpoint_timestamp == b.at(65)
+
+
+def test_nothing_new_wakes_nobody_before_the_next_start_over() -> None:
+    job = b.job(RUNNING, running=[10])
+    job = b.written(job, b.decide(b.seen(job, 20, b.batch(), b.pod())).status)
+    outcome = plan_lifecycle(b.seen(job, 30, b.batch(), b.pod(), last_write=b.at(20)))
+    assert not outcome.changed
+    assert outcome.requeue_after == 1780
+
+
+def test_a_write_from_the_future_holds_nothing_back() -> None:
+    """The clock was set back."""
+    job = b.job(RUNNING, running=[10])
+    outcome = b.decide(b.seen(job, 30, b.batch(), b.pod(checkpoint=b.stamp(25)), last_write=b.at(9000)))
+    assert outcome.status.last_checkpoint_timestamp == b.at(25)
+
+
 # --- accounting at the end ------------------------------------------------------------------------------------------
 
 ENDINGS: tuple[tuple[str, dict[str, Any], dict[str, Any], float, float], ...] = (
@@ -286,6 +363,26 @@ def test_accounting(name: str, status: dict[str, Any], pod: dict[str, Any], usef
     assert outcome.status.useful_cpu_seconds == 1000 + useful
     assert outcome.status.lost_cpu_seconds == 500 + lost
     assert (outcome.figures.useful, outcome.figures.lost) == (useful, lost)
+
+
+@pytest.mark.parametrize(
+    ("pod", "more", "phase", "useful", "lost"),
+    [
+        ({"deleted": 110}, {}, INTERRUPTED, 180, 20),
+        ({"ended": 110, "code": 1}, {}, FAILED, 180, 20),
+        ({"ended": 110}, {}, COMPLETED, 200, 0),
+        ({}, SUSPEND, SUSPENDED, 180, 22),
+        ({"deleted": 90}, {}, INTERRUPTED, 160, 0),
+    ],
+)
+def test_an_end_is_judged_by_what_the_pods_report_not_by_what_was_written_last(
+    pod: dict[str, Any], more: dict[str, Any], phase: Phase, useful: float, lost: float
+) -> None:
+    job = b.job(RUNNING, running=[10], spec=more)
+    outcome = b.decide(b.seen(job, 111, b.batch(), b.pod(checkpoint=b.stamp(100), **pod), last_write=b.at(105)))
+    assert outcome.status.phase is phase
+    assert (outcome.status.useful_cpu_seconds, outcome.status.lost_cpu_seconds) == (useful, lost)
+    assert outcome.status.last_checkpoint_timestamp == b.at(100)
 
 
 def test_a_gang_loses_for_all_its_pods() -> None:
@@ -360,7 +457,7 @@ def test_resumed_before_the_old_pods_are_gone() -> None:
     outcome = b.decide(b.seen(b.job(SUSPENDED, queued=100), 105, None, b.pod(deleted=100)))
     assert outcome.status.phase is WAITING
     assert not outcome.candidate
-    assert outcome.status.job_name == "job"
+    assert outcome.status.job_name is None
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -506,18 +603,16 @@ def test_conditions_observe_the_generation() -> None:
     assert {condition.last_transition_time for condition in later.status.conditions} == {b.at(50)}
 
 
-def test_job_name_is_unset_when_nothing_is_left() -> None:
+def test_job_name_goes_with_the_run_and_what_is_left_of_that_costs_no_write() -> None:
     job = b.job(RUNNING, running=[10], job_name="job")
     status = b.decide(b.seen(job, 100, b.batch(), b.pod(deleted=90))).status
-    assert status.job_name == "job"
+    assert status.job_name is None
     job = b.written(job, status)
-    status = b.decide(b.seen(job, 101, None, b.pod(deleted=90))).status
-    assert status.job_name == "job"
-    job = b.written(job, status)
+    assert not b.decide(b.seen(job, 101, None, b.pod(deleted=90))).changed
     outcome = b.decide(b.seen(job, 102, None, b.pod(deleted=90, ended=101, code=143)))
     assert outcome.status.job_name is None
     assert outcome.candidate
-    assert b.changes(status, outcome.status) == {"jobName": None}
+    assert not outcome.changed
 
 
 def test_the_prioritizers_field_is_never_written() -> None:

@@ -85,6 +85,19 @@ def test_at_risk_is_the_prioritizers_figure_where_there_is_one() -> None:
     assert job(phase="Interrupted", status=status).at_risk(NOW) == 0
 
 
+@pytest.mark.parametrize(
+    ("phase", "preemption", "expected"),
+    [
+        ("Running", {"class": "non-preemptible"}, "non-preemptible"),
+        ("Running", {}, "preemptible"),  # as its pods were born, and not worth a write
+        ("Completed", {"class": "non-preemptible"}, ""),
+        ("Waiting", {}, ""),
+    ],
+)
+def test_the_class_of_a_job(phase: str, preemption: dict[str, Any], expected: str) -> None:
+    assert job(phase=phase, status={"preemption": preemption}).preemption_class == expected
+
+
 def test_the_line() -> None:
     jobs = [
         job("late", status={"queuedTimestamp": queued(10)}),

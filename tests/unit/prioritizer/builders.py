@@ -58,7 +58,7 @@ def gang(
 ) -> Gang:
     """A job started `started` seconds ago with one pod, or with these."""
     namespace = str(facts.get("namespace", "lab"))
-    facts.setdefault("class_", class_)
+    facts.setdefault("class_", "" if class_ == PREEMPTIBLE else class_)  # nothing is said of what they were born as
     facts.setdefault("written", 0)
     owner = job(name, started=None if started is None else ago(started), **facts)
     members = pods

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace as alter
 from scavenger_prioritizer.core.plan import (
     PodWrite,
     StatusWrite,
@@ -17,6 +18,7 @@ from scavenger_prioritizer.core.plan import (
     preemptible_count,
     rank,
     run_start,
+    scheduler_estimate,
 )
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, Rules
 
@@ -332,7 +334,7 @@ def test_a_swap_protects_before_it_unprotects() -> None:
     assert plan.unprotect == (PodWrite(gangs[1].pods[0], PREEMPTIBLE, 10),)
     assert set(plan.statuses) == {
         StatusWrite(gangs[0].job, NON_PREEMPTIBLE, 1000),
-        StatusWrite(gangs[1].job, PREEMPTIBLE, 10),
+        StatusWrite(gangs[1].job, None),
     }
     assert {v.gang.job.name for v in plan.changes} == {"up", "down"}
     assert plan.writes == 5
@@ -374,8 +376,9 @@ def test_thresholds_of_zero_write_every_difference_and_nothing_else() -> None:
 
 
 def test_the_figure_alone() -> None:
-    drifted = gang("j", pods=[pod("a", written=100), pod("b", written=1200)], written=1200)
-    plan = plan_classes(snapshot([drifted], 100))
+    members = [pod("a", written=100, class_=NON_PREEMPTIBLE), pod("b", written=1200, class_=NON_PREEMPTIBLE)]
+    drifted = gang("j", pods=members, written=1200, class_=NON_PREEMPTIBLE)
+    plan = plan_classes(snapshot([drifted], 0))
     assert plan.refresh == (PodWrite(drifted.pods[0], None, 1200),)
     assert not plan.statuses
     assert not plan.protect
@@ -383,18 +386,63 @@ def test_the_figure_alone() -> None:
 
 
 def test_a_status_is_written_more_rarely_than_a_pod() -> None:
-    subject = gang("j", started=500)
-    plan = plan_classes(snapshot([subject], 100))
+    subject = gang("j", started=500, class_=NON_PREEMPTIBLE)
+    plan = plan_classes(snapshot([subject], 0))
     assert len(plan.refresh) == 1
     assert not plan.statuses
 
 
-@pytest.mark.parametrize("phase", ["Waiting", "Interrupted", "Suspended", "Completed", "Failed"])
+@pytest.mark.parametrize("phase", ["", "Waiting", "Starting", "Interrupted", "Suspended"])
 def test_the_class_goes_from_the_status_when_the_job_no_longer_runs(phase: str) -> None:
-    subject = gang("j", phase=phase, pods=[])
+    subject = gang("j", phase=phase, pods=[], class_=NON_PREEMPTIBLE)
     plan = plan_classes(snapshot([subject]))
     assert plan.statuses == (StatusWrite(subject.job, None),)
     assert plan.writes == 1
+
+
+@pytest.mark.parametrize("phase", ["Completed", "Failed"])
+def test_the_class_that_a_finished_job_had_is_not_worth_a_write(phase: str) -> None:
+    assert plan_classes(snapshot([gang("j", phase=phase, pods=[], class_=NON_PREEMPTIBLE)])).writes == 0
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 10, 29])
+def test_a_job_of_the_class_it_was_born_with_costs_nothing(minutes: int) -> None:
+    born = pod("p", written=None, started=ago(60 * minutes))
+    subject = gang("j", started=60 * minutes, pods=[born], written=None)
+    assert plan_classes(snapshot([subject], 100, rules=Rules())).writes == 0
+    members = [pod(f"p{n}", written=None, started=ago(60 * minutes), checkpoint=ago(9)) for n in range(4)]
+    found = [gang("g", started=60 * minutes, pods=members, parallelism=4)]
+    assert plan_classes(snapshot(found, 100, rules=Rules())).writes == 0
+
+
+def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
+    """It knows nothing of start-overs: half an hour and ten seconds on two cores are ten seconds at risk."""
+    born = pod("p", written=None, started=ago(HALF_HOUR + 10), millicores=2000)
+    subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
+    assert scheduler_estimate(subject, NOW) == 2 * (HALF_HOUR + 10 + 60)
+    plan = plan_classes(snapshot([subject], 100))
+    assert plan.refresh == (PodWrite(born, None, 20),)
+    assert not plan.statuses
+
+
+def test_a_class_from_before_is_taken_from_the_status_of_a_preemptible_job() -> None:
+    subject = gang("j", class_=PREEMPTIBLE, written=600)
+    subject = Gang(alter(subject.job, class_=PREEMPTIBLE), subject.pods)
+    plan = plan_classes(snapshot([subject], 100))
+    assert plan.statuses == (StatusWrite(subject.job, None),)
+
+
+@pytest.mark.parametrize(("ago_", "quiet"), [(0, True), (59, True), (60, False), (-1, False)])
+def test_figures_are_written_once_a_minute_and_classes_at_once(ago_: float, quiet: bool) -> None:
+    """A write from the future is another clock."""
+    protected = gang("p", started=1500, class_=NON_PREEMPTIBLE)
+    changes = gang("c", started=1000)
+    found = snapshot([protected, changes], 0, budgets={"lab": True})
+    found = replace(found, written_at={"lab/p": ago(ago_), "lab/c": ago(ago_)})
+    plan = plan_classes(found)
+    assert [w.pod.name for w in plan.refresh] == ([] if quiet else ["p-0"])
+    assert {w.job.name for w in plan.statuses} == ({"c"} if quiet else {"c", "p"})
+    assert [w.pod.name for w in plan.protect] == ["c-0"]
 
 
 def test_pods_of_a_starting_job_stay_preemptible() -> None:

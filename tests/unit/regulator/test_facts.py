@@ -105,6 +105,14 @@ def test_a_gang_is_the_pods_of_the_present_run_that_take_room() -> None:
     assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [("lab/job", ["lab/a", "lab/b"])]
 
 
+@pytest.mark.parametrize("phase", ["", "Waiting", "Interrupted"])
+def test_pods_of_a_start_that_no_status_speaks_of_yet_are_the_jobs(phase: str) -> None:
+    pods = [member("a", run="job"), member("borrowed", run="other")]
+    (gang,) = gangs([job_of(phase=phase, run="")], pods)
+    assert [p.key for p in gang.pods] == ["lab/a"]
+    assert not gang.running
+
+
 def test_what_is_read_of_a_job() -> None:
     status: dict[str, Any] = {
         "runningTimestamps": ["2026-01-02T10:00:00Z", T0],

@@ -176,7 +176,13 @@ JOB_COLUMNS: Final = (
     ),
     _AGE,
     _column("Pods", "integer", ".spec.parallelism", "Pods in the gang.", wide=True),
-    _column("Class", "string", ".status.preemption.class", "Preemptible or not, at this moment.", wide=True),
+    _column(
+        "Class",
+        "string",
+        ".status.preemption.class",
+        "non-preemptible while it is protected; a running job without it is preemptible.",
+        wide=True,
+    ),
     _column(
         "Last-Checkpoint",
         "date",

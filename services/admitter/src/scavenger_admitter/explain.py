@@ -61,12 +61,21 @@ class Explanations:
         if job.status.phase is not None and not job.status.phase.queued:
             self.forget(key)  # what it was told is about a wait that is over
             return None
-        if key in self._due:
+        if key in self._due or self._first_words(job, wait):
             self._due.discard(key)
             if wait is not None:
                 self._given[key] = (wait, self._clock.monotonic())
         given = self._given.get(key)
         return None if given is None or wait is None else given[0]
+
+    def _first_words(self, job: ScavengerJob, wait: Wait | None) -> bool:
+        """Whether the first status of a job is due, which then says why it waits: that is one write instead of two."""
+        return (
+            job.status.phase is None
+            and wait is not None
+            and wait.reason not in PASSING
+            and self._waits_long_enough(job)
+        )
 
     def forget(self, key: str) -> None:
         """The job is gone."""

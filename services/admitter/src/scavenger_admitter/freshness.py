@@ -88,7 +88,7 @@ def doubtful(seen: Observation) -> bool:
     """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
     behind the others, and what follows from the one must not be done for the other."""
     status, run = seen.job.status, run_of(seen.job)
-    active = status.phase is not None and status.phase.active
+    active = seen.was_starting or (status.phase is not None and status.phase.active)
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in _placed(seen)):
         return True
     if seen.batch is None:

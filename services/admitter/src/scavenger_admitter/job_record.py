@@ -24,10 +24,6 @@ UNSEEN_START_SECONDS: Final = 10.0
 LEAST_WAIT_SECONDS: Final = 0.01
 """Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
 
-FIRST_STATUS_SECONDS: Final = 0.5
-"""So long the first status of a newcomer may wait for the next admission cycle: most are started by it, and what would
-have been two writes is one."""
-
 
 @dataclass(frozen=True, slots=True)
 class CreatedJob:
@@ -46,8 +42,6 @@ class Newcomer:
 
     uid: str
     queued_at: datetime
-    until: float
-    """When its status is written at the latest, on the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -57,6 +51,10 @@ class JobRecord:
     newcomer: Newcomer | None = None
     written: ScavengerJob | None = None
     """The version that was written last, while the informer shows an older one."""
+    written_at: datetime | None = None
+    """When that was."""
+    starting: str = ""
+    """The run whose Job was seen while no status says so."""
     created: CreatedJob | None = None
     """The Job of a start, while the informer does not show it."""
     assumed_run: str = ""
@@ -90,18 +88,10 @@ class JobRecord:
         if self.written is not None and (shown is None or not newer(self.written, shown)):
             self.written = None
 
-    def wrote(self, written: ScavengerJob) -> None:
-        """A status was written, and this is the job with it."""
-        self.written = written
+    def wrote(self, written: ScavengerJob, at: datetime) -> None:
+        """A status was written at that moment, and this is the job with it."""
+        self.written, self.written_at = written, at
         self.newcomer = None
-
-    def first_status_may_wait(self, now: float) -> float | None:
-        """For how many seconds the first status of a newcomer may still be left out; None: not at all.
-
-        `now`: on the monotonic clock.
-        """
-        left = self.newcomer.until - now if self.newcomer is not None else 0.0
-        return left if left > 0 else None
 
     # --- a run ---
 
@@ -157,8 +147,7 @@ class JobRecords:
         if job is None or job.status.phase is not None or record.newcomer is not None:
             return
         self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
-        until = self._clock.monotonic() + FIRST_STATUS_SECONDS
-        record.newcomer = Newcomer(job.metadata.uid, self._last_place, until)
+        record.newcomer = Newcomer(job.metadata.uid, self._last_place)
 
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
+from scavenger_kube.kinds import Job
 from scavenger_runtime import Clock, Result
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.write_budget import Urgency
@@ -74,6 +75,7 @@ class Reconciler:
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
+            quiet_for=timedelta(seconds=settings.explain_after),
         )
 
     async def reconcile(self, key: str) -> Result | None:
@@ -93,13 +95,14 @@ class Reconciler:
             return None
         seen = self._observation(key, job)
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
-        record = self._records[key]
-        left_out = record.first_status_may_wait(self._clock.monotonic()) if outcome.newcomer else None
+        left_out = _left(outcome.quiet_until, seen.now)
         requests = (outcome.changed and left_out is None) + len(outcome.actions)
         if not self._turns.take(key, urgency_of(job, outcome), requests):
             return None  # it is looked at again when it has its turn
         if left_out is not None:
             job = job.model_copy(update={"status": outcome.status})
+            if outcome.status.phase is Phase.STARTING:
+                self._records[key].starting = run_of(job)
         elif outcome.changed:
             job = await self._commit(job, outcome)
         self._feed.update(key, job, outcome)
@@ -117,24 +120,37 @@ class Reconciler:
             pods=pods,
             nodes=informers.nodes_of(pods),
             now=self._clock.now(),
-            diagnosis=informers.diagnosis(batch, pods) if job.status.phase is Phase.STARTING else None,
+            diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
             refused=record.refusal_of(run),
             decision=record.decision_on(run),
             usage=self._usage,
             assumed_started=self._feed.is_starting(key, run),
+            was_starting=record.starting == run != "",
+            last_write=record.written_at,
             settings=self._lifecycle_settings,
         )
 
     async def _commit(self, job: ScavengerJob, outcome: Outcome) -> ScavengerJob:
         """Write the status, then count and say what is new."""
         written = await self._writer.write_status(job, outcome.status)
-        self._records[job.key].wrote(written)
+        self._records[job.key].wrote(written, self._clock.now())
         _count(written, outcome)
         self._writer.record(written, outcome.events)
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
         return written
+
+
+def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
+    """Whether the Job may be that of a start under way, about which Events may have something to say."""
+    phase = job.status.phase
+    return batch is not None and (phase is None or phase is Phase.STARTING or phase.queued)
+
+
+def _left(until: datetime | None, now: datetime) -> float | None:
+    """Seconds until then; None when that is not in the future."""
+    return (until - now).total_seconds() if until is not None and until > now else None
 
 
 def _count(job: ScavengerJob, outcome: Outcome) -> None:

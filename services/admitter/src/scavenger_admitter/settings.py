@@ -40,7 +40,12 @@ class AdmitterSettings(ServiceSettings):
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
-    explain_after: Seconds = option(5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0)
+    explain_after: Seconds = option(
+        5.0,
+        "a job that waits this long is told so, and why; Waiting and Starting that pass sooner are not written",
+        unit="seconds",
+        ge=0,
+    )
 
     reclaim_period: Seconds = option(
         600.0,

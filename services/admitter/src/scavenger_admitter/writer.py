@@ -29,6 +29,13 @@ from scavenger_admitter.core.lifecycle.actions import (
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
+OWN_FIELDS: Final = tuple(
+    field.serialization_alias or name
+    for name, field in ScavengerJobStatus.model_fields.items()
+    if name != "preemption"  # the prioritizer's
+)
+"""What the admitter writes of a status: all of these each time, null where there is nothing to say, which removes."""
+
 log = get_logger(__name__)
 
 
@@ -42,32 +49,20 @@ class Writer:
     async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
 
+        A merge patch, which costs the API server less than a server-side apply (docs/designs/0007-under-pressure.md).
+        No two objects ever have the same resourceVersion, so it cannot hit a later job of this name.
+
         Raises:
-            Conflict: there is a newer version.
+            Conflict: there is a newer version, or another job of this name.
             NotFound: it is gone.
             ApiError: the API server refuses.
         """
-        meta = job.metadata
-        fields = status.to_dict()
-        fields.pop("preemption", None)  # the prioritizer's
-        body = await self._client.apply(
-            SCAVENGERJOBS,
-            meta.namespace,
-            meta.name,
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": SCAVENGERJOBS.kind,
-                "metadata": {
-                    "name": meta.name,
-                    "namespace": meta.namespace,
-                    "uid": meta.uid,
-                    "resourceVersion": meta.resource_version,
-                },
-                "status": fields,
-            },
-            field_manager=names.ADMITTER,
-            subresource="status",
-        )
+        meta, fields = job.metadata, status.to_dict()
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {name: fields.get(name) for name in OWN_FIELDS},
+        }
+        body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return ScavengerJob.model_validate_json(body)
 
     def record(self, job: ScavengerJob, notes: Iterable[EventNote]) -> None:

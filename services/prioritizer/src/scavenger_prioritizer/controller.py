@@ -189,6 +189,7 @@ class Prioritizer:
             budgets={b.metadata.namespace: budget_is_right(b) for b in self.budgets.items()},
             rules=self._rules,
             used=self.usage.rates(found, micros(now)),
+            written_at=self.writer.written_at,
         )
 
     def decide(self) -> ClassPlan:

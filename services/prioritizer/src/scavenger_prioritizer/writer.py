@@ -21,7 +21,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
-from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, JobFacts, PodFacts
 from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {
@@ -34,6 +34,9 @@ URGENT: Final = ("budget", "protect", "unprotect")
 
 PASS_SECONDS: Final = 5.0
 """A pass writes no more than the budget has for this long: what is still to be done then is decided anew."""
+
+REMEMBERED: Final = 3600 * MICROSECONDS
+"""For how long it is remembered when a running priority was written; more than any pace."""
 
 Write = Callable[[], Awaitable[object]]
 
@@ -65,6 +68,9 @@ class PlanWriter:
         self._budget = budget
         self._max_writes = max_writes
         self._concurrent_writes = concurrent_writes
+        self._now = 0
+        self.written_at: dict[str, int] = {}
+        """Jobs by `namespace/name`, and when their running priority was written, for those that must not be again."""
 
     async def carry_out(self, plan: ClassPlan) -> int:
         """Write what the plan says, in its order and as much as may be; returns how many writes are left over.
@@ -72,6 +78,8 @@ class PlanWriter:
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """
         left = most = min(self._max_writes, self._budget.affordable(PASS_SECONDS))
+        self._now = plan.now
+        self.written_at = {key: at for key, at in self.written_at.items() if plan.now < at + REMEMBERED}
         for kind, writes in self._writes(plan):
             await self._all(kind, list(islice(writes, left)))
             left -= min(left, len(writes))
@@ -140,6 +148,7 @@ class PlanWriter:
             metadata["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(write.priority)}
         await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
         self._pods.note(pod, class_=write.class_, written=write.priority)
+        self._wrote(pod.namespace, pod.job)
 
     async def _write_status(self, write: StatusWrite) -> None:
         """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
@@ -153,6 +162,10 @@ class PlanWriter:
         else:
             await self._apply_status(job, write.class_, write.priority)
         self._jobs.note(job, class_=write.class_ or "", written=write.priority)
+        self._wrote(job.namespace, job.name)
+
+    def _wrote(self, namespace: str, job: str) -> None:
+        self.written_at[f"{namespace}/{job}"] = self._now
 
     async def _apply_status(self, job: JobFacts, class_: str, priority: int) -> None:
         """Server-side apply of the one field that is ours; the admitter's fields keep their manager."""

@@ -149,7 +149,8 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     """Each job with those of its pods that take room on a node; jobs without any are left out.
 
     Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
-    not be evicted for it.
+    not be evicted for it. The status does not speak of a start that takes a few seconds, nor of what is left of the
+    last run; the Job of either has the ScavengerJob's own name.
     """
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
@@ -159,7 +160,7 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     found = []
     for job in jobs:
         own = members.get((job.metadata.namespace, job.metadata.name))
-        facts = tuple(pod_facts(pod) for pod in own or () if _of_run(pod, job.status.job_name))
+        facts = tuple(pod_facts(pod) for pod in own or () if _of_run(pod, job.status.job_name or job.metadata.name))
         if facts:
             found.append(gang_facts(job, facts))
     return tuple(found)
@@ -167,4 +168,4 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
 
 def _of_run(pod: Pod, run: str) -> bool:
     owner = pod.metadata.controller
-    return bool(run) and owner is not None and owner.kind == "Job" and owner.name == run
+    return owner is not None and owner.kind == "Job" and owner.name == run

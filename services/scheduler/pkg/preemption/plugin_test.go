@@ -329,7 +329,7 @@ func TestVictims(t *testing.T) {
 				scavenger("b", "node-001", "1", "-3").running(30 * time.Second),
 				scavenger("c", "node-002", "1", "+Inf").running(20 * time.Second),
 				scavenger("d", "node-003", "1", "gar bage").running(10 * time.Second),
-				scavenger("e", "node-004", "1", "15"),
+				scavenger("e", "node-004", "1", "75"),
 			},
 			for_:    pending("web", "1"),
 			victims: []string{"d"},

@@ -28,6 +28,10 @@ const (
 
 	// maxRisk keeps a figure somebody made up (1e300) from drowning the sums it enters: 30,000 CPU-years.
 	maxRisk = 1e12
+
+	// startupCost is what a restart costs each core of a job that has written no checkpoint since its start
+	// (scavenger_api, DEFAULT_STARTUP_COST_SECONDS): one that has just come back must not be the next victim for ever.
+	startupCost = 60.0
 )
 
 // class is what the prioritizer made of a running pod.
@@ -121,18 +125,19 @@ func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
 }
 
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the CPU request
-// times the seconds since the last checkpoint or the start.
+// times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
+// on a preemptible pod only where this is far from the truth (scheduler_estimate in its plan.py).
 func estimatedRisk(pod *v1.Pod, now time.Time) float64 {
 	if pod.Status.StartTime == nil {
 		return 0
 	}
-	since := pod.Status.StartTime.Time
+	since, cost := pod.Status.StartTime.Time, startupCost
 	if checkpoint, err := time.Parse(time.RFC3339, pod.Annotations[annotationCheckpoint]); err == nil {
 		if checkpoint.After(since) && !checkpoint.After(now) {
-			since = checkpoint
+			since, cost = checkpoint, 0
 		}
 	}
-	return cores(pod) * max(0, now.Sub(since).Seconds())
+	return cores(pod) * (max(0, now.Sub(since).Seconds()) + cost)
 }
 
 // annotatedRisk reads what the prioritizer wrote about a pod's job; false when it is missing or senseless.

@@ -15,10 +15,11 @@ from typing import Final
 
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
-from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_domain.risk import safe_until, time_at_risk
 
 from scavenger_prioritizer.core.snapshot import (
+    MICROSECONDS,
     RISK_PER_CPU_SECOND,
     Gang,
     JobFacts,
@@ -29,6 +30,7 @@ from scavenger_prioritizer.core.snapshot import (
     Snapshot,
 )
 
+_ESTIMATED_STARTUP: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
 _UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -58,7 +60,8 @@ class PodWrite(Record, frozen=True, gc=False):
 
 
 class StatusWrite(Record, frozen=True, gc=False):
-    """One write of `status.preemption`; class_ None removes it, as the job no longer runs."""
+    """One write of `status.preemption`; class_ None removes it: the job is preemptible, as it was born, or does not
+    run."""
 
     job: JobFacts
     class_: str | None
@@ -75,6 +78,8 @@ class ClassPlan:
 
     verdicts: tuple[Verdict, ...]
     share: Share
+    now: int = 0
+    """The moment of the snapshot, in microseconds."""
     budgets_needed: tuple[str, ...] = ()
     """Namespaces whose budget is missing or wrong."""
     protect: tuple[PodWrite, ...] = ()
@@ -110,6 +115,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     return ClassPlan(
         verdicts=verdicts,
         share=snapshot.share,
+        now=snapshot.now,
         budgets_needed=needed,
         protect=protect,
         unprotect=unprotect,
@@ -260,18 +266,45 @@ def _pod_writes(
     refresh: list[PodWrite] = []
     rules = snapshot.rules
     for verdict in verdicts:
-        priority = verdict.priority
+        priority, rests = verdict.priority, _rests(verdict.gang.job, snapshot)
+        # A job that was never protected is written nothing, for as long as schedulers judge it rightly by themselves.
+        estimate = scheduler_estimate(verdict.gang, snapshot.now) if verdict.class_ == PREEMPTIBLE else None
         for pod in verdict.gang.pods:
             if not pod.live:
                 continue
             if pod.class_ != verdict.class_:
                 write = PodWrite(pod, verdict.class_, None if pod.written == priority else priority)
                 (protect if verdict.class_ == NON_PREEMPTIBLE else unprotect).append(write)
-            elif moved(pod.written, priority, rules.step, rules.ratio):
+            elif not rests and moved(_known(pod, estimate), priority, rules.step, rules.ratio):
                 refresh.append(PodWrite(pod, None, priority))
     unprotect.extend(_starting_preemptible(snapshot.gangs))
     protect.reverse()
     return tuple(protect), tuple(unprotect), tuple(refresh)
+
+
+def _rests(job: JobFacts, snapshot: Snapshot) -> bool:
+    """Whether the running priority of the job was written a moment ago."""
+    at = snapshot.written_at.get(job.key)
+    return at is not None and at <= snapshot.now < at + snapshot.rules.pace
+
+
+def _known(pod: PodFacts, estimate: int | None) -> int | None:
+    return estimate if pod.written is None else pod.written
+
+
+def scheduler_estimate(gang: Gang, now: int) -> int:
+    """What the scheduler plugin takes for the CPU time at risk of a job that nobody wrote a figure on, in CPU-seconds.
+
+    As in docs/scheduler.md: per pod, CPU request times the time since the pod's own start, with the start-up cost, or
+    since the checkpoint that the pod reports. It knows nothing of start-overs, nor of what was really used.
+    """
+    risk = 0
+    for pod in gang.pods:
+        if pod.live and pod.started is not None:
+            reported = pod.checkpoint if pod.checkpoint is not None and pod.started < pod.checkpoint <= now else None
+            since = pod.started if reported is None else reported
+            risk += pod.millicores * time_at_risk(min(pod.started, now), min(since, now), now, _ESTIMATED_STARTUP)
+    return cpu_seconds(risk)
 
 
 def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
@@ -284,17 +317,25 @@ def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
 
 
 def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
-    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot.rules)]
-    # A class says something about running pods. Once they are gone it would only mislead.
-    writes.extend(
-        StatusWrite(gang.job, None) for gang in snapshot.gangs if gang.job.class_ and gang.job.phase != Phase.RUNNING
-    )
+    """The class stands in the status of protected jobs. Without one a running job is what its pods were born as."""
+    protected = (v for v in verdicts if v.class_ == NON_PREEMPTIBLE and _status_differs(v, snapshot))
+    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in protected]
+    writes.extend(StatusWrite(v.gang.job, None) for v in verdicts if v.class_ == PREEMPTIBLE and v.gang.job.class_)
+    # It says something about running pods. Once they are gone it would only mislead whoever reads of a job in line; of
+    # a finished one it says what it was, and that is not worth a write.
+    writes.extend(StatusWrite(gang.job, None) for gang in snapshot.gangs if gang.job.class_ and _in_line(gang.job))
     return tuple(writes)
 
 
-def _status_differs(verdict: Verdict, rules: Rules) -> bool:
-    job = verdict.gang.job
-    return job.class_ != verdict.class_ or moved(job.written, verdict.priority, rules.status_step, rules.ratio)
+def _in_line(job: JobFacts) -> bool:
+    return job.phase not in (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED)
+
+
+def _status_differs(verdict: Verdict, snapshot: Snapshot) -> bool:
+    job, rules = verdict.gang.job, snapshot.rules
+    if job.class_ != verdict.class_:
+        return True
+    return not _rests(job, snapshot) and moved(job.written, verdict.priority, rules.status_step, rules.ratio)
 
 
 def _budgets(verdicts: Iterable[Verdict], snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:

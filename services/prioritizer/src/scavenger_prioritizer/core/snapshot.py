@@ -118,6 +118,11 @@ class JobFacts(Record, frozen=True, gc=False):
     written: int | None = None
     """status.preemption.runningPriority as it is now, in CPU-seconds."""
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Gang(Record, frozen=True, gc=False):
     """A job with the pods of its present run. One pod is a gang as well."""
@@ -139,6 +144,8 @@ class Rules:
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0
+    pace: int = 60 * MICROSECONDS
+    """The running priority of a job is written no more often than this, unless with a class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,8 @@ class Snapshot:
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
     budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the millicores each
-    really used on average since `plan.kept_until`; those not in it are not measured.
+    really used on average since `plan.kept_until`; those not in it are not measured. written_at: jobs by
+    `namespace/name`, and when this process last wrote their running priority, as far as it remembers.
     """
 
     now: int
@@ -157,3 +165,4 @@ class Snapshot:
     budgets: Mapping[str, bool] | None = None
     rules: Rules = Rules()
     used: Mapping[str, int] = field(default_factory=dict)
+    written_at: Mapping[str, int] = field(default_factory=dict)

@@ -121,11 +121,20 @@ def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: dateti
     return Spent(useful=used(recorded_reference(before, start), recorded_reference(after, start)))
 
 
-def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, used: CpuTime, *, kept: bool) -> Spent:
+def settle(
+    status: ScavengerJobStatus,
+    spec: ScavengerJobSpec,
+    end: datetime,
+    used: CpuTime,
+    *,
+    kept: bool,
+    checkpoint: datetime | None = None,
+) -> Spent:
     """What is left to be judged of the current run when it ends at `end`.
 
-    Kept: all of it is useful. Otherwise useful up to the last start-over before the end, lost from there. Clocks of
-    nodes, API server and admitter differ: an end before the start, or before what was already counted, is worth zero.
+    Kept: all of it is useful. Otherwise useful up to the last start-over before the end or to a `checkpoint` that the
+    status does not know yet, whichever is later, and lost from there. Clocks of nodes, API server and admitter differ:
+    an end before the start, or before what was already counted, is worth zero.
     """
     start = run_start(status)
     if start is None:
@@ -134,7 +143,7 @@ def settle(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, us
     if kept:
         return Spent(useful=used(counted, end))
     due = start_over(start, spec.checkpoint_interval, end) if end > start else start
-    reference = max(counted, due)
+    reference = max(counted, due, counted if checkpoint is None else min(checkpoint, end))
     return Spent(useful=used(counted, reference), lost=used(reference, end))
 
 
@@ -143,3 +152,11 @@ def reported_checkpoint(pods: Sequence[kinds.Pod], parallelism: int, now: dateti
     reports = ((index(pod), moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))) for pod in pods)
     found = gang_checkpoint(reports, parallelism, now)
     return second(found) if found is not None else None
+
+
+def newer_checkpoint(
+    status: ScavengerJobStatus, pods: Sequence[kinds.Pod], parallelism: int, now: datetime
+) -> datetime | None:
+    """What the pods report beyond the checkpoint that the status knows; None when that is nothing new."""
+    found, known = reported_checkpoint(pods, parallelism, now), status.last_checkpoint_timestamp
+    return found if found is not None and (known is None or known > now or found > known) else None

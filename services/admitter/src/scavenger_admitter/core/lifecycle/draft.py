@@ -68,8 +68,15 @@ class Draft:
         return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
 
     def settle(self, end: datetime, *, kept: bool) -> Spent:
-        """What is left to be judged of the run in progress when it ends at `end`."""
-        return accounting.settle(self.status, self.seen.job.spec, end, self.cpu_time, kept=kept)
+        """What is left to be judged of the run in progress when it ends at `end`; its last checkpoint is on record
+        from here on."""
+        status, run, spec = self.status, self.run, self.seen.job.spec
+        checkpoint = None
+        if run is not None and accounting.run_start(status) is not None:
+            checkpoint = accounting.newer_checkpoint(status, run.pods, run.parallelism, self.seen.now)
+        if checkpoint is not None:
+            self.set(last_checkpoint_timestamp=checkpoint)
+        return accounting.settle(status, spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)
 
     def spend(self, spent: Spent) -> None:
         """Count CPU time as useful or lost."""
@@ -80,7 +87,8 @@ class Draft:
         )
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Say something in an Event."""
+        """Say in an Event what happened, where it leaves the status again: it costs a write, and repeating the phase
+        is worth none."""
         self.events.append(EventNote("Warning" if warning else "Normal", reason, message[:1024]))
 
     def leave_run(self, reason: str) -> None:

@@ -30,7 +30,6 @@ def _completed(draft: Draft, at: datetime) -> None:
     draft.spend(draft.settle(at, kept=True))
     draft.set(finished_timestamp=second(at))
     draft.enter(Phase.COMPLETED, StateReason.COMPLETED, "completed")
-    draft.note("Completed", "all pods succeeded")
 
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:

@@ -9,7 +9,7 @@ repeated for as long as what they are about is still there.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
@@ -29,9 +29,8 @@ from scavenger_admitter.core.lifecycle import (
 )
 from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import Removal, deleting
+from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
 from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
 
 
@@ -89,7 +88,7 @@ def _find_run(draft: Draft) -> None:
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
-    if pods or draft.phase.active:
+    if pods or draft.phase.active or draft.seen.was_starting:
         draft.run = Run(None, tuple(pods), parallelism, complete)
 
 
@@ -122,8 +121,7 @@ def _summarise(draft: Draft) -> None:
     if draft.phase.active:
         draft.set(job_name=seen.job.metadata.name)
     elif not draft.phase.finished:
-        left = draft.own_job is not None or find_leftover_pods(seen.pods, seen.nodes, seen.now, timedelta(0))
-        draft.set(job_name=seen.job.metadata.name if left else None)
+        draft.set(job_name=None)
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
     wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted)
@@ -147,6 +145,23 @@ def _interrupted(status: ScavengerJobStatus) -> str | None:
     return Phase.INTERRUPTED.value if status.phase is Phase.INTERRUPTED else None
 
 
+def _quiet_until(draft: Draft) -> datetime | None:
+    """Until when nobody misses this status.
+
+    A job that starts at once goes from no status, or from its place in line, to Running in one write. What a status
+    left out would say follows from the Job again at every look, in this process or in the next.
+    """
+    before, phase, batch = draft.seen.job.status.phase, draft.phase, draft.own_job
+    if draft.events or draft.status == draft.seen.job.status:
+        return None
+    since = None
+    if before is None and (phase is Phase.STARTING or (phase is Phase.WAITING and _in_line(draft))):
+        since = draft.status.queued_timestamp
+    elif before is not None and before.queued and phase is Phase.STARTING and batch is not None:
+        since = moment(batch.metadata.creation_timestamp)
+    return since + draft.seen.settings.quiet_for if since is not None else None
+
+
 def _in_line(draft: Draft) -> bool:
     """Whether all that is said of the job is that it waits, and for what."""
     return draft.explained or draft.reason == WaitReason.QUEUED
@@ -158,7 +173,7 @@ def _outcome(draft: Draft) -> Outcome:
     return Outcome(
         status=draft.status,
         changed=draft.status != before,
-        newcomer=before.phase is None and draft.phase is Phase.WAITING and _in_line(draft) and not draft.events,
+        quiet_until=_quiet_until(draft),
         actions=tuple(dict.fromkeys(draft.actions)),
         events=tuple(draft.events),
         candidate=draft.candidate,

@@ -28,6 +28,10 @@ class LifecycleSettings:
     """The Job controller's own attempts to create pods; only then is its FailedCreate an answer."""
     leftover_patience: timedelta = timedelta(seconds=15)
     """How long after its grace period a pod of an earlier run may still be there before `message` speaks of it."""
+    quiet_for: timedelta = timedelta(seconds=5)
+    """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
+    progress_every: timedelta = timedelta(minutes=1)
+    """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
     final_delete_slack: timedelta = timedelta(seconds=5)
     """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
 
@@ -64,6 +68,10 @@ class Observation:
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
+    was_starting: bool = False
+    """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
+    last_write: datetime | None = None
+    """When this process wrote the status last; None when it has not."""
     settings: LifecycleSettings = LifecycleSettings()
 
 
@@ -88,9 +96,9 @@ class Outcome:
     status: ScavengerJobStatus
     """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as observed."""
     changed: bool
-    newcomer: bool = False
-    """The first status of a job, and all there is to say is that it waits: nobody misses it if the job is started at
-    once."""
+    quiet_until: datetime | None = None
+    """All that is new is that the job waits its turn, or is starting. Nobody misses that write if it is over by then:
+    the next one says it all. None where the status is to be written at once."""
     actions: tuple[Action, ...] = ()
     events: tuple[EventNote, ...] = ()
     candidate: bool = False

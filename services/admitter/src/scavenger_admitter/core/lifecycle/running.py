@@ -12,6 +12,7 @@ from scavenger_api.times import format_time
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
@@ -27,28 +28,48 @@ def record_start(draft: Draft, run: Run) -> None:
         draft.waited = max(0.0, (start - queued).total_seconds())
     if draft.phase is not Phase.RUNNING and run.batch is not None:
         draft.enter(Phase.RUNNING, StateReason.STARTED, "running")
-        draft.note("Running", f"all {run.parallelism} pods are running" if run.parallelism > 1 else "running")
 
 
 def go_on(draft: Draft, run: Run) -> None:
-    """What the run has computed up to its last checkpoint, or start-over, becomes useful."""
-    before, spec, now = draft.status, draft.seen.job.spec, draft.seen.now
-    start = accounting.run_start(before)
+    """What the run has computed up to its last checkpoint, or start-over, becomes useful.
+
+    Both are written once in a while only: what is at risk follows from the start and the pods at any moment, and an
+    end is judged by what the pods report then (`Draft.settle`). What is written for another reason takes them along.
+    """
+    seen, settings = draft.seen, draft.seen.settings
+    start = accounting.run_start(draft.status)
     if start is None:
         return
     draft.interrupted = None
-    draft.set(priority_start_over_timestamp=_start_over(before, start, spec.checkpoint_interval, now))
-    checkpoint, known = (
-        accounting.reported_checkpoint(run.pods, run.parallelism, now),
-        before.last_checkpoint_timestamp,
-    )
-    if checkpoint is not None and (known is None or known > now or checkpoint > known):
-        draft.set(
-            last_checkpoint_timestamp=checkpoint,
-            message=f"running, last checkpoint {format_time(checkpoint)}",
-        )
-    draft.spend(accounting.advance(before, draft.status, start, draft.cpu_time))
-    draft.wakeups.append(accounting.next_start_over(start, spec.checkpoint_interval, now))
+    due = accounting.next_start_over(start, seen.job.spec.checkpoint_interval, seen.now)
+    known, made = draft.status, _progress(draft, run, start)
+    rest = _rest(seen)
+    if rest > 0 and known == seen.job.status:
+        draft.wakeups.append(rest if made != known else max(rest, due))
+        return
+    draft.status = made
+    draft.spend(accounting.advance(known, made, start, draft.cpu_time))
+    news = draft.status != seen.job.status
+    draft.wakeups.append(max(due, settings.progress_every.total_seconds()) if news else due)
+
+
+def _rest(seen: Observation) -> float:
+    """Seconds until progress may be written again."""
+    if seen.last_write is None or seen.last_write > seen.now:
+        return 0.0
+    return (seen.last_write + seen.settings.progress_every - seen.now).total_seconds()
+
+
+def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:
+    """The status with the last start-over and the last checkpoint."""
+    status, now = draft.status, draft.seen.now
+    due = _start_over(status, start, draft.seen.job.spec.checkpoint_interval, now)
+    status = status.model_copy(update={"priority_start_over_timestamp": due})
+    checkpoint = accounting.newer_checkpoint(status, run.pods, run.parallelism, now)
+    if checkpoint is None:
+        return status
+    message = f"running, last checkpoint {format_time(checkpoint)}"
+    return status.model_copy(update={"last_checkpoint_timestamp": checkpoint, "message": message})
 
 
 def _start_over(status: ScavengerJobStatus, start: datetime, interval: timedelta, now: datetime) -> datetime:

@@ -53,12 +53,10 @@ def suspend(draft: Draft) -> None:
     if not wanted:
         draft.leave_run(WaitReason.QUEUED)
         draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
-        draft.note("Resumed", "in line again")
         return
     draft.spend(draft.settle(draft.seen.now, kept=False))
     draft.leave_run(WaitReason.SUSPENDED)
     draft.enter(Phase.SUSPENDED, WaitReason.SUSPENDED, "suspended")
-    draft.note("Suspended", "taken off the cluster" if phase.active else "out of line")
 
 
 def clear_leftovers(draft: Draft) -> None:

@@ -1,0 +1,85 @@
+"""The status write: the commit of everything that the admitter decides."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from scavenger_admitter.writer import OWN_FIELDS, SCAVENGERJOBS, Writer
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_kube.errors import Conflict, NotFound
+from scavenger_runtime.events import EventRecorder
+from scavenger_testing import FakeApi, VirtualClock, scavengerjob_dict
+
+NS = "lab"
+PREEMPTION = {"class": "non-preemptible", "runningPriority": 7}
+
+
+class Place:
+    """A writer, and the one job that it writes to."""
+
+    def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
+        self.api = api
+        client = api.client()
+        self.writer = Writer(client, EventRecorder(client, "scavenger-admitter", clock=clock))
+
+    def put(self, **status: Any) -> ScavengerJob:
+        self.api.put(SCAVENGERJOBS, scavengerjob_dict("a", namespace=NS, status=status))
+        return self.job()
+
+    def job(self) -> ScavengerJob:
+        return ScavengerJob.model_validate(self.api.get(SCAVENGERJOBS, NS, "a"))
+
+    async def write(self, job: ScavengerJob, **changes: Any) -> ScavengerJob:
+        return await self.writer.write_status(job, job.status.model_copy(update=changes))
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    clock = VirtualClock()
+    async with FakeApi(clock) as api:
+        yield Place(api, clock)
+
+
+def test_every_field_but_the_prioritizers_is_the_admitters() -> None:
+    names = set(ScavengerJobStatus.model_json_schema(by_alias=True)["properties"])
+    assert set(OWN_FIELDS) == names - {"preemption"}
+
+
+async def test_what_is_not_said_any_more_goes_and_the_prioritizers_field_stays(place: Place) -> None:
+    job = place.put(phase="Running", jobName="a", message="running", preemption=PREEMPTION, usefulCPUSeconds=3)
+    written = await place.write(job, job_name=None, message=None, interrupted_count=1)
+    found = place.api.get(SCAVENGERJOBS, NS, "a")
+    assert found is not None
+    assert {"jobName", "message"}.isdisjoint(found["status"])
+    assert (found["status"]["preemption"], found["status"]["usefulCPUSeconds"]) == (PREEMPTION, 3)
+    assert found["status"]["interruptedCount"] == 1
+    assert written == place.job()
+
+
+async def test_what_somebody_else_wrote_into_our_fields_goes_too(place: Place) -> None:
+    job = place.put(phase="Completed", finishedTimestamp="2026-01-05T08:00:00Z")
+    await place.write(job, phase=Phase.RUNNING, finished_timestamp=None)
+    assert place.job().status.finished_timestamp is None
+
+
+async def test_what_the_prioritizer_wrote_meanwhile_is_not_lost(place: Place) -> None:
+    job = place.put(phase="Running")
+    place.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["status"].update(preemption=PREEMPTION))
+    with pytest.raises(Conflict):
+        await place.write(job, message="decided on an older version")
+    again = await place.write(place.job(), message="decided anew")
+    assert again.status.preemption is not None
+    assert again.status.preemption.running_priority == 7
+
+
+async def test_a_later_job_of_the_same_name_is_not_written_to(place: Place) -> None:
+    job = place.put(phase="Running")
+    place.api.remove(SCAVENGERJOBS, NS, "a")
+    with pytest.raises(NotFound):
+        await place.write(job, message="gone")
+    place.put()
+    with pytest.raises(Conflict):
+        await place.write(job, message="another")
+    assert place.job().status.message is None
