@@ -15,7 +15,7 @@ from scavenger_kube.resources import PODS
 from scavenger_runtime import Change, Informer
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
-from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED
+from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED, UNREADABLE
 from scavenger_testing import FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
 Logs = list[MutableMapping[str, Any]]
@@ -246,6 +246,31 @@ async def test_a_malformed_object_is_left_out_alone(api: FakeApi, start: Start, 
 
     api.put(PODS, pod_dict("bad"))
     await running.holds("a", "b", "bad")
+
+
+async def test_the_gauge_says_how_many_objects_cannot_be_read_now(api: FakeApi, start: Start) -> None:
+    def bad(name: str) -> None:
+        api.put(PODS, {**pod_dict(name), "spec": {"containers": "none"}})
+
+    def unreadable() -> float:
+        return float(UNREADABLE.labels("pods")._value.get())
+
+    put(api, ["a"])
+    bad("b")
+    running = start()
+    await synced(running, api)
+    assert unreadable() == 1
+    bad("a")
+    bad("c")
+    await eventually(lambda: unreadable() == 3)
+    put(api, ["b"])
+    await eventually(lambda: unreadable() == 2)
+    api.remove(PODS, "default", "c")
+    await eventually(lambda: unreadable() == 1)
+    api.drop_watches()
+    api.compact()
+    put(api, ["a"])
+    await eventually(lambda: unreadable() == 0)
 
 
 async def test_an_object_that_becomes_malformed_keeps_its_last_readable_state(api: FakeApi, start: Start) -> None:

@@ -78,6 +78,7 @@ OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"
 LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
 WATCH_ERRORS = metrics.counter("informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"])
 MALFORMED = metrics.counter("informer_malformed_objects", "Objects that could not be decoded.", ["informer"])
+UNREADABLE = metrics.gauge("informer_unreadable_objects", "Objects that are there and cannot be read.", ["informer"])
 HANDLER_ERRORS = metrics.counter("informer_handler_errors", "Handlers that raised.", ["informer"])
 AGE = metrics.gauge("informer_last_event_age_seconds", "Time since the cache was last known to follow.", ["informer"])
 
@@ -123,6 +124,7 @@ class Informer(Generic[T]):
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._decoder = decoder if decoder is not None else decoder_for(resource.type)
         self._cache = Cache(indices or {})
+        self._unreadable: set[str] = set()  # keys of objects that are there
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
@@ -260,10 +262,11 @@ class Informer(Generic[T]):
         initial = not self._synced.is_set()
         for key in set(self._cache.keys()) - found.keys() - unreadable:
             self._notify(self._cache.remove(key))
+        self._unreadable = set(unreadable)
         for obj in found.values():
             self._notify(self._put(obj, initial=initial))
         self._version = version
-        OBJECTS.labels(self.name).set(len(self._cache))
+        self._measure()
 
     async def _watch(self) -> None:
         """Follow from the known version until the server ends the watch in good order."""
@@ -305,13 +308,15 @@ class Informer(Generic[T]):
         if event.malformed is not None:
             self._report(event.malformed)
             if event.type == "DELETED":
-                self._notify(self._cache.remove(event.malformed.key))
+                self._remove(event.malformed.key)
+            else:
+                self._unreadable.add(event.malformed.key)
         elif event.obj is not None:
             if event.type == "DELETED":
-                self._notify(self._cache.remove(event.obj.metadata.key, event.obj))
+                self._remove(event.obj.metadata.key, event.obj)
             else:
                 self._notify(self._put(event.obj))
-            OBJECTS.labels(self.name).set(len(self._cache))
+        self._measure()
         if event.resource_version:
             self._version = event.resource_version
         self._backoff.reset()
@@ -319,11 +324,23 @@ class Informer(Generic[T]):
 
     def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
         """Store an object; one that an index function cannot take is left out like a malformed one."""
+        key = obj.metadata.key
         try:
-            return self._cache.put(obj, initial=initial)
+            changes = self._cache.put(obj, initial=initial)
         except Exception as error:
-            self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"index: {error!r}"))
+            self._unreadable.add(key)
+            self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"))
             return ()
+        self._unreadable.discard(key)
+        return changes
+
+    def _remove(self, key: str, last: T | None = None) -> None:
+        self._unreadable.discard(key)
+        self._notify(self._cache.remove(key, last))
+
+    def _measure(self) -> None:
+        OBJECTS.labels(self.name).set(len(self._cache))
+        UNREADABLE.labels(self.name).set(len(self._unreadable))
 
     def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
