@@ -32,6 +32,7 @@ class PodFacts:
     job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
     queue: str = ""
     run: str = ""
+    succeeded: bool = False  # ended by itself, and well; scavenger pods only
     leaves_by: int = 0  # told to be gone by then; scavenger pods only
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
@@ -81,6 +82,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         job=f"{meta.namespace}/{label}",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
+        succeeded=pod.status.phase == "Succeeded",
         leaves_by=_leaves_by(pod),
         started=_started(pod),
         shape=shape,
