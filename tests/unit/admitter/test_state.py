@@ -146,7 +146,7 @@ def test_a_snapshot_does_not_change_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "place", "counts"),
+    ("change", "schedulable", "counts"),
     [
         ({}, True, True),
         ({"ready": "Unknown"}, False, False),
@@ -158,13 +158,13 @@ def test_a_snapshot_does_not_change_any_more() -> None:
         ({"taints": [{"key": "fine", "effect": "NoSchedule"}]}, True, True),
     ],
 )
-def test_which_nodes_are_places_and_which_count(change: dict[str, Any], place: bool, counts: bool) -> None:
+def test_which_nodes_are_schedulable_and_which_count(change: dict[str, Any], schedulable: bool, counts: bool) -> None:
     state = ClusterState(tolerated_taints=["fine"])
     state.apply_node(node())
     state.apply_pod(scavenger("s", node="n1"))
     state.apply_node(node(**change))
     seen = snap(state)
-    assert seen.nodes["n1"].place is place
+    assert seen.nodes["n1"].schedulable is schedulable
     assert seen.nodes["n1"].counts is counts
     assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
     assert requested(seen) == (1000 if counts else 0)

@@ -9,7 +9,7 @@ from typing import Final
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint, condition
 
@@ -51,7 +51,7 @@ class NodeFacts:
     allocatable: Amounts
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    place: bool
+    schedulable: bool
     counts: bool
 
 
@@ -133,6 +133,6 @@ def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
         taints=lasting(node.spec.taints),
-        place=is_place(node),
+        schedulable=schedulable(node),
         counts=counts(node, tolerated_taints),
     )
