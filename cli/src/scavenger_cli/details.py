@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from scavenger_api.states import Capacity, Phase
 from scavenger_api.times import parse_time
 
 from scavenger_cli import objects
@@ -16,7 +17,7 @@ from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantit
 
 _CAPACITY: Final = {
     "Guaranteed": "Guaranteed: room that nobody has requested",
-    objects.RECLAIMED: "Reclaimed: what others requested and do not use",
+    Capacity.RECLAIMED: "Reclaimed: what others requested and do not use",
 }
 
 
@@ -87,13 +88,14 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
 
 
 def _status(job: Job, now: datetime) -> str:
-    since = {
-        objects.RUNNING: job.started_at,
-        objects.WAITING: parse_time(job.status.queued_timestamp),
-        objects.INTERRUPTED: parse_time(job.status.queued_timestamp),
-        objects.COMPLETED: parse_time(job.status.finished_timestamp),
-        objects.FAILED: parse_time(job.status.finished_timestamp),
-    }.get(job.phase)
+    times: dict[str, datetime | None] = {
+        Phase.RUNNING: job.started_at,
+        Phase.WAITING: parse_time(job.status.queued_timestamp),
+        Phase.INTERRUPTED: parse_time(job.status.queued_timestamp),
+        Phase.COMPLETED: parse_time(job.status.finished_timestamp),
+        Phase.FAILED: parse_time(job.status.finished_timestamp),
+    }
+    since = times.get(job.phase)
     words = displayed_phase(job)
     if since is None:
         return words
@@ -105,7 +107,7 @@ def _last_checkpoint(job: Job, now: datetime) -> str:
     last = age(job.status.last_checkpoint_timestamp, now)
     if last:
         return f"; last reported {last} ago"
-    safe = job.safe_until(now) if job.phase == objects.RUNNING else None
+    safe = job.safe_until(now) if job.phase == Phase.RUNNING else None
     if safe is None:
         return ""
     due = job.spec.checkpoint_interval - (now - safe)
@@ -122,7 +124,7 @@ def cpu_account(job: Job, now: datetime) -> str:
     useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
     parts = [f"{cpu_time(useful)} useful", f"{cpu_time(lost)} lost{share}"]
-    if job.phase == objects.RUNNING:
+    if job.phase == Phase.RUNNING:
         # Without the prioritizer nobody here knows what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
         parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now))} at risk")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.reasons import InterruptionReason, WaitReason
-from scavenger_api.states import ConditionType
+from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
 from scavenger_kube.kinds import Pod
 
@@ -42,12 +43,12 @@ def explain(facts: Facts) -> Explanation:
         return _deleting(facts)
     if job.phase in objects.QUEUED or not job.phase:
         return _queued(facts)
-    by_phase = {
-        objects.STARTING: _starting,
-        objects.RUNNING: _running,
-        objects.SUSPENDED: _suspended,
-        objects.COMPLETED: _completed,
-        objects.FAILED: _failed,
+    by_phase: dict[str, Callable[[Facts], Explanation]] = {
+        Phase.STARTING: _starting,
+        Phase.RUNNING: _running,
+        Phase.SUSPENDED: _suspended,
+        Phase.COMPLETED: _completed,
+        Phase.FAILED: _failed,
     }
     return by_phase.get(job.phase, _queued)(facts)
 
@@ -60,7 +61,7 @@ def _queued(facts: Facts) -> Explanation:
     cause, text, helps = _silent(facts) or _published(facts)
     queued = parse_time(job.status.queued_timestamp or job.metadata.creation_timestamp)
     since = f" for {span((facts.now - queued).total_seconds())}" if queued is not None else ""
-    interrupted = job.phase == objects.INTERRUPTED
+    interrupted = job.phase == Phase.INTERRUPTED
     state = "was interrupted and has been in line again" if interrupted else "has been waiting"
     findings = [*_interruption(facts), *_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts)]
     if cause == Cause.ADMITTER_SILENT and job.status.message:
@@ -104,7 +105,7 @@ def _place(facts: Facts) -> str:
 def _interruption(facts: Facts) -> list[Finding]:
     """The last interruption: who, when, and what it cost."""
     status = facts.job.status
-    if facts.job.phase != objects.INTERRUPTED or not status.interrupted_timestamps:
+    if facts.job.phase != Phase.INTERRUPTED or not status.interrupted_timestamps:
         return []
     when = age(status.interrupted_timestamps[-1], facts.now)
     reason = facts.job.reason("Interrupted")

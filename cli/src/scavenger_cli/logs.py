@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.names import LABEL_JOB
+from scavenger_api.states import Phase
 from scavenger_kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
 from scavenger_kube.kinds import Pod
 
@@ -98,13 +99,13 @@ def notice(job: Job, before: str | None) -> str | None:
     if job.phase == before:
         return None
     message = f": {job.status.message}" if job.status.message else ""
-    if job.phase == objects.INTERRUPTED:
+    if job.phase == Phase.INTERRUPTED:
         return f"interrupted for the {ordinal(max(1, job.status.interrupted_count))} time{message}"
-    if job.phase == objects.RUNNING:
+    if job.phase == Phase.RUNNING:
         return "running again" if job.status.interrupted_count and before is not None else "running"
     if job.phase in objects.FINISHED:
-        return job.phase.lower() + (message if job.phase == objects.FAILED else "")
-    return f"{(job.phase or objects.WAITING).lower()}{message}"
+        return job.phase.lower() + (message if job.phase == Phase.FAILED else "")
+    return f"{(job.phase or Phase.WAITING).lower()}{message}"
 
 
 class Follow:
@@ -269,7 +270,7 @@ def printed(access: Access, job: Job, selection: Selection) -> Iterator[Line]:
             f"no pod of {job.name} has run that is still there"
             if selection.index is None
             else f"no pod of {job.name} with index {selection.index} has run that is still there",
-            f"the job is {job.phase or objects.WAITING}, and the output of earlier runs went with their pods: "
+            f"the job is {job.phase or Phase.WAITING}, and the output of earlier runs went with their pods: "
             f"`kubectl sj logs -f {job.name}` waits for the next",
         )
     for pod in chosen:

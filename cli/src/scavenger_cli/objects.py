@@ -14,24 +14,16 @@ from scavenger_api import names
 from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
-from scavenger_api.states import QueueState
+from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import parse_time
 from scavenger_domain.queues import queue_state
 from scavenger_domain.risk import safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
 
-WAITING: Final = "Waiting"
-STARTING: Final = "Starting"
-RUNNING: Final = "Running"
-INTERRUPTED: Final = "Interrupted"
-SUSPENDED: Final = "Suspended"
-COMPLETED: Final = "Completed"
-FAILED: Final = "Failed"
-PHASES: Final = (WAITING, STARTING, RUNNING, INTERRUPTED, SUSPENDED, COMPLETED, FAILED)
-QUEUED: Final = (WAITING, INTERRUPTED)
-FINISHED: Final = (COMPLETED, FAILED)
-RECLAIMED: Final = "Reclaimed"
+PHASES: Final = tuple(Phase)
+QUEUED: Final = tuple(phase for phase in Phase if phase.queued)
+FINISHED: Final = tuple(phase for phase in Phase if phase.finished)
 
 
 class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
@@ -50,7 +42,7 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     @property
     def reclaimed(self) -> bool:
         """Whether it runs on what others requested and do not use."""
-        return self.capacity == RECLAIMED
+        return self.capacity == Capacity.RECLAIMED
 
     @property
     def placed_by(self) -> dict[str, int]:
@@ -100,7 +92,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     def started_at(self) -> datetime | None:
         """Since when all pods of the present run are running; None while it does not run."""
         times = self.status.running_timestamps
-        return parse_time(times[-1]) if self.phase == RUNNING and times else None
+        return parse_time(times[-1]) if self.phase == Phase.RUNNING and times else None
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None."""
@@ -120,7 +112,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     def at_risk(self, now: datetime) -> float:
         """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost that
         the services have unless told otherwise."""
-        if self.phase != RUNNING:
+        if self.phase != Phase.RUNNING:
             return 0.0
         if self.status.preemption.running_priority is not None:
             return self.status.preemption.running_priority

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+from scavenger_api.states import Phase
 
-from scavenger_cli import objects
 from scavenger_cli.exits import CliError
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ class Format(StrEnum):
 
 
 PHASE_STYLES: Final = {
-    objects.RUNNING: "green",
-    objects.STARTING: "cyan",
-    objects.INTERRUPTED: "yellow",
-    objects.SUSPENDED: "bright_black",
-    objects.COMPLETED: "blue",
-    objects.FAILED: "red",
+    Phase.RUNNING: "green",
+    Phase.STARTING: "cyan",
+    Phase.INTERRUPTED: "yellow",
+    Phase.SUSPENDED: "bright_black",
+    Phase.COMPLETED: "blue",
+    Phase.FAILED: "red",
     "Open": "green",
     "Closed": "yellow",
     "Releasing": "red",

@@ -17,7 +17,7 @@ from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import counted_as
 from scavenger_api.times import parse_time
-from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.requests import counted_requests, pod_requests
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube.kinds import Node, Pod
@@ -81,7 +81,7 @@ def room_for(
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
-    open_ = [n for n in nodes if is_place(n) and n.metadata.name not in closed and _lets_in(n, spec)]
+    open_ = [n for n in nodes if schedulable(n) and n.metadata.name not in closed and _lets_in(n, spec)]
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
     largest_free = closest(free, asked)
     return Room(

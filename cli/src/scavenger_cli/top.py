@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.states import Phase
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli import objects
@@ -189,7 +190,7 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
     """Running jobs, most CPU first: what each uses and would lose."""
     if view.jobs is None:
         return [Text("Jobs: you may not list them; name a namespace with -n.", style="yellow")]
-    active = [job for job in view.jobs if job.phase in (objects.RUNNING, objects.STARTING)]
+    active = [job for job in view.jobs if job.phase in (Phase.RUNNING, Phase.STARTING)]
     waiting = sum(job.phase in (*objects.QUEUED, "") for job in view.jobs)
     active.sort(key=lambda job: (-job.spec.requests.get("cpu", 0) * job.spec.parallelism, job.metadata.key))
     headers = ("JOB", "QUEUE", "STATUS", "CPU", "MEMORY", "RUNTIME", "AT RISK", "CLASS")
@@ -201,7 +202,7 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
             *gang_amounts(job),
             age(job.started_at, view.now),
-            cpu_time(job.at_risk(view.now)) if job.phase == objects.RUNNING else "",
+            cpu_time(job.at_risk(view.now)) if job.phase == Phase.RUNNING else "",
             job.preemption_class.replace("non-preemptible", "non-preempt."),
         )
     return [
@@ -230,7 +231,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bo
 
     rows: lines there is room for; what does not fit is counted.
     """
-    order = (objects.RUNNING, objects.STARTING, objects.INTERRUPTED, objects.WAITING, "", objects.SUSPENDED)
+    order = (Phase.RUNNING, Phase.STARTING, Phase.INTERRUPTED, Phase.WAITING, "", Phase.SUSPENDED)
     rank = {phase: i for i, phase in enumerate(order)}
     shown = sorted(by_name(jobs), key=lambda job: rank.get(job.phase, len(order)))
     headers = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"]

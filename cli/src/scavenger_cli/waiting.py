@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
+from scavenger_api.states import Phase
+
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
 from scavenger_cli.exits import CliError, ExitCode
@@ -47,7 +49,7 @@ def _reached(job: Job, goal: Goal) -> bool:
     if goal is Goal.FINISHED:
         return job.phase in objects.FINISHED
     if goal is Goal.RUNNING:  # a short job may have run and completed between two looks
-        return job.phase in (objects.RUNNING, objects.COMPLETED)
+        return job.phase in (Phase.RUNNING, Phase.COMPLETED)
     return job.phase.lower() == goal.value
 
 
@@ -55,7 +57,7 @@ def verdict_error(name: str, job: Job | None, goal: Goal) -> CliError:
     """The sentence for a goal that is out of reach."""
     if job is None:
         return CliError(f"{name} was deleted before it was {goal.value}", code=ExitCode.NOT_FOUND)
-    if job.phase == objects.FAILED:
+    if job.phase == Phase.FAILED:
         return CliError(f"{name} failed: {job.status.message}", f"kubectl sj why {name}", ExitCode.JOB_FAILED)
     return CliError(f"{name} is {job.phase}, and will not be {goal.value} any more", code=ExitCode.JOB_FAILED)
 

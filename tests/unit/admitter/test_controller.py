@@ -289,6 +289,45 @@ async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
         await runs(c, "a", limit=90)
 
 
+async def test_the_pods_of_a_job_that_cannot_be_read_run_on_and_their_room_counts() -> None:
+    """An older admitter takes over, and a newer one has written what it cannot read."""
+    async with empty_harness() as c:
+        c.node(cpu="3.1")
+        first = c.admitter(fallback_admission_percent=100)
+        c.submit("a", parallelism=2)
+        await runs(c, "a")
+        await first.kill()
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].__setitem__("parallelism", "many"))
+        before = {pod["metadata"]["uid"] for pod in c.pods("a")}
+        c.admitter(fallback_admission_percent=100)
+        c.submit("b", parallelism=2)
+        await c.pass_time(90)
+        assert {pod["metadata"]["uid"] for pod in c.pods("a")} == before
+        assert not any("deletionTimestamp" in pod["metadata"] for pod in c.pods("a"))
+        assert len(c.held()) == 2
+        assert c.phase("b") == "Waiting"
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].__setitem__("parallelism", 2))
+        c.succeed("a")
+        await c.until(lambda: c.phase("a") == "Completed")
+        assert c.status("a")["interruptedCount"] == 0
+        await runs(c, "b")
+
+
+async def test_a_job_that_cannot_be_read_and_is_deleted_leaves_nothing() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        c.submit("a", parallelism=2)
+        await runs(c, "a")
+        await first.kill()
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].__setitem__("parallelism", "many"))
+        c.admitter()
+        await c.pass_time(40)
+        await c.user().delete(SCAVENGERJOBS, NS, "a")
+        await c.until(lambda: not c.pods("a"))
+        assert c.api.list(JOBS) == []
+
+
 async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else() -> None:
     async with empty_harness() as c:
         c.node(cpu="3")

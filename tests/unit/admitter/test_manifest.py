@@ -28,7 +28,13 @@ def container(**spec: Any) -> Any:
 
 
 def env(**spec: Any) -> dict[str, Any]:
-    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(**spec)["env"]}
+    return env_of(b.job(spec=spec))
+
+
+def env_of(job: ScavengerJob) -> dict[str, Any]:
+    made = job_manifest(job, restarts=3, run=RUN, max_grace_seconds=300)
+    (only,) = made["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in only["env"]}
 
 
 def test_the_smallest_job_to_the_letter() -> None:
@@ -197,6 +203,16 @@ def test_peers_of_a_gang_in_index_order() -> None:
 def named(name: str, parallelism: int = 2) -> ScavengerJob:
     job = b.job(spec={"parallelism": parallelism})
     return job.model_copy(update={"metadata": job.metadata.model_copy(update={"name": name})})
+
+
+@pytest.mark.parametrize("name", ["job", "a" * 52])
+def test_peers_of_a_gang_too_large_to_list_are_a_pattern(name: str) -> None:
+    """Linux starts no program with a string of more than 128 KiB in its environment, name and final NUL included."""
+    room, listed = 128 * 1024 - len("SCAVENGER_PEERS=\0"), 0
+    while (room := room - len(f"{name}-{listed}.sj-{name}.ns.svc")) >= 0:
+        listed, room = listed + 1, room - len(",")
+    assert env_of(named(name, listed))["SCAVENGER_PEERS"].count(",") == listed - 1
+    assert env_of(named(name, listed + 1))["SCAVENGER_PEERS"] == f"{name}-[0-{listed}].sj-{name}.ns.svc"
 
 
 @pytest.mark.parametrize("name", ["job", "7up", "a" * 52, "0"])

@@ -166,7 +166,7 @@ def test_ordinary_pods_take_their_room_first() -> None:
 
 
 def test_a_nominated_node_that_is_no_place_any_more_is_not_waited_for() -> None:
-    nodes = [node("n1", cpu=4), node("n2", cpu=8, place=False)]
+    nodes = [node("n1", cpu=4), node("n2", cpu=8, schedulable=False)]
     pending = (PendingPod("p", shape(3), nominated="n2"),)
     assert started(plan_admissions(snapshot(nodes, [job("two", 2), job("one", 1)], pending=pending))) == ["one"]
 
@@ -367,7 +367,7 @@ MESSAGES: dict[str, tuple[list[NodeView], Candidate, str]] = {
         "needs 1 cpu, 1Gi memory; the largest free place is node a, which holds as many pods as it may",
     ),
     "nodes away": (
-        [node("a", place=False)],
+        [node("a", schedulable=False)],
         job("j"),
         "needs 1 cpu, 1Gi memory; every node it may run on is not ready, cordoned or at its own level",
     ),

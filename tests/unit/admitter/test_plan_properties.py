@@ -45,7 +45,7 @@ def a_node(rng: random.Random, name: str) -> NodeView:
         },
         labels=rng.choice(({}, {"zone": "x"})),
         taints=rng.choice(((), (), (), (TAINT,))),
-        place=rng.random() < 0.85,
+        schedulable=rng.random() < 0.85,
     )
 
 
@@ -105,7 +105,7 @@ def jobs_of(snapshot: Snapshot) -> list[Candidate]:
 
 def admits(node: NodeView, shape: Shape) -> bool:
     return (
-        node.place
+        node.schedulable
         and (not node.taints or bool(shape.tolerations))
         and all(node.labels.get(name) == value for name, value in shape.node_selector)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES
@@ -116,6 +117,35 @@ async def test_a_deleted_queue_goes_when_its_jobs_have_gone() -> None:
         c.submit("later", queue="a", cpu="1")
         await c.pass_time(10)
         assert c.status("later")["message"].startswith("there is no ScavengerQueue a")
+
+
+async def test_a_queue_whose_status_changes_all_the_time_is_held_and_released() -> None:
+    """Every status write makes a new version of the queue."""
+    async with empty_harness() as c:
+        c.node(cpu="100", memory="400Gi")
+        instance = c.admitter(fallback_admission_percent=100)
+        await c.until(lambda: instance.admitting)
+        queue(c, "a")
+        while "a" not in instance.admitter._admission.shares:  # an admission cycle sees it before the first round
+            c.submit(f"job-{len(c.api.store.history)}", queue="a", cpu="1")
+            await c.turn(0.1)
+        assert not seen(c, "a")["metadata"].get("finalizers")
+        await busy(c, lambda: names.QUEUE_FINALIZER in seen(c, "a")["metadata"].get("finalizers", []))
+        await c.user().delete(SCAVENGERQUEUES, None, "a")
+        await busy(c, lambda: status(c, "a").get("state") == "Releasing")
+        await c.until(lambda: not seen(c, "a"))
+        assert c.phases() == {}
+        assert c.events("Releasing")
+
+
+async def busy(c: Harness, condition: Callable[[], bool]) -> None:
+    """Submit a job to queue a every half second until the condition holds."""
+    for _ in range(30):
+        if condition():
+            return
+        c.submit(f"job-{len(c.api.store.history)}", queue="a", cpu="1")
+        await c.turn(0.5)
+    raise TimeoutError("not within 15 s")
 
 
 async def test_a_closed_queue_runs_on_and_starts_nothing() -> None:

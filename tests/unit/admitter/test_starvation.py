@@ -136,7 +136,7 @@ def test_the_message_has_the_figures() -> None:
     [
         pytest.param([ROOM], {}, ["job"], id="room"),
         pytest.param([node("room", 4, 3)], {}, [], id="too little room"),
-        pytest.param([node("room", 4, 0, place=False)], {}, [], id="cordoned"),
+        pytest.param([node("room", 4, 0, schedulable=False)], {}, [], id="cordoned"),
         pytest.param([ROOM], {"closed_nodes": frozenset({"room"})}, [], id="at its own level"),
         pytest.param([ROOM], {"limits": (LoadLimit("cpu", 10_000, 0, PPM // 2, PPM),)}, ["job"], id="load allows"),
         pytest.param([ROOM], {"limits": (LoadLimit("cpu", 10_000, 0, PPM * 8 // 10, PPM),)}, [], id="load too high"),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.plan import plan_admissions
+from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.admission.state import ClusterState
@@ -145,7 +146,7 @@ def test_a_snapshot_does_not_change_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "place", "counts"),
+    ("change", "schedulable", "counts"),
     [
         ({}, True, True),
         ({"ready": "Unknown"}, False, False),
@@ -157,13 +158,13 @@ def test_a_snapshot_does_not_change_any_more() -> None:
         ({"taints": [{"key": "fine", "effect": "NoSchedule"}]}, True, True),
     ],
 )
-def test_which_nodes_are_places_and_which_count(change: dict[str, Any], place: bool, counts: bool) -> None:
+def test_which_nodes_are_schedulable_and_which_count(change: dict[str, Any], schedulable: bool, counts: bool) -> None:
     state = ClusterState(tolerated_taints=["fine"])
     state.apply_node(node())
     state.apply_pod(scavenger("s", node="n1"))
     state.apply_node(node(**change))
     seen = snap(state)
-    assert seen.nodes["n1"].place is place
+    assert seen.nodes["n1"].schedulable is schedulable
     assert seen.nodes["n1"].counts is counts
     assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
     assert requested(seen) == (1000 if counts else 0)
@@ -409,6 +410,45 @@ def test_metrics_do_not_know_pods_that_started_since(change: dict[str, Any], unk
     limit = snap(state, rule).limits[0]
     assert (limit.resource, limit.requested) == ("cpu", 4000 if unknown else 3000)
     assert (limit.load_ppm, limit.admission_ppm, limit.allocatable) == (500_000, 800_000, 8000)
+
+
+@pytest.mark.parametrize(
+    ("third", "nodes"),
+    [
+        (scavenger("c", node="n1", phase="Succeeded"), ("n1", "n1")),
+        (scavenger("c", node="n1"), ("n1", "n1", "n1")),
+        (scavenger("c", node="n1", phase="Failed"), None),  # the job is about to end, or to be interrupted
+        (scavenger("c", node="n1", phase="Succeeded", deleted=AT), None),  # ended because it was told to go
+        (scavenger("c", node="n1", phase="Succeeded", run="0"), None),  # of an earlier run
+        (scavenger("c", node="n1", deleted=AT), None),
+        (scavenger("c"), None),
+        (None, None),
+    ],
+)
+def test_a_running_gang_may_have_to_go_though_members_have_finished(
+    third: Pod | None, nodes: tuple[str, ...] | None
+) -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    for each in (scavenger("a", node="n1"), scavenger("b", node="n1"), third):
+        if each is not None:
+            state.apply_pod(each)
+    state.running.apply(RunningJob("ns/job", "uid", "default", parallelism=3))
+    assert [gang.nodes for gang in snap(state).gangs] == ([] if nodes is None else [nodes])
+
+
+def test_of_a_gang_that_was_taken_back_only_what_still_ran_relieves_the_load() -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    for name, phase in (("a", "Running"), ("b", "Running"), ("c", "Succeeded")):
+        state.apply_pod(scavenger(name, node="n1", phase=phase))
+    state.running.apply(RunningJob("ns/job", "uid", "default", parallelism=3))
+    (gang,) = snap(state).gangs
+    state.running.interrupt("ns/job", NOW, gang.counted, len(gang.nodes))
+    state.running.interrupt("ns/job", NOW, gang.counted, 3)  # as its status says
+    for name in ("a", "b", "c"):
+        state.delete_pod(f"ns/{name}")
+    assert snap(state, published(levels=levels())).recently_terminated["cpu"] == 2000
 
 
 NAN, INF = float("nan"), float("inf")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scavenger_domain.nodes import available, cordoned, counts, is_place
+from scavenger_domain.nodes import available, cordoned, counts, schedulable
 from scavenger_testing import builders
 
 DELETED = "2026-01-02T12:00:00Z"
 CASES: list[tuple[dict[str, Any], bool, bool]] = [
-    # what is set, a place, counts
+    # what is set, schedulable, counts
     ({}, True, True),
     ({"ready": False}, False, False),
     ({"unschedulable": True}, False, False),
@@ -27,7 +27,7 @@ CASES: list[tuple[dict[str, Any], bool, bool]] = [
 @pytest.mark.parametrize(("changes", "place", "counted"), CASES)
 def test_nodes(changes: dict[str, Any], place: bool, counted: bool) -> None:
     node = builders.node(**changes)
-    assert is_place(node) is place
+    assert schedulable(node) is place
     assert counts(node, ("ours",)) is counted
     assert not counts(node) or counted
 

@@ -106,6 +106,80 @@ def test_requests(case: str) -> None:
     assert {name: value for name, value in pod_requests(pod).items() if value} == expected
 
 
+def resized(
+    spec: str | None, actuated: str | None, allocated: str | None, *, init: bool = False, reason: str = ""
+) -> Pod:
+    """A pod with one container, or one sidecar, whose status says what it has and what was set aside for it."""
+    status: dict[str, Any] = {"name": "c"}
+    if actuated is not None:
+        status["resources"] = {"requests": {"cpu": actuated}} if actuated else {}
+    if allocated is not None:
+        status["allocatedResources"] = {"cpu": allocated}
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
+    one = container(spec, restartPolicy="Always") if init else container(spec)
+    found = {"initContainerStatuses" if init else "containerStatuses": [status], "conditions": conditions}
+    return msgspec.convert({"spec": {"initContainers" if init else "containers": [one]}, "status": found}, Pod)
+
+
+@pytest.mark.parametrize("init", [False, True])
+@pytest.mark.parametrize(
+    ("spec", "actuated", "allocated", "reason", "expected"),
+    [
+        ("1", "1", "1", "", 1000),
+        ("500m", "2", "500m", "", 2000),  # made smaller, and not there yet
+        ("500m", "500m", "2", "", 2000),
+        ("2", "500m", "500m", "", 2000),  # made larger: the room is promised to it
+        ("2", "500m", "1", "Deferred", 2000),
+        ("8", "500m", "1", "Infeasible", 1000),  # the node will never give that
+        ("8", "", None, "Infeasible", 0),
+        ("1", None, "3", "", 1000),  # without resources in its status, the status says nothing
+        ("1", None, None, "", 1000),
+    ],
+)
+def test_of_a_resized_pod_the_most_that_anybody_counts_on_is_taken(
+    spec: str, actuated: str | None, allocated: str | None, reason: str, expected: int, init: bool
+) -> None:
+    pod = resized(spec, actuated, allocated, init=init, reason=reason)
+    assert pod_requests(pod).get("cpu", 0) == expected
+    assert running_requests(pod).get("cpu", 0) == expected
+
+
+def test_an_init_container_is_not_resized() -> None:
+    spec = {"containers": [container("100m")], "initContainers": [{**container("1"), "name": "init"}]}
+    status = {"name": "init", "resources": {"requests": {"cpu": "2"}}}
+    pod = msgspec.convert({"spec": spec, "status": {"initContainerStatuses": [status]}}, Pod)
+    assert pod_requests(pod) == {"cpu": 1000}
+
+
+def test_resources_that_cannot_be_resized_are_as_the_spec_says() -> None:
+    asked = {"cpu": "1", "nvidia.com/gpu": "2"}
+    status = {"name": "c", "resources": {"requests": {**asked, "cpu": "3"}}, "allocatedResources": asked}
+    spec = {"containers": [{"name": "c", "resources": {"requests": asked}}]}
+    pod = msgspec.convert({"spec": spec, "status": {"containerStatuses": [status]}}, Pod)
+    assert pod_requests(pod) == {"cpu": 3000, "nvidia.com/gpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, 2000),
+        ({"allocatedResources": {"cpu": "4"}}, 2000),
+        ({"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "1"}}, 3000),
+        ({"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "4"}}, 4000),
+        (
+            {
+                "resources": {"requests": {"cpu": "1"}},
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+            },
+            1000,
+        ),
+    ],
+)
+def test_requests_of_a_whole_pod_are_resized_likewise(status: dict[str, Any], expected: int) -> None:
+    spec = {"containers": [container("500m")], "resources": {"requests": {"cpu": "2"}}}
+    assert pod_requests(msgspec.convert({"spec": spec, "status": status}, Pod)) == {"cpu": expected}
+
+
 def test_what_runs_is_neither_the_init_phase_nor_the_overhead() -> None:
     spec = {
         "containers": [container("1")],

@@ -15,7 +15,7 @@ from scavenger_kube.resources import PODS
 from scavenger_runtime import Change, Informer
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
-from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED
+from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED, RESUMABLE_SECONDS, UNREADABLE, WATCH_READ_TIMEOUT
 from scavenger_testing import FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
 Logs = list[MutableMapping[str, Any]]
@@ -220,6 +220,42 @@ async def test_bookmarks_move_the_place_to_resume_from(api: FakeApi, start: Star
     assert 300 <= int(api.requests[-1].query["timeoutSeconds"]) <= 600
 
 
+async def test_without_bookmarks_an_idle_watch_ends_in_good_order(api: FakeApi, start: Start, logs: Logs) -> None:
+    """As with Events, for which the API server has no watch cache."""
+    running = start(read_timeout=2.0)
+    await synced(running, api)
+    await eventually(lambda: api.count("GET", watch=True) >= 3)
+    assert [entry for entry in logs if entry["event"] == "cannot follow"] == []
+    assert api.count("GET", "/pods", watch=False) == 1
+    put(api, ["a"])
+    await running.holds("a")
+
+
+async def test_without_bookmarks_everything_is_listed_before_the_version_is_forgotten(
+    api: FakeApi, client: ApiClient, logs: Logs
+) -> None:
+    clock = VirtualClock()
+    informer = Informer(client, PODS, clock=clock)
+    task = asyncio.create_task(informer.run())
+    await asyncio.wait_for(informer.wait_synced(), 5)
+    idle, lists = 0, 1
+    for watches in range(1, 7):
+        await eventually(lambda: api.watches > 0)
+        seconds = int(api.requests[-1].query["timeoutSeconds"])
+        assert seconds < WATCH_READ_TIMEOUT
+        clock.jump(seconds)
+        assert informer.healthy()
+        idle += seconds
+        api.close_watches()
+        await eventually(lambda: api.count("GET", watch=True) > watches)  # noqa: B023 - at once
+        if idle >= RESUMABLE_SECONDS:
+            idle, lists = 0, lists + 1
+        assert api.count("GET", "/pods", watch=False) == lists
+    assert [entry for entry in logs if entry["event"] == "cannot follow"] == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_half_open_connection_is_given_up(api: FakeApi, start: Start) -> None:
     """The list never answers, then the watch falls silent; both are noticed without any sign from below."""
     put(api, ["a"])
@@ -246,6 +282,31 @@ async def test_a_malformed_object_is_left_out_alone(api: FakeApi, start: Start, 
 
     api.put(PODS, pod_dict("bad"))
     await running.holds("a", "b", "bad")
+
+
+async def test_the_gauge_says_how_many_objects_cannot_be_read_now(api: FakeApi, start: Start) -> None:
+    def bad(name: str) -> None:
+        api.put(PODS, {**pod_dict(name), "spec": {"containers": "none"}})
+
+    def unreadable() -> float:
+        return float(UNREADABLE.labels("pods")._value.get())
+
+    put(api, ["a"])
+    bad("b")
+    running = start()
+    await synced(running, api)
+    assert unreadable() == 1
+    bad("a")
+    bad("c")
+    await eventually(lambda: unreadable() == 3)
+    put(api, ["b"])
+    await eventually(lambda: unreadable() == 2)
+    api.remove(PODS, "default", "c")
+    await eventually(lambda: unreadable() == 1)
+    api.drop_watches()
+    api.compact()
+    put(api, ["a"])
+    await eventually(lambda: unreadable() == 0)
 
 
 async def test_an_object_that_becomes_malformed_keeps_its_last_readable_state(api: FakeApi, start: Start) -> None:

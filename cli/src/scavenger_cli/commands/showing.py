@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from scavenger_api.states import Phase
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access, cluster_command, listing_command, namespaced_command
@@ -61,7 +62,7 @@ def list_jobs(
 
     def wanted(job: Job) -> bool:
         in_queue = queue is None or job.spec.queue == queue
-        return in_queue and (status is None or (job.phase or objects.WAITING) == status.capitalize())
+        return in_queue and (status is None or (job.phase or Phase.WAITING) == status.capitalize())
 
     jobs = [job for job in by_name(decode_items(body, Job)) if wanted(job)]
     if output in (Format.JSON, Format.YAML, Format.NAME):
@@ -187,7 +188,7 @@ def _follow_logs(follow: Follow, job: Job) -> None:
             phase = job.phase
     if deleted:
         raise CliError(f"{job.name} was deleted", code=ExitCode.NOT_FOUND)
-    if job.phase == objects.FAILED:
+    if job.phase == Phase.FAILED:
         remedy = f"kubectl sj why {job.name} -n {job.namespace}"
         raise CliError(f"{job.name} failed: {job.status.message}", remedy, ExitCode.JOB_FAILED)
 
@@ -251,7 +252,7 @@ def _watch_lines(access: Access, changes: Iterator[Change[Job]], queue: str | No
         job = change.obj
         if job is None or (queue is not None and job.spec.queue != queue):
             continue
-        state = "Deleted" if change.type == "DELETED" else job.phase or objects.WAITING
+        state = "Deleted" if change.type == "DELETED" else job.phase or Phase.WAITING
         name = job.metadata.key if access.all_namespaces else job.name
         cells = [cell.ljust(size) for cell, size in zip((name, job.spec.queue, state), widths, strict=True)]
         say("   ".join([*cells, job.status.message.replace("\n", " ")]).rstrip())

@@ -49,7 +49,7 @@ def available(node: NodeLike) -> bool:
     return node.ready and not cordoned(node)
 
 
-def is_place(node: NodeLike) -> bool:
+def schedulable(node: NodeLike) -> bool:
     """Whether pods that tolerate its lasting taints may come now: available, and the taints of a cordon or of a silent
     kubelet, which Kubernetes takes off a moment later, are gone."""
     return available(node) and not any(taint.key in PASSING for taint in blocking(node.spec.taints))

@@ -5,8 +5,8 @@ Amounts are as in `scavenger_api.quantity`: millicores of cpu, bytes of memory, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from scavenger_api.quantity import amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
@@ -18,12 +18,17 @@ _POD_LEVEL: Final = ("cpu", "memory")
 """Resources, beside huge pages, that requests of a whole pod may name (IsSupportedPodLevelResource)."""
 
 
+_Quantities: TypeAlias = Mapping[str, str | int | float]
+
+
 class _Resources(Protocol):
     @property
-    def requests(self) -> Mapping[str, str | int | float]: ...
+    def requests(self) -> _Quantities: ...
 
 
 class _Container(Protocol):
+    @property
+    def name(self) -> str: ...
     @property
     def resources(self) -> _Resources: ...
     @property
@@ -36,9 +41,49 @@ class _PodSpec(Protocol):
     @property
     def init_containers(self) -> Sequence[_Container]: ...
     @property
-    def overhead(self) -> Mapping[str, str | int | float]: ...
+    def overhead(self) -> _Quantities: ...
     @property
     def resources(self) -> _Resources: ...
+
+
+class _Resizable(Protocol):
+    @property
+    def cpu(self) -> str | int | float | None: ...
+    @property
+    def memory(self) -> str | int | float | None: ...
+
+
+class _Actual(Protocol):
+    @property
+    def requests(self) -> _Resizable: ...
+
+
+class _Resized(Protocol):
+    @property
+    def resources(self) -> _Actual | None: ...
+    @property
+    def allocated_resources(self) -> _Resizable: ...
+
+
+class _ContainerStatus(_Resized, Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Condition(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class _PodStatus(_Resized, Protocol):
+    @property
+    def conditions(self) -> Sequence[_Condition]: ...
+    @property
+    def container_statuses(self) -> Sequence[_ContainerStatus]: ...
+    @property
+    def init_container_statuses(self) -> Sequence[_ContainerStatus]: ...
 
 
 class PodWithRequests(Protocol):
@@ -49,24 +94,30 @@ class PodWithRequests(Protocol):
         """Its containers, and what it requests beside them."""
         ...
 
+    @property
+    def status(self) -> _PodStatus:
+        """What its containers have of that, where they have been resized."""
+        ...
+
 
 def pod_requests(pod: PodWithRequests) -> dict[str, int]:
     """What a pod takes of its node, by resource; zeros may be among it.
 
     Per resource the containers and the init containers that stay beside them (sidecars), or the largest moment of the
     init phase if that is more. Pod-level requests replace that for the resources they may name. The overhead of the
-    runtime comes on top.
+    runtime comes on top. Of a pod that is being resized the most counts of what it is to have, what it has and what its
+    kubelet has set aside for it; what its node can never give does not.
 
     Raises:
         QuantityError: when a quantity is not one; the API server lets none such in.
     """
-    spec = pod.spec
-    taken = _running(spec)
-    if spec.init_containers:
-        for name, value in _init_peak(spec.init_containers).items():
+    containers = _Containers(pod)
+    taken = containers.running()
+    if pod.spec.init_containers:
+        for name, value in containers.init_peak().items():
             taken[name] = max(taken.get(name, 0), value)
-    _apply_pod_level(taken, spec)
-    for name, text in spec.overhead.items():
+    _apply_pod_level(taken, pod, containers.infeasible)
+    for name, text in pod.spec.overhead.items():
         taken[name] = taken.get(name, 0) + amount(name, text)
     return taken
 
@@ -79,8 +130,9 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
     Raises:
         QuantityError: as `pod_requests` does.
     """
-    taken = _running(pod.spec)
-    _apply_pod_level(taken, pod.spec)
+    containers = _Containers(pod)
+    taken = containers.running()
+    _apply_pod_level(taken, pod, containers.infeasible)
     return taken
 
 
@@ -93,38 +145,69 @@ def counted_requests(pod: PodWithRequests) -> dict[str, int]:
     return counted_as(pod_requests(pod).items())
 
 
-def _running(spec: _PodSpec) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for container in spec.containers:
-        _add(sums, container)
-    for container in spec.init_containers:
-        if _is_sidecar(container):
-            _add(sums, container)
-    return sums
+class _Containers:
+    """The containers of a pod, with what their statuses say."""
+
+    def __init__(self, pod: PodWithRequests) -> None:
+        status = pod.status
+        self._spec = pod.spec
+        self._statuses = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
+        pending = (condition.reason for condition in status.conditions if condition.type == "PodResizePending")
+        self.infeasible = next(pending, "") == "Infeasible"
+
+    def running(self) -> dict[str, int]:
+        """All that run beside each other once the init phase is over."""
+        sums: dict[str, int] = {}
+        for container in self._spec.containers:
+            self._add(sums, container)
+        for container in self._spec.init_containers:
+            if _is_sidecar(container):
+                self._add(sums, container)
+        return sums
+
+    def init_peak(self) -> dict[str, int]:
+        """The most that the init phase needs at one moment: each init container runs beside the sidecars before it."""
+        peak: dict[str, int] = {}
+        sidecars: dict[str, int] = {}
+        for container in self._spec.init_containers:
+            moment = sidecars if _is_sidecar(container) else dict(sidecars)
+            self._add(moment, container, resizable=_is_sidecar(container))
+            for name, value in moment.items():
+                peak[name] = max(peak.get(name, 0), value)
+        return peak
+
+    def _add(self, sums: dict[str, int], container: _Container, *, resizable: bool = True) -> None:
+        requests = container.resources.requests
+        asked = {name: amount(name, text) for name, text in requests.items()}
+        status = self._statuses.get(container.name) if resizable else None
+        if status is not None:
+            _resize(asked, requests, status, self.infeasible)
+        for name, value in asked.items():
+            sums[name] = sums.get(name, 0) + value
 
 
-def _init_peak(init_containers: Iterable[_Container]) -> dict[str, int]:
-    """The most that the init phase needs at one moment: each init container runs beside the sidecars before it."""
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    for container in init_containers:
-        moment = sidecars if _is_sidecar(container) else dict(sidecars)
-        _add(moment, container)
-        for name, value in moment.items():
-            peak[name] = max(peak.get(name, 0), value)
-    return peak
+def _resize(asked: dict[str, int], requests: _Quantities, status: _Resized, infeasible: bool) -> None:
+    """Make of what a container, or a whole pod, asks for what counts of it (determineEffectiveRequests). Only cpu and
+    memory can be resized; of all else nothing differs."""
+    if status.resources is None:
+        return
+    actual, allocated = status.resources.requests, status.allocated_resources
+    for name, has, held in (("cpu", actual.cpu, allocated.cpu), ("memory", actual.memory, allocated.memory)):
+        if has == held == requests.get(name):
+            continue  # nearly always; a quantity is not read for nothing
+        known = [amount(name, text) for text in (has, held) if text is not None]
+        if name in asked or known:
+            asked[name] = max(known if infeasible else (asked.get(name, 0), *known), default=0)
 
 
-def _apply_pod_level(sums: dict[str, int], spec: _PodSpec) -> None:
-    for name, text in spec.resources.requests.items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
-            sums[name] = amount(name, text)
+def _apply_pod_level(sums: dict[str, int], pod: PodWithRequests, infeasible: bool) -> None:
+    requests = pod.spec.resources.requests.items()
+    asked = {name: amount(name, text) for name, text in requests if name in _POD_LEVEL or name.startswith("hugepages-")}
+    if asked:
+        effective = dict(asked)
+        _resize(effective, pod.spec.resources.requests, pod.status, infeasible)
+        sums.update((name, effective[name]) for name in asked)
 
 
 def _is_sidecar(container: _Container) -> bool:
     return container.restart_policy == "Always"
-
-
-def _add(sums: dict[str, int], container: _Container) -> None:
-    for name, text in container.resources.requests.items():
-        sums[name] = sums.get(name, 0) + amount(name, text)

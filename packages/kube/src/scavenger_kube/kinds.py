@@ -155,6 +155,19 @@ class ContainerState(Struct, frozen=True, gc=False, rename="camel"):
     terminated: Terminated | None = None
 
 
+class Resizable(Struct, frozen=True, gc=False, rename="camel"):
+    """Quantities of what can be resized while a pod runs, as written; None where they are not."""
+
+    cpu: str | int | float | None = None
+    memory: str | int | float | None = None
+
+
+class ActualResources(Struct, frozen=True, gc=False, rename="camel"):
+    """resources in the status of a container or a pod: what it has, and not what it is to have."""
+
+    requests: Resizable = Resizable()
+
+
 class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
     """status.containerStatuses[]."""
 
@@ -162,6 +175,8 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
     state: ContainerState = ContainerState()
     ready: bool = False
     restart_count: int = 0
+    resources: ActualResources | None = None
+    allocated_resources: Resizable = Resizable()
 
 
 class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -177,6 +192,8 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     observed_generation: int = 0
     start_time: str | None = None
     qos_class: str = ""
+    resources: ActualResources | None = None
+    allocated_resources: Resizable = Resizable()
 
 
 class Pod(Struct, frozen=True, gc=False, rename="camel"):

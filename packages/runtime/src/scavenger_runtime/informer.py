@@ -1,11 +1,14 @@
 """A cache of one kind of object that follows the API server and never stops quietly.
 
 List in pages, then watch from the version of the list. The watch ends sooner or later, in good order (the server closes
-it after `timeoutSeconds`), with an error, or by falling silent; it is then started again where it left off. When that
-place is no longer known to the server (410), everything is listed anew and what changed meanwhile, deletions included,
-is worked out from the difference. Failures are waited for with a jittered, growing backoff, for as long as it takes;
-but a cache that has not been able to follow for `stale_after` seconds is no longer `healthy()`, and its process should
-end.
+it after `timeoutSeconds`), with an error, or by falling silent; it is then started again where it left off. Bookmarks
+are the sign of life while nothing happens. A server sends none of what it keeps no watch cache for, which are Events by
+default (kubernetes#120348): until there was one, watches are so short that their end in good order is the sign.
+
+When the place to resume from is no longer known to the server (410), everything is listed anew and what changed
+meanwhile, deletions included, is worked out from the difference. Failures are waited for with a jittered, growing
+backoff, for as long as it takes; but a cache that has not been able to follow for `stale_after` seconds is no longer
+`healthy()`, and its process should end.
 """
 
 from __future__ import annotations
@@ -63,10 +66,14 @@ WATCH_SECONDS = (300, 600)
 """Between these a watch ends in good order; drawn at random, so that a fleet does not reconnect in step."""
 
 WATCH_READ_TIMEOUT = 150.0
-"""Seconds of silence after which a watch counts as dead: the API server sends a bookmark every minute."""
+"""Seconds of silence after which a watch counts as dead: a server that sends bookmarks sends one every minute."""
 
 STALE_AFTER = 300.0
 """Seconds without any sign of following after which the cache is not healthy."""
+
+RESUMABLE_SECONDS = 240.0
+"""What was heard last may be so old when a watch resumes from there: the API server has etcd forget what is older than
+five minutes."""
 
 QUICK_WATCH = 1.0
 """A watch that ends in good order within that many seconds, with nothing said, is followed by a wait."""
@@ -78,6 +85,7 @@ OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"
 LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
 WATCH_ERRORS = metrics.counter("informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"])
 MALFORMED = metrics.counter("informer_malformed_objects", "Objects that could not be decoded.", ["informer"])
+UNREADABLE = metrics.gauge("informer_unreadable_objects", "Objects that are there and cannot be read.", ["informer"])
 HANDLER_ERRORS = metrics.counter("informer_handler_errors", "Handlers that raised.", ["informer"])
 AGE = metrics.gauge("informer_last_event_age_seconds", "Time since the cache was last known to follow.", ["informer"])
 
@@ -123,6 +131,7 @@ class Informer(Generic[T]):
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._decoder = decoder if decoder is not None else decoder_for(resource.type)
         self._cache = Cache(indices or {})
+        self._unreadable: set[str] = set()  # keys of objects that are there
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
@@ -131,6 +140,8 @@ class Informer(Generic[T]):
         self._read_timeout = read_timeout
         self._page_size = page_size
         self._version = ""  # to watch from; empty when everything has to be listed
+        self._bookmarked = False  # since the last failure
+        self._heard_at = self._clock.monotonic()
         self._synced = asyncio.Event()
         self._followed_at = self._clock.monotonic()
         self._log = log.bind(informer=self.name)
@@ -203,6 +214,7 @@ class Informer(Generic[T]):
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
         WATCH_ERRORS.labels(self.name, reason).inc()
         expected = isinstance(error, ApiError | DecodeError)
+        self._bookmarked = False
         wait = self._backoff.next()
         resumable = expected and not isinstance(error, Gone) and self._backoff.failures < LIST_AFTER_FAILURES
         if not resumable:
@@ -260,14 +272,15 @@ class Informer(Generic[T]):
         initial = not self._synced.is_set()
         for key in set(self._cache.keys()) - found.keys() - unreadable:
             self._notify(self._cache.remove(key))
+        self._unreadable = set(unreadable)
         for obj in found.values():
             self._notify(self._put(obj, initial=initial))
-        self._version = version
-        OBJECTS.labels(self.name).set(len(self._cache))
+        self._version, self._heard_at = version, self._clock.monotonic()
+        self._measure()
 
     async def _watch(self) -> None:
         """Follow from the known version until the server ends the watch in good order."""
-        seconds = self._rng.randint(*WATCH_SECONDS)
+        seconds = self._rng.randint(*self._watch_seconds())
         started = self._clock.monotonic()
         events = 0
         params: dict[str, Any] = {
@@ -283,20 +296,26 @@ class Informer(Generic[T]):
                 self._apply(self._decoder.event(line))
                 events += 1
         if events == 0:
-            self._doubt(self._clock.monotonic() - started, seconds)
+            self._doubt(self._clock.monotonic() - started)
         self._backoff.reset()
         self._follow()
 
-    def _doubt(self, lasted: float, seconds: int) -> None:
+    def _watch_seconds(self) -> tuple[int, int]:
+        """Between how many seconds a watch is to end: surely before silence would, where no bookmarks come."""
+        if self._bookmarked:
+            return WATCH_SECONDS
+        return max(1, int(0.4 * self._read_timeout)), max(1, int(0.8 * self._read_timeout))
+
+    def _doubt(self, lasted: float) -> None:
         """A watch without a single event or bookmark proves little.
 
-        Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop. Ended
-        after minutes without a bookmark, it may hang on a version that does not exist, as after a restore of etcd: list
-        anew.
+        Ended at once, it is a server (or a proxy) that turns watches away: wait, or this becomes a busy loop. After
+        minutes with nothing heard, the version to resume from may be forgotten, or never have existed, as after a
+        restore of etcd: list anew.
         """
         if lasted < QUICK_WATCH:
             raise Unavailable(0, "EmptyWatch", f"the watch ended after {lasted:.2f} s with nothing said")
-        if lasted >= 0.9 * seconds:
+        if self._clock.monotonic() - self._heard_at >= RESUMABLE_SECONDS:
             self._version = ""
 
     def _apply(self, event: Event[T]) -> None:
@@ -305,25 +324,41 @@ class Informer(Generic[T]):
         if event.malformed is not None:
             self._report(event.malformed)
             if event.type == "DELETED":
-                self._notify(self._cache.remove(event.malformed.key))
+                self._remove(event.malformed.key)
+            else:
+                self._unreadable.add(event.malformed.key)
         elif event.obj is not None:
             if event.type == "DELETED":
-                self._notify(self._cache.remove(event.obj.metadata.key, event.obj))
+                self._remove(event.obj.metadata.key, event.obj)
             else:
                 self._notify(self._put(event.obj))
-            OBJECTS.labels(self.name).set(len(self._cache))
+        self._measure()
+        if event.type == "BOOKMARK":
+            self._bookmarked = True
         if event.resource_version:
-            self._version = event.resource_version
+            self._version, self._heard_at = event.resource_version, self._clock.monotonic()
         self._backoff.reset()
         self._follow()
 
     def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
         """Store an object; one that an index function cannot take is left out like a malformed one."""
+        key = obj.metadata.key
         try:
-            return self._cache.put(obj, initial=initial)
+            changes = self._cache.put(obj, initial=initial)
         except Exception as error:
-            self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"index: {error!r}"))
+            self._unreadable.add(key)
+            self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"))
             return ()
+        self._unreadable.discard(key)
+        return changes
+
+    def _remove(self, key: str, last: T | None = None) -> None:
+        self._unreadable.discard(key)
+        self._notify(self._cache.remove(key, last))
+
+    def _measure(self) -> None:
+        OBJECTS.labels(self.name).set(len(self._cache))
+        UNREADABLE.labels(self.name).set(len(self._unreadable))
 
     def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:

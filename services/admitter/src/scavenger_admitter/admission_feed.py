@@ -201,6 +201,6 @@ class AdmissionFeed:
         log.info("interrupting, as it is starved", job=job.key, queue=job.spec.queue, why=starved.detail)
 
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
-        self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, job.spec.parallelism)
+        self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
         self._records[job.key].decision = (run_of(job), decision)
         self._enqueue(job.key)

@@ -24,6 +24,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.pods import deleting
 from scavenger_admitter.facts import run_of, version
+from scavenger_admitter.writer import SCAVENGERJOBS
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
@@ -99,6 +100,13 @@ def doubtful(seen: Observation) -> bool:
     uid = seen.batch.metadata.uid
     members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
     return members < seen.job.spec.parallelism
+
+
+async def exists(client: ApiClient, key: str) -> bool:
+    """Whether there is a ScavengerJob `namespace/name`. That its informer does not show it proves nothing: it leaves
+    out what it cannot read, such as what a newer admitter has written, and may be behind. Raises ApiError."""
+    namespace, _, name = key.partition("/")
+    return await _get(client, SCAVENGERJOBS, _Item, namespace, name) is not None
 
 
 async def confirmed(client: ApiClient, seen: Observation) -> Observation:

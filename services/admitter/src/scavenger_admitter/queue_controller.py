@@ -99,12 +99,14 @@ class QueueController:
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
 
     async def _keep(self, queue: ScavengerQueue) -> None:
+        """The finalizer first: it is written for the version that is shown, and the status makes a newer one. Where it
+        meets a conflict, no status is written, so that the informer catches up before the next round."""
         try:
-            await self._write_status(queue)
             if queue.metadata.deletion_timestamp is not None:
                 await self._release(queue)
-            elif names.QUEUE_FINALIZER not in queue.metadata.finalizers:
-                await self._set_finalizers(queue, (*queue.metadata.finalizers, names.QUEUE_FINALIZER))
+            else:
+                await self._hold(queue)
+                await self._write_status(queue)
         except (Conflict, NotFound):
             pass  # there is a newer version, or none: the next round sees it
         except ApiError as error:
@@ -133,15 +135,23 @@ class QueueController:
 
     # --- the end of a queue ---
 
+    async def _hold(self, queue: ScavengerQueue) -> None:
+        """See to it that the queue does not go before its jobs."""
+        finalizers = queue.metadata.finalizers
+        if names.QUEUE_FINALIZER not in finalizers:
+            await set_finalizers(self._client, queue.metadata, (*finalizers, names.QUEUE_FINALIZER))
+
     async def _release(self, queue: ScavengerQueue) -> None:
         """Its jobs go first, then it goes."""
-        name = queue.metadata.name
-        if names.QUEUE_FINALIZER not in queue.metadata.finalizers:
-            return
-        left = self._jobs.by_index("queue", name)
-        if not left:
-            await self._set_finalizers(queue, tuple(f for f in queue.metadata.finalizers if f != names.QUEUE_FINALIZER))
+        name, finalizers = queue.metadata.name, queue.metadata.finalizers
+        left, ours = self._jobs.by_index("queue", name), names.QUEUE_FINALIZER in finalizers
+        if ours and not left:
+            rest = tuple(f for f in finalizers if f != names.QUEUE_FINALIZER)
+            await set_finalizers(self._client, queue.metadata, rest)
             log.info("queue released", queue=name)
+            return
+        await self._write_status(queue)
+        if not ours:
             return
         due = [job for job in left if job.metadata.deletion_timestamp is None][:DELETIONS_A_ROUND]
         if due:
@@ -154,9 +164,6 @@ class QueueController:
         async with self._slots:
             with contextlib.suppress(Conflict):  # another one of that name by now
                 await self._client.delete(self._jobs.resource, meta.namespace, meta.name, uid=meta.uid)
-
-    async def _set_finalizers(self, queue: ScavengerQueue, finalizers: tuple[str, ...]) -> None:
-        await set_finalizers(self._client, queue.metadata, finalizers)
 
 
 async def set_finalizers(client: ApiClient, meta: Any, finalizers: tuple[str, ...]) -> None:

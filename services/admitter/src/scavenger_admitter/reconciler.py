@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
@@ -20,12 +21,15 @@ from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import run_of
-from scavenger_admitter.freshness import confirmed, doubtful
+from scavenger_admitter.freshness import confirmed, doubtful, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_admitter.writer import Writer
+
+UNREADABLE_SECONDS: Final = 60.0
+"""A ScavengerJob that exists and is not shown is looked for again so often, as long as there are pods of it."""
 
 log = get_logger(__name__)
 
@@ -88,11 +92,7 @@ class Reconciler:
         """
         job = self._informers.job(key)
         if job is None:
-            self._records.forget(key)
-            orphans = clear_orphans(self._informers.pods.by_index("job", key))
-            if self._turns.take(key, Urgency.COUNT, len(orphans)):
-                await self._writer.carry_out(key, orphans)
-            return None
+            return await self._clear_orphans(key)
         seen = self._observation(key, job)
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
         left_out = _left(outcome.quiet_until, seen.now)
@@ -110,6 +110,18 @@ class Reconciler:
         # Another record by now where the job went meanwhile and another one has its name.
         waits = (left_out, outcome.requeue_after, *self._records[key].waits(self._clock))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+
+    async def _clear_orphans(self, key: str) -> Result | None:
+        """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
+        self._records.forget(key)
+        actions = clear_orphans(self._informers.pods.by_index("job", key))
+        if not self._turns.take(key, Urgency.COUNT, len(actions)):
+            return None
+        if actions and await exists(self._client, key):
+            log.warning("the ScavengerJob of these pods cannot be read; they are left alone", job=key)
+            return Result(requeue_after=UNREADABLE_SECONDS)
+        await self._writer.carry_out(key, actions)
+        return None
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)

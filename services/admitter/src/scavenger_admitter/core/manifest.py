@@ -17,6 +17,10 @@ from scavenger_admitter.core.lifecycle.pods import MAIN_CONTAINER
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
 
+MAX_ENV_BYTES: Final = 128 * 1024
+"""What Linux lets one string of an environment have, the name and the closing NUL included (MAX_ARG_STRLEN: 32 pages).
+With a longer one no program can be started."""
+
 
 def service_name(job: ScavengerJob) -> str:
     """The name of the gang's headless Service, and the subdomain of its pods."""
@@ -29,6 +33,16 @@ def peers(job: ScavengerJob) -> tuple[str, ...]:
     if count == 1:
         return (f"{name}-0",)
     return tuple(f"{name}-{i}.{service_name(job)}.{namespace}.svc" for i in range(count))
+
+
+def peers_value(job: ScavengerJob) -> str:
+    """The value of SCAVENGER_PEERS: all names with commas between them. Where that is longer than an environment may
+    have, the one pattern they follow, as Slurm writes host lists: `NAME-[0-2999].sj-NAME.NAMESPACE.svc`."""
+    listed = ",".join(peers(job))
+    if len(f"{names.ENV_PEERS}={listed}\0") <= MAX_ENV_BYTES:
+        return listed
+    name, namespace, last = job.metadata.name, job.metadata.namespace, job.spec.parallelism - 1
+    return f"{name}-[0-{last}].{service_name(job)}.{namespace}.svc"
 
 
 def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int) -> dict[str, Any]:
@@ -165,7 +179,7 @@ def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:
     index = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
     yield {"name": names.ENV_INDEX, "valueFrom": index}
     yield {"name": names.ENV_PARALLELISM, "value": str(job.spec.parallelism)}
-    yield {"name": names.ENV_PEERS, "value": ",".join(peers(job))}
+    yield {"name": names.ENV_PEERS, "value": peers_value(job)}
     yield {"name": names.ENV_RESTARTS, "value": str(restarts)}
     yield {"name": names.ENV_CHECKPOINT_INTERVAL, "value": _seconds(job.spec)}
 

@@ -3,7 +3,7 @@
 A queue within its share has a job waiting that does not fit. Jobs of queues over their share go for it, under these
 rules:
 
-  1. Whole gangs only, and only such that run with all their pods.
+  1. Whole gangs only, and only such that run with all their pods, but for those that have finished.
   2. Never below the donor's own share: its dominant share stays at what it deserves, or above.
   3. A job at most once per `period`, counted from its last interruption, whatever that was: the status tells it after
      any restart, and who has just been interrupted for another reason is left in peace as well.

@@ -9,7 +9,7 @@ from typing import Final
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.nodes import counts, is_place
+from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint, condition
 
@@ -32,6 +32,7 @@ class PodFacts:
     job: str  # namespace/name of its ScavengerJob, empty for an ordinary pod
     queue: str = ""
     run: str = ""
+    succeeded: bool = False  # ended by itself, and well; scavenger pods only
     leaves_by: int = 0  # told to be gone by then; scavenger pods only
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
@@ -50,7 +51,7 @@ class NodeFacts:
     allocatable: Amounts
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    place: bool
+    schedulable: bool
     counts: bool
 
 
@@ -81,6 +82,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         job=f"{meta.namespace}/{label}",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
+        succeeded=pod.status.phase == "Succeeded",
         leaves_by=_leaves_by(pod),
         started=_started(pod),
         shape=shape,
@@ -131,6 +133,6 @@ def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
         taints=lasting(node.spec.taints),
-        place=is_place(node),
+        schedulable=schedulable(node),
         counts=counts(node, tolerated_taints),
     )

@@ -120,8 +120,8 @@ class Room:
         terminating: Mapping[str, Amounts] | None = None,
     ) -> None:
         self._nodes = [nodes[name] for name in sorted(nodes)]
-        self._places = [node.place for node in self._nodes]
-        self._open = [node.place and node.name not in closed for node in self._nodes]
+        self._schedulable = [node.schedulable for node in self._nodes]
+        self._open = [node.schedulable and node.name not in closed for node in self._nodes]
         self._index = {node.name: i for i, node in enumerate(self._nodes)}
         self._terminating = terminating or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
@@ -160,7 +160,7 @@ class Room:
         """
         for name in planned:
             i = self._index.get(name)
-            if count and i is not None and self._places[i] and self._holds(i, shape):
+            if count and i is not None and self._schedulable[i] and self._holds(i, shape):
                 self._take(i, shape)
                 count -= 1
         ranking = self._ranking(shape, closed_too=True)
@@ -175,7 +175,7 @@ class Room:
         False, and nothing taken, when there is no such place any more.
         """
         i = self._index.get(node)
-        if i is None or not self._places[i]:
+        if i is None or not self._schedulable[i]:
             return False
         self._take(i, shape)
         return True
@@ -233,7 +233,7 @@ class Room:
         return all(self._column(resource)[i] >= amount for resource, amount in shape.requests)
 
     def _ranking(self, shape: Shape, *, closed_too: bool = False) -> _Ranking:
-        ranked, usable = (self._ranked_all, self._places) if closed_too else (self._ranked, self._open)
+        ranked, usable = (self._ranked_all, self._schedulable) if closed_too else (self._ranked, self._open)
         ranking = ranked.get(shape)
         if ranking is None:
             ranking = ranked[shape] = _Ranking(

@@ -1,8 +1,8 @@
 """Jobs that run, and pods that are on their way out: what preemption takes from, and what it has taken.
 
-A gang is a possible victim only while all of its pods run: one that is starting, losing members or ending is no
-room to count on. Pods that are terminating still fill their nodes, and their room is as good as free: it is promised to
-those who wait for it, so that nobody is interrupted twice for the same room.
+A gang is a possible victim only while all of its pods run that have not finished by themselves: one that is starting,
+losing members or ending is no room to count on. Pods that are terminating still fill their nodes, and their room is as
+good as free: it is promised to those who wait for it, so that nobody is interrupted twice for the same room.
 
 Units: cpu in millicores, memory in bytes, all else in whole units. Times are microseconds since the epoch.
 """
@@ -69,7 +69,7 @@ class Gang:
     Attributes:
         job: what runs.
         requests: of each pod: what it takes of its node.
-        nodes: of the pods, one entry each.
+        nodes: of the pods that run, one entry each; those that have finished have no room.
         on: how many of its pods are on each node.
         counted: what each pod counts as in shares and load.
         takes: what they count as together.
@@ -147,7 +147,11 @@ class BoundPod(Protocol):
     @property
     def requests(self) -> Requests: ...  # noqa: D102
     @property
+    def run(self) -> str: ...  # noqa: D102
+    @property
     def ended(self) -> bool: ...  # noqa: D102
+    @property
+    def succeeded(self) -> bool: ...  # noqa: D102
     @property
     def leaves_by(self) -> int: ...  # noqa: D102
 
@@ -181,10 +185,11 @@ class RunningJobs:
         self._interrupted.pop(key, None)
         self._drop(key)
 
-    def interrupt(self, key: str, at: int, each: Requests, parallelism: int) -> None:
+    def interrupt(self, key: str, at: int, each: Requests, pods: int) -> None:
         """The room of a job was taken back at `at`: whatever pods it still has are terminating. `each`: what one of its
-        pods counts as."""
-        self._interrupted[key] = (at, each, parallelism)
+        pods counts as. `pods`: how many still ran; of what was said of one interruption the least counts."""
+        known = self._interrupted.get(key)
+        self._interrupted[key] = (at, each, pods if known is None else min(pods, known[2]))
         self._drop(key)
 
     def _drop(self, key: str) -> None:
@@ -204,7 +209,7 @@ class RunningJobs:
     # --- what a cycle sees ---
 
     def gangs(self) -> tuple[Gang, ...]:
-        """The jobs all of whose pods run."""
+        """The jobs all of whose pods run, but for those that have finished."""
         for key in self._stale:
             gang = self._gang(self._jobs[key])
             if gang is None:
@@ -215,8 +220,13 @@ class RunningJobs:
         return tuple(self._gangs.values())
 
     def _gang(self, job: RunningJob) -> Gang | None:
-        alive = [pod for _, pod in sorted(self._pods.get(job.key, {}).items()) if not pod.ended]
-        if len(alive) != job.parallelism or any(pod.leaves_by or not pod.node for pod in alive):
+        pods = self._pods.get(job.key, {})
+        alive = [pod for _, pod in sorted(pods.items()) if not pod.ended]
+        if not alive or any(pod.leaves_by or not pod.node for pod in alive):
+            return None
+        run = alive[0].run
+        finished = sum(pod.succeeded and pod.run == run and not pod.leaves_by for pod in pods.values())
+        if len(alive) + finished != job.parallelism:
             return None
         return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
 
@@ -244,8 +254,8 @@ class RunningJobs:
         total: dict[str, int] = {}
         if observed_at is None:
             return total
-        for key, (at, each, parallelism) in self._interrupted.items():
-            gone = parallelism - sum(1 for _ in self._alive(key))
+        for key, (at, each, pods) in self._interrupted.items():
+            gone = pods - sum(1 for _ in self._alive(key))
             if at >= observed_at and gone > 0:
                 for name, value in each:
                     total[name] = total.get(name, 0) + value * gone

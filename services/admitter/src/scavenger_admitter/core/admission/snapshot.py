@@ -35,8 +35,8 @@ class NodeView:
         scavenger: the part of `used` that scavenger pods request.
         labels: its labels.
         taints: those that keep pods away, whatever becomes of the node; not those of a cordon or a silent kubelet.
-        place: pods that tolerate the taints may come now (`scavenger_domain.nodes.is_place`).
-        counts: a place without any taint outside the configured list: the load is measured over these.
+        schedulable: pods that tolerate the taints may come now (`scavenger_domain.nodes.schedulable`).
+        counts: schedulable, without any taint outside the configured list: the load is measured over these.
     """
 
     name: str
@@ -45,7 +45,7 @@ class NodeView:
     scavenger: Amounts = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    place: bool = True
+    schedulable: bool = True
     counts: bool = True
 
 

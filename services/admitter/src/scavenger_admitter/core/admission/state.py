@@ -275,7 +275,7 @@ class ClusterState:
                 scavenger=dict(sums.scavenger),
                 labels=node.labels,
                 taints=node.taints,
-                place=node.place,
+                schedulable=node.schedulable,
                 counts=node.counts,
             )
         self._stale_views.clear()
