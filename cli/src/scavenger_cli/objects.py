@@ -107,7 +107,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     def preemption_class(self) -> str:
         """Whether ordinary pods take it first, while it runs. Its pods are born preemptible, and the prioritizer writes
         what differs from that."""
-        return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == RUNNING else ""
+        return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == Phase.RUNNING else ""
 
     def at_risk(self, now: datetime) -> float:
         """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost that
