@@ -87,7 +87,7 @@ def _published(facts: Facts) -> tuple[str, str, tuple[str, ...]]:
     """What the condition Admitted says: reason, message and what helps."""
     job, wait = facts.job, ("wait a moment, and ask again",)
     if not job.phase:
-        return Cause.NOT_SEEN_YET, "the admitter has not looked at it yet", wait
+        return Cause.NOT_SEEN_YET, "the admitter has written nothing of it yet, as it does after a few seconds", wait
     admitted = job.condition(ConditionType.ADMITTED)
     if admitted is None:
         return Cause.NOT_SAID, job.status.message or "the admitter has not said why", wait

@@ -63,7 +63,7 @@ def told(reason: str, message: str = "", *, phase: str = "Waiting", **fields: An
 
 NO_ROOM = "needs 2 cpu, 1Gi memory; the largest free place is 1 cpu, 31Gi memory"
 CASES = {
-    "not seen yet": Case(facts(job(phase=None)), Cause.NOT_SEEN_YET, "the admitter has not looked at it yet"),
+    "not seen yet": Case(facts(job(phase=None)), Cause.NOT_SEEN_YET, "the admitter has written nothing of it yet"),
     "no admitter": Case(
         facts(job(phase=None), admitter_seen=None), Cause.ADMITTER_SILENT, "no admitter runs", "helm install"
     ),
