@@ -15,7 +15,7 @@ LOOKS: Final = 10
 class AdmitterSettings(ServiceSettings):
     """Reconciles ScavengerJobs: who starts, and what an ending means."""
 
-    workers: int = option(16, "reconciles under way at once", ge=1, le=1000)
+    workers: int = option(48, "reconciles under way at once", ge=1, le=1000)
 
     fallback_admission_percent: float = option(
         FALLBACK_ADMISSION_PERCENT,
@@ -28,7 +28,7 @@ class AdmitterSettings(ServiceSettings):
     tolerated_taints: Names = TOLERATED_TAINTS
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
-    concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
+    concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)
     explain_after: Seconds = option(5.0, "a job that waits this long is told why in its message", unit="seconds", ge=0)
 
     reclaim_period: Seconds = option(

@@ -62,8 +62,12 @@ class Observation:
     """Why the room of this very run is taken from it; None when it is not."""
     usage: accounting.Usage | None = None
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
+    granted: bool = False
+    """Admission has given the job room, for a start from this very place in line."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
+    failed_starts: int = 0
+    """Starts in a row that did not come off."""
     settings: LifecycleSettings = LifecycleSettings()
 
 
@@ -97,6 +101,8 @@ class Outcome:
     """In line for admission, and nothing of an earlier run stands in the way."""
     start_failed: bool = False
     """A start did not come off: the reconciler lets the delay before the next one grow."""
+    retry_late: bool = False
+    """That delay is the longest there is at once: nothing will have changed any sooner."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
     figures: Figures = Figures()
