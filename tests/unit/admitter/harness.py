@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
@@ -52,6 +54,24 @@ class FirstWrites(Fault):
         return True
 
 
+class Threads(ThreadPoolExecutor):
+    """The threads that plans are computed in; `quiet` waits for them as for requests."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=4)
+        self._begun: list[Future[Any]] = []
+
+    def submit(self, *words: Any, **options: Any) -> Future[Any]:
+        future = super().submit(*words, **options)
+        self._begun.append(future)
+        return future
+
+    @property
+    def busy(self) -> bool:
+        self._begun = [future for future in self._begun if not future.done()]
+        return bool(self._begun)
+
+
 class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
@@ -68,6 +88,8 @@ class Harness:
         self.stopping = 137
         self.lost: set[str] = set()
         self.under_way = 0
+        self.threads = Threads()
+        asyncio.get_running_loop().set_default_executor(self.threads)
         self._made: set[str] = set()
         self._admitters: list[Instance] = []
         self._others: list[Neighbour] = []
@@ -268,9 +290,10 @@ class Harness:
         calm = patience = 0
         while calm < CALM_TURNS and patience < (HANGING_TURNS if self._hanging() else BUSY_TURNS):
             before = len(self.api.requests)
-            await asyncio.sleep(0.001 if self.under_way else 0)
+            planning = self.threads.busy
+            await asyncio.sleep(0.001 if self.under_way or planning else 0)
             patience += self.under_way > 0
-            calm = 0 if self.under_way or before != len(self.api.requests) else calm + 1
+            calm = 0 if self.under_way or planning or before != len(self.api.requests) else calm + 1
 
     def _hanging(self) -> bool:
         return any(fault.action == "hang" and fault.times for fault in self.api.faults)
@@ -285,6 +308,11 @@ class _Client(ApiClient):
     def __init__(self, harness: Harness) -> None:
         super().__init__(harness.api.url, request_timeout=2.0)
         self._harness = harness
+        self._closed = asyncio.Event()
+
+    async def close(self) -> None:
+        self._closed.set()
+        await super().close()
 
     async def request(self, *words: Any, **options: Any) -> bytes:
         if (
@@ -292,7 +320,8 @@ class _Client(ApiClient):
             and words[1].endswith("/jobs")
             and options["body"]["metadata"]["name"] in self._harness.lost
         ):
-            await asyncio.Event().wait()
+            await self._closed.wait()
+            raise Unavailable
         self._harness.under_way += 1
         try:
             return await super().request(*words, **options)

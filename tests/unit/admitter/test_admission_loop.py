@@ -1,30 +1,28 @@
-"""The admission loop by itself: what it makes of the levels, of the answers of the API server, and of its own pace."""
+"""The admission loop by itself: what it makes of the levels, what it grants, and its own pace."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
+from scavenger_admitter.core.admission import plan
 from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
+from scavenger_admitter.core.admission.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.starvation import Starved
 from scavenger_admitter.core.admission.state import ClusterState
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
-from scavenger_admitter.facts import run_of
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_micro_time, format_time, micros
-from scavenger_kube.resources import JOBS, SERVICES
 from scavenger_runtime.write_budget import WriteBudget
-from scavenger_testing import FakeApi, VirtualClock, eventually, node, scavengerjob_dict
+from scavenger_testing import VirtualClock, eventually, node, scavengerjob_dict
 from scavenger_testing.clock import START
 
 NOW = micros(START)
@@ -86,31 +84,38 @@ def test_nothing_starts_without_sight_or_leave(change: dict[str, str], reason: W
 
 
 class LoopHarness:
-    """An admission loop before the API server in memory, and what it reported."""
+    """An admission loop, and what it granted; a start is under way until it is taken out of `under_way`."""
 
-    def __init__(self, api: FakeApi, clock: VirtualClock, **settings: Any) -> None:
-        self.api = api
-        self.clock = clock
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("fallback_admission_percent", 100)
+        self.clock = VirtualClock()
         self.state = ClusterState()
         self.jobs: dict[str, ScavengerJob] = {}
-        self.started: list[tuple[str, str]] = []
-        self.refused: list[tuple[str, Refusal]] = []
+        self.granted: list[str] = []
+        self.under_way: set[str] = set()
         self.preempted: list[FairSharePreemption] = []
         self.starved: list[Starved] = []
-        self.budget = WriteBudget(clock, rate=1000, pressed_rate=10)
+        self.levels: dict[str, str] | None = None
+        self.budget = WriteBudget(self.clock, rate=1000, pressed_rate=10)
         self.admission = AdmissionLoop(
-            client=api.client(request_timeout=2.0),
             state=self.state,
             settings=AdmitterSettings(**settings),
-            clock=clock,
-            levels=lambda: LevelsView.of(None, clock.now()),
+            clock=self.clock,
+            levels=lambda: LevelsView.of(self.levels, self.clock.now()),
             job=self.jobs.get,
-            started=lambda key, run: self.started.append((key, run)),
-            refused=lambda key, run, refusal: self.refused.append((key, refusal)),
+            granted=self._grant,
+            under_way=lambda: len(self.under_way),
             preempted=self.preempted.append,
             starved=self.starved.append,
             budget=self.budget,
         )
+
+    def _grant(self, start: Start) -> None:
+        key, chosen = start.key, start.candidate
+        self.state.delete_candidate(key)
+        self.state.assumed_starts.assume(key, "run", chosen.shape, chosen.parallelism, nodes=start.nodes)
+        self.granted.append(chosen.key.rpartition("/")[2])
+        self.under_way.add(key)
 
     def room(self, cpu: int) -> None:
         """A node of which the admission level leaves that much."""
@@ -134,161 +139,114 @@ class LoopHarness:
             self.state.apply_candidate(candidate)
 
     @property
-    def created(self) -> list[str]:
-        return [job["metadata"]["name"] for job in self.api.list(JOBS)]
-
-    @property
     def taken(self) -> set[str]:
         """Jobs whose room is held."""
         return set(self.state.assumed_starts.runs)
 
 
-@asynccontextmanager
-async def loop_harness(**settings: Any) -> AsyncIterator[LoopHarness]:
-    clock = VirtualClock()
-    settings.setdefault("fallback_admission_percent", 100)
-    async with FakeApi(clock) as api:
-        yield LoopHarness(api, clock, **settings)
-
-
-async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
-    async with loop_harness() as d:
-        d.room(8)
-        d.line_up("a")
-        await d.admission.cycle()
-        job = d.api.get(JOBS, "ns", "a")
-        assert job is not None
-        run = run_of(d.jobs["ns/a"])
-        assert job["metadata"]["annotations"] == {"scavenger.dev/run": run, "scavenger.dev/restarts": "3"}
-        assert d.started == [("ns/a", run)]
-        assert d.taken == {"ns/a"}
-        assert not d.admission.is_creating("ns/a")
-
-
-async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine() -> None:
-    async with loop_harness() as d:
-        d.room(8)
-        d.line_up("a", parallelism=2)
-        d.api.put(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": "ns"}})
-        await d.admission.cycle()
-        assert d.created == ["a"]
-        order = [request.path.rpartition("/")[2] for request in d.api.requests if request.method == "POST"]
-        assert order == ["services", "jobs"]
-
-
 async def test_room_is_taken_before_anybody_is_waited_for() -> None:
-    async with loop_harness() as d:
-        d.room(2)
-        d.line_up("a", "b", "c")
-        d.api.hang(methods={"POST"})
-        first = asyncio.create_task(d.admission.cycle())
-        await eventually(lambda: d.api.count("POST") == 2)
-        assert d.taken == {"ns/a", "ns/b"}
-        assert d.admission.is_creating("ns/a")
-        d.line_up("d")
-        plan = await d.admission.cycle()
-        assert not plan.starts
-        assert plan.held["ns/d"].reason is WaitReason.ADMISSION_LEVEL
-        d.api.heal()
-        await first
+    d = LoopHarness()
+    d.room(2)
+    d.line_up("a", "b", "c")
+    await d.admission.cycle()
+    assert d.granted == ["a", "b"]
+    assert d.taken == {"ns/a", "ns/b"}
+    d.line_up("d")
+    found = await d.admission.cycle()
+    assert not found.starts
+    assert found.held["ns/d"].reason is WaitReason.ADMISSION_LEVEL
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "permanent"), [(422, "Invalid", True), (400, "BadRequest", True), (403, "Forbidden", False)]
-)
-async def test_a_refusal_is_reported_with_its_words_and_frees_the_room(
-    status: int, reason: str, permanent: bool
+class Meanwhile:
+    """Something that happens while a plan is being computed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
+        loop, real = asyncio.get_running_loop(), plan.plan_admissions
+        self.thread: threading.Thread | None = None
+
+        def planned(snapshot: Snapshot, **words: Any) -> AdmissionPlan:
+            self.thread = threading.current_thread()
+            found = real(snapshot, **words)
+            done = threading.Event()
+            loop.call_soon_threadsafe(happens)
+            loop.call_soon_threadsafe(done.set)
+            assert done.wait(10), "the event loop is free"
+            return found
+
+        monkeypatch.setattr("scavenger_admitter.admission_loop.plan_admissions", planned)
+
+
+async def test_the_event_loop_is_free_while_a_plan_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = LoopHarness()
+    d.room(8)
+    d.line_up("a")
+    seen = Meanwhile(monkeypatch, lambda: None)
+    await d.admission.cycle()
+    assert seen.thread is not threading.main_thread()
+    assert d.granted == ["a"]
+
+
+async def test_what_was_planned_is_looked_at_again_before_it_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = LoopHarness()
+    d.room(8)
+    d.line_up("gone", "changed", "started", "stays")
+
+    def happens() -> None:
+        d.state.delete_candidate("ns/gone")
+        changed = d.state.candidate("ns/changed")
+        assert changed is not None
+        d.state.apply_candidate(Candidate(changed.key, "another", changed.queue, changed.shape))
+        d.state.delete_candidate("ns/started")
+
+    Meanwhile(monkeypatch, happens)
+    await d.admission.cycle()
+    assert d.granted == ["stays"]
+    assert d.taken == {"ns/stays"}
+
+
+async def test_nobody_starts_where_admission_was_closed_while_the_plan_was_computed(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with loop_harness() as d:
-        d.room(1)
-        d.line_up("a")
-        d.api.fail(status, reason=reason, methods={"POST"})
-        await d.admission.cycle()
-        assert [(key, refusal.permanent) for key, refusal in d.refused] == [("ns/a", permanent)]
-        assert "injected" in d.refused[0][1].message
-        assert d.started == []
-        assert d.taken == set()
-        d.line_up("b")
-        await d.admission.cycle()
-        assert d.created == ["b"]
+    d = LoopHarness()
+    d.room(8)
+    d.line_up("a")
+    d.levels = {**LEVELS}
+    Meanwhile(monkeypatch, lambda: d.levels.update(admit="false") if d.levels else None)
+    await d.admission.cycle()
+    assert d.granted == []
+    assert d.taken == set()
 
 
-@pytest.mark.parametrize("trouble", ["fail", "drop", "lost"])
-async def test_an_answer_that_says_nothing_about_the_job_keeps_its_room(trouble: str) -> None:
-    async with loop_harness() as d:
-        d.room(1)
-        d.line_up("a")
-        if trouble == "fail":
-            d.api.fail(503, methods={"POST"})
-        else:
-            d.api.drop(methods={"POST"}, after_write=trouble == "lost")
-        await d.admission.cycle()
-        assert [key for key, _ in d.started] == ["ns/a"]
-        assert d.refused == []
-        assert d.taken == {"ns/a"}
-        assert d.created == (["a"] if trouble == "lost" else [])
-
-
-async def test_a_namespace_that_is_gone_frees_the_room() -> None:
-    async with loop_harness() as d:
-        d.room(1)
-        d.line_up("a")
-        d.api.fail(404, reason="NotFound", methods={"POST"})
-        await d.admission.cycle()
-        assert (d.started, d.refused, d.taken) == ([], [], set())
-
-
-async def test_a_job_that_was_replaced_meanwhile_is_not_started() -> None:
-    async with loop_harness() as d:
-        d.room(8)
-        d.line_up("a", "b")
-        job = d.jobs["ns/a"]
-        d.jobs["ns/a"] = job.model_copy(update={"metadata": job.metadata.model_copy(update={"uid": "another"})})
-        del d.jobs["ns/b"]
-        await d.admission.cycle()
-        assert d.created == []
-        assert d.taken == set()
-
-
-async def test_one_refusal_stops_nobody_else() -> None:
-    async with loop_harness() as d:
-        d.room(8)
-        d.line_up("a", "b", "c")
-        d.api.fail(422, reason="Invalid", methods={"POST"})
-        await d.admission.cycle()
-        assert len(d.created) == 2
-        assert len(d.started) == 2
-        assert len(d.refused) == 1
-
-
-async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next() -> None:
-    async with loop_harness(max_starts_per_cycle=2, admission_interval=0.1) as d:
-        d.room(8)
-        d.line_up("a", "b", "c", "d", "e")
-        running = asyncio.create_task(d.admission.run())
-        d.admission.wake()
-        await eventually(lambda: len(d.started) == 2)
+async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next_when_it_is_answered() -> None:
+    d = LoopHarness(max_starts_per_cycle=2, admission_interval=0.1)
+    d.room(8)
+    d.line_up("a", "b", "c", "d", "e")
+    running = asyncio.create_task(d.admission.run())
+    d.admission.wake()
+    for many in (2, 4, 5):
+        await eventually(lambda many=many: len(d.granted) == many)  # type: ignore[misc]
+        await eventually(lambda: d.clock.next_deadline is not None)
+        await d.clock.advance(1.0)
+        assert len(d.granted) == many, "the API server has not answered yet"
+        d.under_way.clear()
         await d.clock.advance(0.1)
-        await eventually(lambda: len(d.started) == 4)
-        await d.clock.advance(0.1)
-        await eventually(lambda: len(d.started) == 5)
-        assert d.created == ["a", "b", "c", "d", "e"]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    assert d.granted == ["a", "b", "c", "d", "e"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_any_number_of_wakes_is_one_cycle() -> None:
-    async with loop_harness(admission_interval=1.0) as d:
-        running = asyncio.create_task(d.admission.run())
+    d = LoopHarness(admission_interval=1.0)
+    running = asyncio.create_task(d.admission.run())
+    d.admission.wake()
+    await eventually(lambda: d.clock.next_deadline is not None)
+    d.room(8)
+    d.line_up("a")
+    for _ in range(100):
         d.admission.wake()
-        await d.clock.advance(0)
-        d.room(8)
-        d.line_up("a")
-        for _ in range(100):
-            d.admission.wake()
-        await d.clock.advance(0.9)
-        assert d.started == []
-        await d.clock.advance(0.2)
-        await eventually(lambda: len(d.started) == 1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    await d.clock.advance(0.9)
+    assert d.granted == []
+    await d.clock.advance(0.2)
+    await eventually(lambda: len(d.granted) == 1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

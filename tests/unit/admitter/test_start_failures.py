@@ -360,6 +360,14 @@ STILL = (
 )
 
 
+def test_a_failed_gang_of_which_some_have_succeeded_lets_go_of_its_room() -> None:
+    stays = stuck("CreateContainerConfigError", 'configmap "env-conf" not found')
+    seen = b.seen(b.job(STARTING, spec=b.gang(2, **SPEC)), 30, b.batch(), b.pod(1, ended=20), stays)
+    outcome = b.decide(seen)
+    assert outcome.status.phase is FAILED
+    assert [action for action in outcome.actions if isinstance(action, DeleteJob)] != []
+
+
 def row_id(row: Row) -> str:
     return row.name
 
@@ -422,8 +430,8 @@ def test_may_still_come_off(row: Row) -> None:
 @pytest.mark.parametrize(
     ("refusal", "expected", "says"),
     [
-        (Refusal("spec.template: Invalid value", True), FAILED, "the Job is not valid: spec.template"),
-        (Refusal("exceeded quota: jobs", False), None, "exceeded quota: jobs"),
+        (Refusal("spec.template: Invalid value", 422, "Invalid"), FAILED, "the Job is not valid: spec.template"),
+        (Refusal("exceeded quota: jobs", 403, "Forbidden"), None, "exceeded quota: jobs"),
     ],
 )
 def test_the_api_refuses_the_job(phase: Phase, refusal: Refusal, expected: Phase | None, says: str) -> None:
@@ -434,7 +442,7 @@ def test_the_api_refuses_the_job(phase: Phase, refusal: Refusal, expected: Phase
 
 
 def test_a_refusal_of_a_start_that_took_place_after_all() -> None:
-    outcome = b.decide(b.seen(b.job(WAITING), 5, b.batch(), pending(), refused=Refusal("timeout", False)))
+    outcome = b.decide(b.seen(b.job(WAITING), 5, b.batch(), pending(), refused=Refusal("timeout")))
     assert outcome.status.phase is STARTING
     assert not outcome.start_failed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from dataclasses import dataclass, field, replace
 
@@ -223,6 +224,26 @@ def test_sums_kept_are_sums_counted_anew(happened: list[Event], every: int) -> N
         if number % every == 0:
             both(state)  # taking a snapshot in between must not matter
     assert both(state) == both(world.rebuilt())
+
+
+@settings(max_examples=examples(80))
+@given(events(), events())
+def test_a_snapshot_does_not_change_with_what_it_was_taken_from(before: list[Event], after: list[Event]) -> None:
+    """It is planned in another thread while events go on."""
+    state = fresh()
+    state.assumed_starts.assume("ns/j1", "r1", Shape.of({"cpu": 1000}), 2)
+    state.kept_room.keep("ns/j3", queue="q", shape=Shape.of({"cpu": 1000}), parallelism=2, until=NOW * 2)
+    for event in before:
+        apply(state, event)
+    taken = both(state)
+    copies = tuple(pickle.loads(pickle.dumps(snapshot)) for snapshot in taken)
+    for event in after:
+        apply(state, event)
+    state.assumed_starts.forget("ns/j1")
+    state.kept_room.release("ns/j3")
+    state.delete_queue("q")
+    both(state)
+    assert taken == copies
 
 
 @settings(max_examples=examples(80))

@@ -22,7 +22,7 @@ class Place:
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
         self.api = api
         client = api.client()
-        self.writer = Writer(client, EventRecorder(client, "scavenger-admitter", clock=clock))
+        self.writer = Writer(client, EventRecorder(client, "scavenger-admitter", clock=clock), max_grace_seconds=3600)
 
     def put(self, **status: Any) -> ScavengerJob:
         self.api.put(SCAVENGERJOBS, scavengerjob_dict("a", namespace=NS, status=status))

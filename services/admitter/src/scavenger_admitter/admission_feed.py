@@ -8,6 +8,8 @@ reconcile to see.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
 
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason
@@ -16,22 +18,33 @@ from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
-from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
-from scavenger_admitter.core.admission.running import PER_CPU_SECOND, Gang
+from scavenger_admitter.attempt import Stage
+from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption
+from scavenger_admitter.core.admission.plan import Start
+from scavenger_admitter.core.admission.running import OVERDUE, PER_CPU_SECOND, Gang
 from scavenger_admitter.core.admission.starvation import Starved
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.core.lifecycle.start_failures import Refusal, recalled
 from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, shape_of
 from scavenger_admitter.informers import Informers
-from scavenger_admitter.job_record import CreatedJob, JobRecords
+from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.start_slots import SLOW_SECONDS
 
 log = get_logger(__name__)
 
 INTERRUPTED_HERE = (InterruptionReason.QUEUE_RECLAIMED, InterruptionReason.STARVED)
 """Causes of interruptions that the admission loop decides on: the room that comes free is spoken for."""
+
+KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
+"""Causes of interruptions after which the job keeps its room: nobody else was meant to have it. After all others
+somebody was: an ordinary pod, another queue, a node or a load that had to come down
+(docs/designs/0007-under-pressure.md)."""
+
+START_PRIORITY: Final = -10
+"""Of a job that is to be started, in the queue of reconciles: what has happened to others goes first."""
 
 
 class AdmissionFeed:
@@ -44,9 +57,8 @@ class AdmissionFeed:
         informers: what the API server shows.
         records: of all jobs.
         usage: CPU time that pods on reclaimed capacity used.
-        is_creating: whether the Job of a job is being created at this moment.
         wake: has the admission loop look again.
-        enqueue: has a job reconciled.
+        enqueue: has a job reconciled, with a priority.
     """
 
     def __init__(
@@ -58,9 +70,8 @@ class AdmissionFeed:
         informers: Informers,
         records: JobRecords,
         usage: accounting.Usage,
-        is_creating: Callable[[str], bool],
         wake: Callable[[], None],
-        enqueue: Callable[[str], None],
+        enqueue: Callable[..., None],
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -68,29 +79,33 @@ class AdmissionFeed:
         self._informers = informers
         self._records = records
         self._usage = usage
-        self._is_creating = is_creating
         self._wake = wake
         self._enqueue = enqueue
+        self._unanswered: dict[str, float] = {}
 
     # --- what the loop is told --------------------------------------------------------------------------------------
 
     def update(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """Tell the admission loop where the job stands."""
-        record, status = self._records[key], job.status
+        attempt, status, run = self._records[key].attempt, job.status, run_of(job)
         if outcome.start_failed:
-            self._start_failed(key, job)
+            self._start_failed(key, job, late=outcome.retry_late)
         if outcome.figures.waited_seconds is not None:
-            record.failures = 0
+            attempt.failures = 0
+        active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and self._informers.batch.get(key) is not None:
-            self._assume(key, job)
-        elif not self._holds_room(key, job):
-            record.assumed_run = ""
-            self._state.assumed_starts.forget(key)
+            if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
+                shape, pods = shape_of(job), job.spec.parallelism
+                self._state.assumed_starts.assume(key, run, shape, pods, queue=job.spec.queue)
+            attempt.adopt(run)
+        elif not attempt.under_way and not (active and attempt.holds_room(run)):
+            self._give_back(key)
         self.update_running(job)
-        if outcome.candidate and self._may_start(key, job):
-            self._state.apply_candidate(candidate(job, record.not_before))
+        if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
+            self._state.apply_candidate(candidate(job, attempt.retry_at))
             self._wake()
         else:
+            # Not while it is being started: what was observed may be older than that start, or its refusal.
             self._state.delete_candidate(key)
 
     def update_running(self, job: ScavengerJob) -> None:
@@ -99,6 +114,7 @@ class AdmissionFeed:
         if record.decision is not None and record.decision[0] != run:
             record.decision = None
         running, phase = self._state.running, job.status.phase
+        self._keep_room(job, run)
         if phase is Phase.INTERRUPTED and cause_of(job) in INTERRUPTED_HERE:
             at = max(job.status.interrupted_timestamps, default=self._clock.now())
             running.interrupt(key, micros(at), shape_of(job).counted, job.spec.parallelism)
@@ -107,21 +123,33 @@ class AdmissionFeed:
         elif record.decision is None:  # else its room is spoken for, although its status does not say so yet
             running.apply(running_job(job, self._rate(job)))
 
+    def _keep_room(self, job: ScavengerJob, run: str) -> None:
+        """Room of a run that was ended for nobody's sake is kept for the next one: until that is granted or has failed,
+        and for no longer than pods may take to stop."""
+        attempt, status = self._records[job.key].attempt, job.status
+        interrupted = status.phase is Phase.INTERRUPTED and cause_of(job) in KEPT and not attempt.failures
+        if not interrupted or attempt.holds_room(run) or not status.interrupted_timestamps:
+            self._state.kept_room.release(job.key)
+            return
+        grace = min(job.spec.termination_grace_period_seconds, self._settings.max_termination_grace_period_seconds)
+        until = micros(max(status.interrupted_timestamps)) + grace * SECOND + OVERDUE
+        self._state.kept_room.keep(
+            job.key, queue=job.spec.queue, shape=shape_of(job), parallelism=job.spec.parallelism, until=until
+        )
+
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name."""
+        self._state.kept_room.release(key)
         self._state.delete_candidate(key)
         self._state.running.delete(key)
-        self._state.assumed_starts.forget(key)
+        self._give_back(key)
 
-    def is_starting(self, key: str, run: str) -> bool:
-        """Whether the Job of this run was created, or may have been, and is not seen yet; its room is given up once
-        it is not looked out for any more."""
-        record = self._records[key]
-        if record.created is None or record.is_starting(run, self._clock.monotonic()):
-            return record.created is not None
-        record.created = None
-        self._state.assumed_starts.forget(key)
-        return False
+    def recall(self, job: ScavengerJob) -> None:
+        """A job is seen for the first time by this process: how its last starts ended is read off its status."""
+        settings, attempt = self._settings, self._records[job.key].attempt
+        found = recalled(job.status, settings.start_backoff, settings.start_backoff_max)
+        if found is not None:
+            attempt.failures, attempt.retry_at = found[0], micros(found[1])
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""
@@ -130,55 +158,82 @@ class AdmissionFeed:
         now, used = self._clock.now(), accounting.cpu_time(job.spec, self._informers.members(job), self._usage)
         return lambda since: used(since, now) / (now - since).total_seconds() if now > since else None
 
-    def _start_under_way(self, key: str) -> bool:
-        return self._is_creating(key) or self._records[key].created is not None
-
-    def _may_start(self, key: str, job: ScavengerJob) -> bool:
-        """Whether a job in line may be chosen; not while it is being started from this very place: what was observed
-        may be older than that start, or its refusal."""
-        return not self._start_under_way(key) and self._records[key].refusal_of(run_of(job)) is None
-
-    def _holds_room(self, key: str, job: ScavengerJob) -> bool:
-        """Whether the room of a start may still be needed, for this run of the job."""
-        if self._start_under_way(key):
-            return True
-        active = job.status.phase is not None and job.status.phase.active
-        return active and self._records[key].assumed_run in ("", run_of(job))
-
-    def _assume(self, key: str, job: ScavengerJob) -> None:
-        """Hold the room of a start that another admitter, or this one before a restart, has under way."""
-        record, run = self._records[key], run_of(job)
-        if record.assumed_run != run:
-            record.assumed_run = run
-            self._state.assumed_starts.assume(key, run, shape_of(job), job.spec.parallelism, queue=job.spec.queue)
-
-    def _start_failed(self, key: str, job: ScavengerJob) -> None:
-        settings = self._settings
-        self._records[key].start_failed(self._clock.now(), settings.start_backoff, settings.start_backoff_max)
-        self._state.assumed_starts.forget(key)
+    def _start_failed(self, key: str, job: ScavengerJob, *, late: bool) -> None:
+        first, most = self._settings.start_backoff, self._settings.start_backoff_max
+        self._records[key].attempt.failed(self._clock.now(), first, most, late=late)
+        self._give_back(key)
         admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
         metrics.FAILED_STARTS.labels(job.spec.queue, admitted.reason if admitted else "").inc()
 
+    def _give_back(self, key: str) -> None:
+        """Nothing is held for a start of that job any more, beyond the pods that exist."""
+        if self._records[key].attempt.stage is not Stage.REFUSED:
+            self._records[key].attempt.drop()
+        self._state.assumed_starts.forget(key)
+        self._unanswered.pop(key, None)
+
+    # --- how starts go on -------------------------------------------------------------------------------------------
+
+    def look(self, key: str, run: str) -> None:
+        """Bring what is known of the start of a job up to date, before it is observed."""
+        if not self._records[key].attempt.look(run, self._clock.monotonic()):
+            self._state.assumed_starts.forget(key)
+            self._unanswered.pop(key, None)
+            self._wake()
+
+    def take_back(self, key: str, seconds: float = 0.0) -> None:
+        """A grant is not made use of: its room is free, and the job is looked at again after so many seconds."""
+        attempt = self._records[key].attempt
+        if attempt.stage is not Stage.GRANTED:
+            return
+        if seconds:
+            attempt.put_off(self._clock.now() + timedelta(seconds=seconds))
+        self._give_back(key)
+        self._wake()
+
+    def on_answer(self, key: str, refusal: Refusal | None) -> None:
+        """The API server has answered to the creation of a Job, or has not in time. `refusal`: None when there is a Job
+        of that name now."""
+        attempt = self._records[key].attempt
+        attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
+        self._unanswered.pop(key, None)
+        if attempt.stage is Stage.REFUSED:
+            self._state.assumed_starts.forget(key)
+            self._wake()
+        if attempt.stage is not Stage.POSTED:
+            self._enqueue(key)
+
+    def under_way(self) -> int:
+        """How many starts were granted and are not answered; those that hang do not count."""
+        hanging = self._clock.monotonic() - SLOW_SECONDS
+        while self._unanswered and (first := next(iter(self._unanswered.items())))[1] <= hanging:
+            del self._unanswered[first[0]]
+        return len(self._unanswered)
+
     # --- what the loop reports --------------------------------------------------------------------------------------
 
-    def on_started(self, key: str, run: str) -> None:
-        """The Job of this run was created, or was there already, or may have been created."""
-        record = self._records[key]
-        record.assumed_run = run
-        if self._informers.batch.get(key) is None:
-            record.created = CreatedJob(run, self._clock.monotonic())
-        self._enqueue(key)
-
-    def on_refused(self, key: str, run: str, refusal: Refusal) -> None:
-        """The API server did not take the Job of this run."""
-        self._records[key].refusal = (run, refusal)
-        self._enqueue(key)
+    def on_granted(self, start: Start) -> None:
+        """A job in line is to be started. Its room is taken at once: the next cycle must not find it free."""
+        key, chosen = start.key, start.candidate
+        job, now = self._informers.job(key), self._clock.monotonic()
+        self._state.delete_candidate(key)
+        if job is None:
+            return
+        run = run_of(job)
+        self._records[key].attempt.grant(run, start, now)
+        self._state.kept_room.release(key)
+        self._state.assumed_starts.assume(
+            key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
+        )
+        self._unanswered.pop(key, None)
+        self._unanswered[key] = now
+        self._enqueue(key, priority=START_PRIORITY)
 
     def on_preempted(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this
         process die before, the next one decides anew."""
-        job = self._informers.job(preemption.key)
-        if job is None or job.metadata.uid != preemption.gang.job.uid:
+        job = self._running(preemption.gang)
+        if job is None:
             return
         detail = f"queue {preemption.queue} has less than it deserves"
         self._interrupt(job, preemption.gang, InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, detail))
@@ -194,11 +249,19 @@ class AdmissionFeed:
 
     def on_starved(self, starved: Starved) -> None:
         """A running job gets too little CPU where it is, and goes in the same way."""
-        job = self._informers.job(starved.key)
-        if job is None or job.metadata.uid != starved.gang.job.uid:
+        job = self._running(starved.gang)
+        if job is None:
             return
         self._interrupt(job, starved.gang, InterruptDecision(InterruptionReason.STARVED, starved.detail))
         log.info("interrupting, as it is starved", job=job.key, queue=job.spec.queue, why=starved.detail)
+
+    def _running(self, gang: Gang) -> ScavengerJob | None:
+        """The job of a gang, if that very run of it goes on: the plan may be older than what has happened since."""
+        job = self._informers.job(gang.job.key)
+        if job is None or job.metadata.uid != gang.job.uid or job.status.phase is not Phase.RUNNING:
+            return None
+        start = accounting.run_start(job.status)
+        return job if start is not None and micros(start) == gang.job.started else None
 
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))

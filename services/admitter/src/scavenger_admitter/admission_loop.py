@@ -1,14 +1,13 @@
-"""The admission loop: takes a snapshot, has it planned, starts what was chosen.
+"""The admission loop: takes a snapshot, has it planned, grants room to whom the plan has chosen.
 
-One cycle at a time, at most one every `admission_interval`. Starting a job is one write, the Job (two for a gang, whose
-headless Service comes first); its phase follows when the reconcile sees that Job. The Job bears the name of the
-ScavengerJob, so the API server itself sees to it that nothing is started twice, whoever tries.
+One cycle at a time, at most one every `admission_interval`. It writes nothing: a grant takes the room and goes to the
+job's record, and the job's reconcile creates the Job (`writer.py`), waits for nobody else's, and tells the lifecycle
+what the API server said.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -17,12 +16,8 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.times import micros
-from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
-from scavenger_kube.resources import JOBS, SERVICES
 from scavenger_runtime import Clock
-from scavenger_runtime.logging import get_logger
-from scavenger_runtime.write_budget import Urgency, WriteBudget
+from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
@@ -30,10 +25,8 @@ from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
-from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationRules, Starved
+from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, Starved
 from scavenger_admitter.core.admission.state import ClusterState
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
-from scavenger_admitter.core.manifest import job_manifest, service_manifest
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.settings import AdmitterSettings
@@ -41,7 +34,8 @@ from scavenger_admitter.settings import AdmitterSettings
 IDLE_SHARE: Final = 4.0
 """Seconds without a cycle per second of one."""
 
-log = get_logger(__name__)
+LEAST_INTERVAL: Final = 0.05
+"""Seconds between two looks whether starts have been answered."""
 
 
 def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRule:
@@ -74,14 +68,13 @@ class AdmissionLoop:
     """Runs admission cycles whenever something changed that could let a job start.
 
     Args:
-        client: to create Jobs with.
         state: the cluster as the informers have shown it.
         settings: of the admitter.
         clock: for `now` and the pace.
         levels: what the regulator publishes at this moment.
         job: the newest known version of a ScavengerJob, None when it is gone.
-        started: told key and run of each job whose Job was created, or was there already, or may have been created.
-        refused: told key and run of each job whose Job the API server did not take, and why.
+        granted: told of each job that is to be started; takes its room at once.
+        under_way: how many starts were granted lately and are not known to have come off or failed.
         preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
@@ -90,26 +83,24 @@ class AdmissionLoop:
     def __init__(
         self,
         *,
-        client: ApiClient,
         state: ClusterState,
         settings: AdmitterSettings,
         clock: Clock,
         levels: Callable[[], LevelsView],
         job: Callable[[str], ScavengerJob | None],
-        started: Callable[[str, str], None],
-        refused: Callable[[str, str, Refusal], None],
+        granted: Callable[[Start], None],
+        under_way: Callable[[], int],
         preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
         budget: WriteBudget,
     ) -> None:
-        self._client = client
         self._state = state
         self._settings = settings
         self._clock = clock
         self._levels = levels
         self._job = job
-        self._started = started
-        self._refused = refused
+        self._granted = granted
+        self._under_way = under_way
         self._preempted = preempted
         self._starved = starved
         self._budget = budget
@@ -125,8 +116,6 @@ class AdmissionLoop:
         self._starved_since: Mapping[str, int] = {}
         self._moving: dict[str, tuple[str, Candidate]] = {}
         self._wake = asyncio.Event()
-        self._slots = asyncio.Semaphore(settings.concurrent_starts)
-        self._creating: set[str] = set()
         self.held: Mapping[str, Wait] = {}
         """Why the last cycle left each waiting job waiting."""
         self.shares: Mapping[str, QueueShare] = {}
@@ -143,14 +132,14 @@ class AdmissionLoop:
         self._measured_jobs = tuple(measured)
         self.wake()
 
-    def is_creating(self, key: str) -> bool:
-        """Whether the Job of that job is being created at this moment."""
-        return key in self._creating
-
     async def run(self) -> None:
         """Run cycles until cancelled."""
         while True:
             await self._wake.wait()
+            # Starts that are not answered yet are waited for, as long as they do not hang: who was chosen by the cycle
+            # before would be overtaken, and those in line find out sooner where there is room.
+            while self._affordable_starts() < 1:
+                await self._clock.sleep(max(LEAST_INTERVAL, self._settings.admission_interval))
             self._wake.clear()
             began = self._clock.monotonic()
             plan = await self.cycle()
@@ -160,32 +149,58 @@ class AdmissionLoop:
             took = self._clock.monotonic() - began
             await self._clock.sleep(max(self._settings.admission_interval, IDLE_SHARE * took))
 
+    def _affordable_starts(self) -> int:
+        """How many more may be started now: what is granted holds room until there is a turn to write it."""
+        most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
+        return most - self._under_way()
+
     async def cycle(self) -> AdmissionPlan:
-        """One cycle: plan, then start what was chosen and wait until the API server has answered for all of it."""
+        """One cycle: have a snapshot planned, and grant what still holds of the plan.
+
+        The plan is computed in a thread, so that meanwhile the Lease is renewed, probes are answered and jobs
+        reconciled: the snapshot shares nothing that changes. So what is granted was decided on what was true when the
+        cycle began, which is safe:
+        - a job that is gone, changed, started or held back meanwhile does not stand in line as it did, and is left out;
+        - where the regulator has closed admission meanwhile, nobody starts;
+        - room is taken from the state that the next cycle sees, so nobody gets room twice; room that ordinary pods or a
+          lost node took meanwhile is missing to starts of this one cycle: their pods are not placed, keep nobody from
+          anything, as they preempt nobody, and are taken back after `unschedulable_after`.
+        """
         started = self._clock.monotonic()
         now = self._clock.now()
         rule = load_rule(self._levels(), self._settings, micros(now))
         snapshot = self._state.snapshot(now=micros(now), rule=rule)
-        most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
-        plan = plan_admissions(snapshot, max_starts_per_cycle=most, rules=self._rules, measurement=self._measurement())
+        measurement = self._measurement()
+        plan = await asyncio.to_thread(
+            plan_admissions,
+            snapshot,
+            max_starts_per_cycle=max(1, self._affordable_starts()),
+            rules=self._rules,
+            measurement=measurement,
+        )
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
         metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
         for preemption in plan.preemptions:
             self._preempted(preemption)
-        if plan.starvation is not None:
-            self._measured_jobs, self._starved_since = None, plan.starvation.since
-            metrics.STARVED.set(len(plan.starvation.since))
-            for starved in plan.starvation.interrupt:
-                job = self._job(starved.key)
-                if job is not None:
-                    self._moving[starved.key] = (run_of(job), starved.candidate)
-                self._starved(starved)
-        if plan.starts:
-            # Room is taken before the first await: the next event must not find it free.
-            work = [self._assume(start) for start in plan.starts]
-            await asyncio.gather(*(self._start(start, job) for start, job in work if job is not None))
+        if plan.starvation is not None and measurement is not None:
+            self._interrupt_starved(plan.starvation, measurement)
+        if plan.starts and load_rule(self._levels(), self._settings, micros(self._clock.now())).shut is None:
+            for start in plan.starts:
+                if self._state.candidate(start.key) == start.candidate:
+                    self._granted(start)
         return plan
+
+    def _interrupt_starved(self, starvation: StarvationPlan, measurement: Measurement) -> None:
+        if self._measured_jobs is measurement.jobs:  # else there are newer figures, which the next cycle looks at
+            self._measured_jobs = None
+        self._starved_since = starvation.since
+        metrics.STARVED.set(len(starvation.since))
+        for starved in starvation.interrupt:
+            job = self._job(starved.key)
+            if job is not None:
+                self._moving[starved.key] = (run_of(job), starved.candidate)
+            self._starved(starved)
 
     def _measurement(self) -> Measurement | None:
         if self._measured_jobs is None:
@@ -202,75 +217,6 @@ class AdmissionLoop:
         if job is None or job.metadata.uid != uid:
             return False
         return job.status.phase is Phase.INTERRUPTED or (job.status.phase is Phase.RUNNING and run_of(job) == run)
-
-    def _assume(self, start: Start) -> tuple[Start, ScavengerJob | None]:
-        candidate = start.candidate
-        job = self._job(candidate.key)
-        self._state.delete_candidate(candidate.key)
-        if job is None or job.metadata.uid != candidate.uid:
-            return start, None
-        self._creating.add(candidate.key)
-        self._state.assumed_starts.assume(
-            candidate.key,
-            run_of(job),
-            candidate.shape,
-            candidate.parallelism,
-            queue=candidate.queue,
-            nodes=start.nodes,
-        )
-        return start, job
-
-    async def _start(self, start: Start, job: ScavengerJob) -> None:
-        async with self._slots:
-            try:
-                await self._budget.take(Urgency.START)
-                await self._create(job)
-            except AlreadyExists:
-                # Ours from before a restart, or somebody else's: the reconcile looks and decides.
-                self._started(start.key, run_of(job))
-            except NotFound:
-                self._state.assumed_starts.forget(start.key)  # the namespace is going away
-            except ApiError as error:
-                self._give_back(start, job, error)
-            else:
-                metrics.STARTS.labels(job.spec.queue).inc()
-                log.info(
-                    "started",
-                    job=start.key,
-                    queue=job.spec.queue,
-                    pods=job.spec.parallelism,
-                    interrupted=job.status.interrupted_count,
-                    nodes=sorted(set(start.nodes)),
-                    load_percent={name: ppm / 10_000 for name, ppm in start.load_ppm},
-                )
-                self._started(start.key, run_of(job))
-            finally:
-                self._creating.discard(start.key)
-
-    async def _create(self, job: ScavengerJob) -> None:
-        namespace = job.metadata.namespace
-        service = service_manifest(job)
-        if service is not None:
-            with contextlib.suppress(AlreadyExists):  # from the run before; it stays as long as the ScavengerJob does
-                await self._client.create(SERVICES, namespace, service)
-        manifest = job_manifest(
-            job,
-            restarts=job.status.interrupted_count,
-            run=run_of(job),
-            max_grace_seconds=self._settings.max_termination_grace_period_seconds,
-        )
-        await self._client.create(JOBS, namespace, manifest)
-
-    def _give_back(self, start: Start, job: ScavengerJob, error: ApiError) -> None:
-        """The Job was refused, or may not have been created. What becomes of the job is decided by the reconcile."""
-        log.warning("start refused", job=start.key, queue=job.spec.queue, reason=error.reason, error=str(error))
-        if isinstance(error, Invalid | Forbidden):
-            self._state.assumed_starts.forget(start.key)
-            self._refused(start.key, run_of(job), Refusal(str(error), permanent=isinstance(error, Invalid)))
-        else:
-            # Unreachable or overloaded: says nothing about this job. The Job may have been created all the same, so
-            # its room stays taken until its event shows it, or it is tried again and found there.
-            self._started(start.key, run_of(job))
 
 
 def _show(snapshot: Snapshot, plan: AdmissionPlan, seconds: float) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
+from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
@@ -31,6 +32,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
@@ -69,19 +71,17 @@ class Admitter:
             informers=self._informers,
             records=self._records,
             usage=self._usage.usage,
-            is_creating=lambda key: self._admission.is_creating(key),
             wake=lambda: self._admission.wake(),
             enqueue=self._enqueue,
         )
         self._admission = AdmissionLoop(
-            client=self._client,
             state=self._state,
             settings=settings,
             clock=self._clock,
             levels=self._informers.levels_view,
             job=self._informers.job,
-            started=self._feed.on_started,
-            refused=self._feed.on_refused,
+            granted=self._feed.on_granted,
+            under_way=self._feed.under_way,
             preempted=self._feed.on_preempted,
             starved=self._feed.on_starved,
             budget=self._budget,
@@ -92,10 +92,18 @@ class Admitter:
             clock=self._clock,
             informers=self._informers,
             records=self._records,
-            writer=Writer(self._client, context.events),
+            writer=Writer(
+                self._client, context.events, max_grace_seconds=settings.max_termination_grace_period_seconds
+            ),
             feed=self._feed,
             admission=self._admission,
             explanations=self._explanations,
+            slots=StartSlots(
+                self._clock,
+                each=settings.concurrent_starts,
+                most=max(1, settings.workers * 3 // 4),
+                wake=self._enqueue,
+            ),
             usage=self._usage.usage,
             turns=self._turns,
         )
@@ -131,13 +139,18 @@ class Admitter:
         """Do the work, until cancelled. The informers are synced."""
         for informer in (self._informers.jobs, self._informers.batch):
             await caught_up(self._client, informer, self._clock)
+        # A pod that is not seen would not keep its job from a second life; those of others do no harm.
+        await caught_up(self._client, self._informers.pods, self._clock, names.LABEL_JOB)
         loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers, clock=self._clock)
         self._loop = loop
         self._first_pass = self._informers.jobs_with_held_pods().union(self._informers.jobs.keys())
         if not self._first_pass:
             self.first_pass_done.set()
         for key in sorted(self._first_pass, key=self._age):
-            self._records.welcome(key, self._informers.jobs.get(key))
+            job = self._informers.jobs.get(key)
+            self._records.welcome(key, job)
+            if job is not None:
+                self._feed.recall(job)
             loop.add(key, priority=LOW_PRIORITY)
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run())
@@ -181,7 +194,7 @@ class Admitter:
         """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
         while True:
             await self._clock.sleep(REMIND_SECONDS)
-            if self._admission.unserved:
+            if self._admission.unserved or self._state.kept_room.keys():
                 self._admission.wake()
 
     def _enqueue(self, key: str, *, priority: int = 0) -> None:
@@ -220,7 +233,7 @@ class Admitter:
 
     def _on_batch(self, change: Change[Job]) -> None:
         if self._informers.jobs.get(change.key) is not None:
-            self._records[change.key].created = None
+            self._records[change.key].attempt.saw(change.new)
             self._enqueue(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:

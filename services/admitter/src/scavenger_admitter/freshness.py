@@ -28,6 +28,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
+SERVER_TROUBLE: Final = 500
 PATIENCE_SECONDS: Final = 30.0
 """An informer has listed anew by then, if it can at all. What it lacks still is something that it cannot read."""
 
@@ -64,12 +65,13 @@ async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | 
             return found
 
 
-async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock) -> None:
-    """Return once the informer shows everything at least as new as the API server had it when asked, or will not."""
+async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, labels: str | None = None) -> None:
+    """Return once the informer shows everything (with these labels) at least as new as the API server had it when
+    asked, or will not."""
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
         try:
-            behind = sum(_behind(informer, meta) for meta in await metadata_of(client, informer.resource))
+            behind = sum(_behind(informer, meta) for meta in await metadata_of(client, informer.resource, labels))
         except ApiError as error:
             log.warning("cannot tell whether an informer is up to date", informer=informer.name, error=str(error))
         else:
@@ -88,10 +90,12 @@ def _behind(informer: Informer[Any], meta: ObjectMeta) -> bool:
 def doubtful(seen: Observation) -> bool:
     """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
     behind the others, and what follows from the one must not be done for the other."""
-    status, run = seen.job.status, run_of(seen.job)
+    status, run, refused = seen.job.status, run_of(seen.job), seen.refused
     active = seen.was_starting or (status.phase is not None and status.phase.active)
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in _placed(seen)):
         return True
+    if seen.batch is None and refused is not None and (refused.unclear or refused.status >= SERVER_TROUBLE):
+        return True  # the Job may have been created all the same, and its informer be behind
     if seen.batch is None:
         mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
         return active or (mine and not (status.phase and status.phase.finished))

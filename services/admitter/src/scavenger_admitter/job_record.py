@@ -5,32 +5,15 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from scavenger_api.job import ScavengerJob
-from scavenger_api.times import micros
 from scavenger_runtime import Clock
 
+from scavenger_admitter.attempt import Attempt
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision
-from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.facts import newer
-
-UNSEEN_START_SECONDS: Final = 10.0
-"""A Job we created and the informer has not shown for this long is looked for again."""
-
-LEAST_WAIT_SECONDS: Final = 0.01
-"""Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedJob:
-    """A Job that was created, or may have been, for a run; and when, on the monotonic clock."""
-
-    run: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +38,10 @@ class JobRecord:
     """When that was."""
     starting: str = ""
     """The run whose Job was seen while no status says so."""
-    created: CreatedJob | None = None
-    """The Job of a start, while the informer does not show it."""
-    assumed_run: str = ""
-    """The run that room is held for in the admission loop's view."""
-    refusal: tuple[str, Refusal] | None = None
-    """The run whose Job the API server did not take, and why."""
+    attempt: Attempt = field(default_factory=Attempt)
+    """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
     """The run that is to be interrupted, and why."""
-    failures: int = 0
-    """Starts in a row that did not come off."""
-    not_before: int = 0
-    """The next start is not before this, microseconds since the epoch."""
 
     # --- versions ---
 
@@ -95,33 +70,9 @@ class JobRecord:
 
     # --- a run ---
 
-    def refusal_of(self, run: str) -> Refusal | None:
-        """Why the API server did not take the Job of this run."""
-        return self.refusal[1] if self.refusal is not None and self.refusal[0] == run else None
-
     def decision_on(self, run: str) -> InterruptDecision | None:
         """Why this run is to be interrupted."""
         return self.decision[1] if self.decision is not None and self.decision[0] == run else None
-
-    def is_starting(self, run: str, now: float) -> bool:
-        """Whether the Job of this run was created, or may have been, and is looked out for."""
-        created = self.created
-        return created is not None and created.run == run and now - created.at < UNSEEN_START_SECONDS
-
-    def start_failed(self, now: datetime, first: float, most: float) -> None:
-        """A start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`."""
-        self.failures += 1
-        delay = min(most, first * 2.0 ** min(self.failures - 1, 30))
-        self.not_before = micros(now + timedelta(seconds=delay))
-
-    def waits(self, clock: Clock) -> Iterator[float]:
-        """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
-        queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
-        if self.created is not None:
-            yield max(LEAST_WAIT_SECONDS, self.created.at + UNSEEN_START_SECONDS - clock.monotonic())
-        left = (self.not_before - micros(clock.now())) / 1e6
-        if left > 0:
-            yield max(LEAST_WAIT_SECONDS, left)
 
 
 class JobRecords:

@@ -7,6 +7,7 @@ from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import AlreadyExists, ApiError, Conflict
 from scavenger_kube.kinds import Job
 from scavenger_runtime import Clock, Result
 from scavenger_runtime.logging import get_logger
@@ -15,16 +16,21 @@ from scavenger_runtime.write_budget import Urgency
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
+from scavenger_admitter.attempt import Stage
+from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.actions import CreateJob
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.freshness import confirmed, doubtful, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.start_slots import AGAIN_SECONDS, SLOW_SECONDS, StartSlots
 from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_admitter.writer import Writer
 
@@ -47,6 +53,7 @@ class Reconciler:
         feed: told where each job stands.
         admission: says why jobs wait.
         explanations: which of them are told.
+        slots: how many Jobs are created at once.
         usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
     """
@@ -63,6 +70,7 @@ class Reconciler:
         feed: AdmissionFeed,
         admission: AdmissionLoop,
         explanations: Explanations,
+        slots: StartSlots,
         usage: accounting.Usage,
         turns: WriteTurns,
     ) -> None:
@@ -74,6 +82,7 @@ class Reconciler:
         self._feed = feed
         self._admission = admission
         self._explanations = explanations
+        self._slots = slots
         self._usage = usage
         self._turns = turns
         self._lifecycle_settings = LifecycleSettings(
@@ -90,6 +99,16 @@ class Reconciler:
             NotFound: it, or what was to be changed, is gone.
             ApiError: the API server refuses, or does not answer.
         """
+        try:
+            return await self._reconcile(key)
+        except Conflict:
+            raise
+        except ApiError:
+            # Whoever cannot have its status written, or be looked at, holds no room meanwhile.
+            self._feed.take_back(key, SLOW_SECONDS)
+            raise
+
+    async def _reconcile(self, key: str) -> Result | None:
         job = self._informers.job(key)
         if job is None:
             return await self._clear_orphans(key)
@@ -105,14 +124,19 @@ class Reconciler:
                 self._records[key].starting = run_of(job)
         elif outcome.changed:
             job = await self._commit(job, outcome)
+        create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
+        if seen.granted and create is None:
+            self._feed.take_back(key)  # what it was granted for is not so any more
         self._feed.update(key, job, outcome)
-        await self._writer.carry_out(key, outcome.actions)
+        again = await self._start(job, create) if create is not None else None
+        await self._writer.carry_out(key, (one for one in outcome.actions if not isinstance(one, CreateJob)))
         # Another record by now where the job went meanwhile and another one has its name.
-        waits = (left_out, outcome.requeue_after, *self._records[key].waits(self._clock))
+        waits = (left_out, outcome.requeue_after, again, *self._records[key].attempt.waits(self._clock))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
+        self._feed.forget(key)  # it may have gone while its status was being written
         self._records.forget(key)
         actions = clear_orphans(self._informers.pods.by_index("job", key))
         if not self._turns.take(key, Urgency.COUNT, len(actions)):
@@ -123,8 +147,39 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
+    async def _start(self, job: ScavengerJob, action: CreateJob) -> float | None:
+        """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
+        lifecycle. Returns in how many seconds to try again where it is not the job's turn."""
+        key, attempt = job.key, self._records[job.key].attempt
+        if attempt.stage is not Stage.GRANTED or attempt.run != action.run:
+            return None
+        if not self._slots.take(key):
+            self._turns.give_back()
+            if self._slots.stuck(key):
+                self._feed.take_back(key, SLOW_SECONDS)
+            return AGAIN_SECONDS
+        attempt.post(self._clock.monotonic())
+        refusal = None
+        try:
+            await self._writer.create(job, action)
+        except AlreadyExists:
+            pass  # ours from before a restart, or somebody else's: its event shows which
+        except ApiError as error:
+            refusal = Refusal(str(error), error.status, error.reason, error.causes())
+            log.warning("start refused", job=key, queue=job.spec.queue, reason=error.reason, error=str(error))
+        else:
+            metrics.STARTS.labels(job.spec.queue).inc()
+            _log_start(job, attempt.start)
+        finally:
+            self._slots.give_back(key)
+        if self._records[key].attempt is attempt:  # else the job is gone, or another one has its name
+            self._feed.on_answer(key, refusal)
+        return None
+
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
+        self._feed.look(key, run)
+        attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
         return Observation(
             job=job,
@@ -134,10 +189,12 @@ class Reconciler:
             now=self._clock.now(),
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
-            refused=record.refusal_of(run),
+            refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             decision=record.decision_on(run),
             usage=self._usage,
-            assumed_started=self._feed.is_starting(key, run),
+            granted=attempt.stage is Stage.GRANTED,
+            assumed_started=attempt.stage is Stage.POSTED,
+            failed_starts=attempt.failures,
             was_starting=record.starting == run != "",
             last_write=record.written_at,
             settings=self._lifecycle_settings,
@@ -163,6 +220,18 @@ def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
 def _left(until: datetime | None, now: datetime) -> float | None:
     """Seconds until then; None when that is not in the future."""
     return (until - now).total_seconds() if until is not None and until > now else None
+
+
+def _log_start(job: ScavengerJob, start: Start | None) -> None:
+    log.info(
+        "started",
+        job=job.key,
+        queue=job.spec.queue,
+        pods=job.spec.parallelism,
+        interrupted=job.status.interrupted_count,
+        nodes=sorted(set(start.nodes)) if start else [],
+        load_percent={name: ppm / 10_000 for name, ppm in start.load_ppm} if start else {},
+    )
 
 
 def _count(job: ScavengerJob, outcome: Outcome) -> None:

@@ -24,7 +24,7 @@ LOOKS: Final = 10
 class AdmitterSettings(ServiceSettings):
     """Reconciles ScavengerJobs: who starts, and what an ending means."""
 
-    workers: int = option(16, "reconciles under way at once", ge=1, le=1000)
+    workers: int = option(48, "reconciles under way at once", ge=1, le=1000)
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 
@@ -39,7 +39,7 @@ class AdmitterSettings(ServiceSettings):
     tolerated_taints: Names = TOLERATED_TAINTS
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
-    concurrent_starts: int = option(32, "Jobs being created at once", ge=1, le=1000)
+    concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)
     explain_after: Seconds = option(
         5.0,
         "a job that waits this long is told so, and why; Waiting and Starting that pass sooner are not written",

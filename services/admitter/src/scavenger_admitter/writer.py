@@ -1,7 +1,4 @@
-"""What is written to the API for one ScavengerJob: its status, its Events, and the actions that follow.
-
-A Job is created by the admission loop, which has to know at once what the API server said of it.
-"""
+"""What is written to the API for one ScavengerJob: its status, its Events, and the actions that follow."""
 
 from __future__ import annotations
 
@@ -13,19 +10,21 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import Conflict, NotFound
-from scavenger_kube.resources import JOBS, PODS, scavenger_jobs
+from scavenger_kube.errors import AlreadyExists, Conflict, NotFound
+from scavenger_kube.resources import JOBS, PODS, SERVICES, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter.core.lifecycle.actions import (
-    Action,
+    Cleanup,
+    CreateJob,
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
     EventNote,
     ReleasePod,
 )
+from scavenger_admitter.core.manifest import job_manifest, service_manifest
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
@@ -35,16 +34,25 @@ OWN_FIELDS: Final = tuple(
     if name != "preemption"  # the prioritizer's
 )
 """What the admitter writes of a status: all of these each time, null where there is nothing to say, which removes."""
+TRIES: Final = 3
+"""How often a Job is sent where the answer is Conflict."""
 
 log = get_logger(__name__)
 
 
 class Writer:
-    """Writes for one job at a time; knows nothing of why."""
+    """Writes for one job at a time; knows nothing of why.
 
-    def __init__(self, client: ApiClient, events: EventRecorder) -> None:
+    Args:
+        client: to write with.
+        events: for Events.
+        max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+    """
+
+    def __init__(self, client: ApiClient, events: EventRecorder, *, max_grace_seconds: int) -> None:
         self._client = client
         self._events = events
+        self._max_grace_seconds = max_grace_seconds
 
     async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
@@ -70,7 +78,38 @@ class Writer:
         for note in notes:
             self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
 
-    async def carry_out(self, key: str, actions: Iterable[Action]) -> None:
+    async def create(self, job: ScavengerJob, action: CreateJob) -> None:
+        """Create the Job of a run. It has the name of the ScavengerJob, so the API server itself sees to it that
+        nothing is started twice, whoever tries.
+
+        Raises:
+            AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
+            ApiError: the API server refuses, or does not answer.
+        """
+        await self._see_to_service(job, action)
+        body = job_manifest(job, restarts=action.restarts, run=action.run, max_grace_seconds=self._max_grace_seconds)
+        for attempt in range(TRIES):
+            try:
+                await self._client.create(JOBS, job.metadata.namespace, body)
+                return
+            except Conflict:  # others used up a quota of the namespace at the same moment, and it is counted anew
+                if attempt == TRIES - 1:
+                    raise
+
+    async def _see_to_service(self, job: ScavengerJob, action: CreateJob) -> None:
+        """The headless Service of a gang is there before its pods are. It stays as long as the ScavengerJob does,
+        unless somebody deletes it: a restart looks before it writes."""
+        body, namespace = service_manifest(job), job.metadata.namespace
+        if body is None:
+            return
+        if action.restarts:
+            with contextlib.suppress(NotFound):
+                await self._client.get(SERVICES, namespace, body["metadata"]["name"])
+                return
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(SERVICES, namespace, body)
+
+    async def carry_out(self, key: str, actions: Iterable[Cleanup]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
         and the reconcile that comes then repeats what is still to be done."""
         work = [self._action(key, action) for action in actions]
@@ -81,7 +120,7 @@ class Writer:
         if failures:
             raise failures[0]
 
-    def _action(self, key: str, action: Action) -> Awaitable[Any]:
+    def _action(self, key: str, action: Cleanup) -> Awaitable[Any]:
         namespace, _, name = key.partition("/")
         match action:
             case DeleteJob(uid=uid, reason=reason):

@@ -7,7 +7,8 @@ A pure function of one snapshot. The recipe:
      node there, the others on the best place they fit. Starting a job only to have it preempted a second later is
      pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
-  4. Judge the jobs of queues that are not open: they wait.
+  4. Judge the jobs of queues that are not open: they wait. Jobs whose room was kept for them since they were
+     interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
      first job that fits:
@@ -131,6 +132,7 @@ def plan_admissions(
     """
     cycle = _Cycle(snapshot, max_starts_per_cycle)
     cycle.hold_jobs_of_queues_not_open()
+    cycle.start_again()
     cycle.admit_within_shares()
     cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
@@ -178,11 +180,24 @@ class _Cycle:
                 for candidate in line:
                     self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or closed
 
+    def start_again(self) -> None:
+        for candidate in self._snapshot.returning:
+            if self._left is not None and len(self._starts) >= self._left:
+                return
+            if _not_open(candidate.queue, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
+                continue
+            found = self._judge(candidate) or self._usage.start(candidate)
+            if not isinstance(found, Wait):
+                self._start(candidate, found)
+
     # --- step 5 ---
 
     def admit_within_shares(self) -> None:
         queues = self._snapshot.queues
         lines = {n: line for n, line in self._snapshot.candidates.items() if _not_open(n, queues.get(n)) is None}
+        started = {start.key for start in self._starts}
+        for queue in {start.candidate.queue for start in self._starts}:
+            lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in started)
         for line in self._turns(lines):
             for candidate in line:
                 if self._admit(candidate):

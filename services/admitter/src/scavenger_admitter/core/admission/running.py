@@ -10,7 +10,7 @@ Units: cpu in millicores, memory in bytes, all else in whole units. Times are mi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
@@ -230,15 +230,15 @@ class RunningJobs:
             return None
         return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
 
-    def terminating(self, now: int, counts: Mapping[str, bool]) -> tuple[TerminatingPod, ...]:
+    def terminating(self, now: int, counts: Mapping[str, bool], kept: Set[str]) -> tuple[TerminatingPod, ...]:
         """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
 
-        `counts`: the nodes that count for the load, by name.
+        `counts`: the nodes that count for the load, by name. `kept`: jobs whose room nobody else is to have.
         """
         return tuple(
             TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
             for pod in sorted(self._going(), key=lambda pod: pod.key)
-            if not pod.leaves_by or now <= pod.leaves_by + OVERDUE
+            if pod.job not in kept and (not pod.leaves_by or now <= pod.leaves_by + OVERDUE)
         )
 
     def _going(self) -> Iterator[BoundPod]:

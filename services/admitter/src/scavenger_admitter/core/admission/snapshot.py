@@ -167,6 +167,7 @@ class Snapshot:
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
+        returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
     """
 
     now: int = 0
@@ -186,3 +187,4 @@ class Snapshot:
     closed_nodes: frozenset[str] = frozenset()
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)
+    returning: tuple[Candidate, ...] = ()

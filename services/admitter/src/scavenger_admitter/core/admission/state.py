@@ -22,6 +22,7 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
+from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
 from scavenger_admitter.core.admission.running import RunningJobs
@@ -77,6 +78,7 @@ class ClusterState:
         self._allocated: dict[str, dict[str, int]] = {}
         self._reclaimed: dict[str, int] = {}
         self.assumed_starts: Final = AssumedStarts(self._by_job, self._unbound)
+        self.kept_room: Final = KeptRoom(self._by_job)
         # ordinary pods about to take room
         self._pending: dict[str, PendingPod] = {}
         self._pending_view: tuple[PendingPod, ...] | None = ()
@@ -224,11 +226,18 @@ class ClusterState:
         """A job waits no longer."""
         self._waiting.delete(key)
 
+    def candidate(self, key: str) -> Candidate | None:
+        """A job that waits, as it does now; None for one that does not."""
+        return self._waiting.get(key)
+
     # --- the snapshot ---
 
     def snapshot(self, *, now: int, rule: LoadRule) -> Snapshot:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule."""
-        reservations = self.assumed_starts.reservations()
+        self.kept_room.expire(now)
+        waiting = self._waiting.keys()
+        reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
+        returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
         requested, scavenged = self._totals(reservations)
         return Snapshot(
             now=now,
@@ -240,7 +249,9 @@ class ClusterState:
             capacity=dict(self._capacity),
             requested=requested,
             scavenged=scavenged,
-            terminating=self.running.terminating(now, {name: sums.counts for name, sums in self._nodes.items()}),
+            terminating=self.running.terminating(
+                now, {name: sums.counts for name, sums in self._nodes.items()}, self.kept_room.keys()
+            ),
             recently_terminated=self.running.recently_terminated(rule.observed_at),
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
@@ -248,6 +259,7 @@ class ClusterState:
             closed_nodes=rule.closed_nodes,
             shut=rule.shut,
             blocked=self._blocked(),
+            returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
 
     def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:

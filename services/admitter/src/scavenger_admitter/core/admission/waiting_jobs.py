@@ -33,6 +33,10 @@ class WaitingJobs:
         if old is not None:
             self._leave(old)
 
+    def get(self, key: str) -> Candidate | None:
+        """A job that waits; None for one that does not."""
+        return self._waiting.get(key)
+
     def keys(self) -> Set[str]:
         """The jobs that wait."""
         return self._waiting.keys()

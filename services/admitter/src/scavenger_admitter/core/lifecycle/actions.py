@@ -7,6 +7,16 @@ from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Create the batch/v1 Job of a run that admission has granted, and before it the headless Service of a gang."""
+
+    run: str
+    """The place in line it is started from."""
+    restarts: int
+    """How often the job has been interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the batch/v1 Job with this uid and its pods (background propagation, uid as precondition)."""
 
@@ -37,7 +47,10 @@ class DeleteScavengerJob:
     uid: str
 
 
-Action: TypeAlias = DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
+Cleanup: TypeAlias = DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
+"""What clears away. Its answer changes nothing: what is still there is cleared away by the next reconcile."""
+
+Action: TypeAlias = CreateJob | Cleanup
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Draft:
     explained: bool = False
     """The status says why it waits."""
     start_failed: bool = False
+    retry_late: bool = False
     cause: InterruptionReason | None = None
     waited: float | None = None
     spent: Spent = field(default_factory=Spent)

@@ -86,6 +86,11 @@ def finish(draft: Draft) -> None:
 
 
 def _never_ends(batch: kinds.Job, pods: Iterable[kinds.Pod]) -> bool:
-    """A Job whose pods wait for what is missing: the Job controller sees no failure in that."""
+    """A Job whose pods wait for what is missing: the Job controller sees no failure in that, nor in members of a gang
+    that have succeeded meanwhile."""
     failed = any(c.type in ("FailureTarget", "Failed") and c.status == "True" for c in batch.status.conditions)
-    return batch.metadata.deletion_timestamp is None and not failed and not any(pod.ended for pod in pods)
+    return (
+        batch.metadata.deletion_timestamp is None
+        and not failed
+        and not any(pod.status.phase == "Failed" for pod in pods)
+    )

@@ -13,7 +13,7 @@ from typing import Final
 
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.actions import Action, DeletePod, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import Cleanup, DeletePod, ReleasePod
 from scavenger_admitter.core.lifecycle.pods import deleting, held, moment
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -86,7 +86,7 @@ def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, patience: 
 
 def clear(
     pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
-) -> tuple[Action, ...]:
+) -> tuple[Cleanup, ...]:
     """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
 
     `job_uid`: the Job that still exists and takes its pods with it when it goes.
@@ -94,7 +94,7 @@ def clear(
     return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
 
 
-def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> Action | None:
+def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> Cleanup | None:
     owner = pod.metadata.controller
     if surely_ended(pod, nodes):
         if held(pod):
@@ -106,18 +106,18 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
     return DeletePod(pod.metadata.name, pod.metadata.uid)
 
 
-def release(pods: Iterable[kinds.Pod]) -> tuple[Action, ...]:
+def release(pods: Iterable[kinds.Pod]) -> tuple[Cleanup, ...]:
     """Release every pod: no ending of theirs matters any more."""
     return tuple(ReleasePod(pod.metadata.name, pod.metadata.uid) for pod in pods if held(pod))
 
 
-def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[Action, ...]:
+def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[Cleanup, ...]:
     """What is to be done with pods whose ScavengerJob does not exist any more.
 
     Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody
     is left to read the record.
     """
-    actions: list[Action] = []
+    actions: list[Cleanup] = []
     for pod in pods:
         if not deleting(pod) and not pod.ended:
             actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))

@@ -45,7 +45,7 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     5. a run in progress starts, fails to, runs on, or ends;
     6. suspend is honoured, or lifted;
     7. what earlier runs left is cleared away;
-    8. a job in line may stand for admission, or says what holds it back;
+    8. a job in line is started where admission has granted that, may stand for admission, or says what holds it back;
     9. a finished job lets go of its pods, and goes itself when its time is over;
     10. conditions and jobName follow from all this.
     """
@@ -178,6 +178,7 @@ def _outcome(draft: Draft) -> Outcome:
         events=tuple(draft.events),
         candidate=draft.candidate,
         start_failed=draft.start_failed,
+        retry_late=draft.retry_late,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         figures=Figures(draft.cause, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
     )

@@ -66,12 +66,16 @@ class Observation:
     """Why the room of this very run is taken from it; None when it is not."""
     usage: accounting.Usage | None = None
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
+    granted: bool = False
+    """Admission has given the job room, for a start from this very place in line."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
     was_starting: bool = False
     """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
     last_write: datetime | None = None
     """When this process wrote the status last; None when it has not."""
+    failed_starts: int = 0
+    """Starts in a row that did not come off."""
     settings: LifecycleSettings = LifecycleSettings()
 
 
@@ -105,6 +109,8 @@ class Outcome:
     """In line for admission, and nothing of an earlier run stands in the way."""
     start_failed: bool = False
     """A start did not come off: the reconciler lets the delay before the next one grow."""
+    retry_late: bool = False
+    """That delay is the longest there is at once: nothing will have changed any sooner."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
     figures: Figures = Figures()

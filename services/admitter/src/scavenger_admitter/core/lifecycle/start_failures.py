@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
-from scavenger_api.job import ScavengerJobSpec
-from scavenger_api.reasons import FailureReason, Reason, WaitReason
+from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.pods import deleting, moment, start_error, started_at
@@ -24,6 +26,17 @@ _NO_KEY: Final = re.compile(r"couldn't find key \S+ in (?:ConfigMap|Secret) \S+"
 _LOST_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"')
 # plugin/pkg/admission/serviceaccount/admission.go Admit.
 _NO_ACCOUNT: Final = re.compile(r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found')
+# apiserver admission/plugin/webhook/errors ToStatusErr, with whatever code the webhook chose (400 where it chose none),
+# and webhook/{validating,mutating}/dispatcher.go where it cannot be asked and failurePolicy is Fail (500);
+# admission/plugin/policy/validating/dispatcher.go, 422 unless the policy says otherwise.
+_BY_ADMISSION: Final = re.compile(
+    r'admission webhook "[^"]*" denied the request|failed calling webhook'
+    r"|Policy '[^']*' with binding '[^']*' denied request"
+)
+# apiserver admission/plugin/resourcequota/controller.go checkRequest.
+_QUOTA: Final = re.compile(r"(?:exceeded|failed|status unknown for) quota: |insufficient quota to ")
+# apiserver admission/plugin/namespace/lifecycle/admission.go Admit: 403, with the cause NamespaceTerminating.
+_TERMINATING: Final = "because it is being terminated"
 # plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of the job.
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 
@@ -37,16 +50,29 @@ class Problem:
     """The job itself is at fault and no later try would help."""
     reason: Reason
     """One word, for conditions: why the job waits now, or will never start."""
+    blameless: bool = False
+    """It says nothing about the job: the first time, that keeps its place in line."""
+    lasting: bool = False
+    """It will not pass soon, if at all: the next try waits the longest delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server did not take the Job of a start."""
+    """The API server did not take the Job of a start, or it is not known whether it did."""
 
     message: str
     """Its words."""
-    permanent: bool
-    """The manifest is not valid and never will be, as the spec is immutable: trying again gains nothing."""
+    status: int = 0
+    """Of HTTP; 0 when no answer came."""
+    reason: str = ""
+    """One word of the API server (`metav1.Status.reason`). What has none may come from something in between."""
+    causes: frozenset[str] = frozenset()
+    """The reasons in `details.causes`."""
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the Job may have been created all the same."""
+        return self.status == 0 or self.reason == "Timeout" or (self.status >= 500 and not self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,21 +208,74 @@ def _event_problems(
 
 def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
-    if refused.permanent:
-        return Problem(f"the Job is not valid: {refused.message}", True, FailureReason.INVALID)
-    return creation_problem(refused.message, spec)
+    status, message = refused.status, refused.message
+    if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
+        return _namespace_gone(message)
+    if _BY_ADMISSION.search(message) is None:
+        if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+            # The API's own validation: the manifest never becomes valid, as the spec is immutable.
+            return Problem(f"the Job is not valid: {message}", True, FailureReason.INVALID)
+        if refused.unclear or status in _OWN_TROUBLE or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            said = f"the API server did not create the Job: {message}"
+            return Problem(said, False, WaitReason.CREATION_REFUSED, blameless=True)
+    return creation_problem(message, spec, "the Job cannot be created")
 
 
-def creation_problem(message: str, spec: ScavengerJobSpec) -> Problem:
-    """What a refusal to create the pods (or the Job) means."""
-    account = _NO_ACCOUNT.search(message)
-    if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
-        return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, FailureReason.NOT_FOUND)
-    if _NO_PRIORITY_CLASS in message:
-        return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
-    quota = "exceeded quota" in message or "quota:" in message  # apiserver admission/plugin/resourcequota/controller.go
-    reason = WaitReason.QUOTA_EXCEEDED if quota else WaitReason.CREATION_REFUSED
-    return Problem(f"the pods cannot be created: {message}", False, reason)
+_OWN_TROUBLE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
+"""Answers about the API server or ourselves; Conflict: others change the quota of the namespace at the same moment."""
+
+
+def creation_problem(message: str, spec: ScavengerJobSpec, what: str = "the pods cannot be created") -> Problem:
+    """What a refusal to create the pods (or the Job) means. What a webhook or a policy says is never the last word:
+    they change, and may quote anything."""
+    if _BY_ADMISSION.search(message) is None:
+        if _TERMINATING in message:
+            return _namespace_gone(message)
+        account = _NO_ACCOUNT.search(message)
+        if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
+            return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, FailureReason.NOT_FOUND)
+        if _NO_PRIORITY_CLASS in message:
+            return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
+        if _QUOTA.search(message) is not None:
+            return Problem(f"{what} within the quota: {message}", False, WaitReason.QUOTA_EXCEEDED)
+    return Problem(f"{what}: {message}", False, WaitReason.CREATION_REFUSED)
+
+
+def _namespace_gone(message: str) -> Problem:
+    said = f"its namespace is gone or being deleted, and nothing is created there any more: {message}"
+    return Problem(said, False, WaitReason.CREATION_REFUSED, lasting=True)
+
+
+def recalled(status: ScavengerJobStatus, first: float, most: float) -> tuple[int, datetime] | None:
+    """What the status tells a new process of starts that failed before: how many in a row there may have been, and
+    when the next is due; None when the last did not fail. `first`, `most`: delays in seconds.
+
+    Nothing counts them in the API. But a failed start gives the job a new place in line, so that is when it was, and
+    Admitted is False since the last start that came as far as a Job, or since the job came. As delays double, all
+    before together are as long as the next one less `first`; time spent in line makes it longer, up to `most`.
+    """
+    admitted, queued = status.condition(ConditionType.ADMITTED), status.queued_timestamp
+    if admitted is None or admitted.status != "False" or queued is None or not (status.phase and status.phase.queued):
+        return None
+    if admitted.reason not in _FAILED_STARTS:
+        return None
+    before = (queued - admitted.last_transition_time).total_seconds() if admitted.last_transition_time else 0.0
+    delay = min(max(most, first), first + max(0.0, before))
+    return 1 + int(math.log2(delay / first)), queued + timedelta(seconds=delay)
+
+
+_FAILED_STARTS: Final = frozenset(
+    {
+        WaitReason.UNSCHEDULABLE,
+        WaitReason.REFUSED,
+        WaitReason.START_ERROR,
+        WaitReason.START_TIMEOUT,
+        WaitReason.QUOTA_EXCEEDED,
+        WaitReason.CREATION_REFUSED,
+        WaitReason.INSTALLATION_INCOMPLETE,
+        *InterruptionReason,  # taken back before the job ran
+    }
+)
 
 
 def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:

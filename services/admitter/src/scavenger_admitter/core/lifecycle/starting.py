@@ -60,7 +60,8 @@ def fail_start(draft: Draft, problem: Problem) -> None:
         finished.fail(draft, draft.seen.now, problem.reason, problem.message)
         return
     phase = Phase.INTERRUPTED if draft.interrupted is not None else Phase.WAITING
-    draft.leave_run(problem.reason)
+    if not problem.blameless or draft.seen.failed_starts:  # who fails again and again is not always the first to try
+        draft.leave_run(problem.reason)
     draft.enter(phase, problem.reason, f"the start did not come off: {problem.message}")
-    draft.start_failed = True
+    draft.start_failed, draft.retry_late = True, problem.lasting
     draft.note("StartFailed", problem.message, warning=True)

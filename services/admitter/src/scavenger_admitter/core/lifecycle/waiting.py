@@ -5,10 +5,11 @@ from __future__ import annotations
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
+from scavenger_api.times import format_micro_time
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, leftover_pods
-from scavenger_admitter.core.lifecycle.actions import DeleteJob
+from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
 from scavenger_admitter.core.lifecycle.pods import moment
@@ -71,14 +72,20 @@ def clear_leftovers(draft: Draft) -> None:
 
 
 def line_up(draft: Draft) -> None:
-    """A job in line may stand for admission, or says what holds it back."""
+    """A job in line is started where that was granted, may stand for admission, or says what holds it back."""
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
     patience = seen.settings.leftover_patience
     left = find_leftover_pods(_left_over(draft), seen.nodes, seen.now, patience)
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
-    draft.candidate = not left and batch is None and not seen.assumed_started
+    free = not left and batch is None and not seen.assumed_started
+    granted = seen.granted and draft.status.queued_timestamp == seen.job.status.queued_timestamp
+    draft.candidate = free and not granted
+    if free and granted and draft.status.queued_timestamp is not None:
+        draft.actions.append(
+            CreateJob(format_micro_time(draft.status.queued_timestamp), draft.status.interrupted_count)
+        )
     stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
     stuck = stuck or next((pod.message for pod in left if pod.overdue), "")
     if stuck:

@@ -1,0 +1,146 @@
+"""One attempt to start a job: from the grant of an admission cycle to the Job that informers show, or to what the API
+server said instead. Lost with the process: whoever follows finds the Job, or grants anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.times import micros
+from scavenger_kube.kinds import Job
+from scavenger_runtime import Clock
+
+from scavenger_admitter.core.admission.plan import Start
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
+
+UNSEEN_START_SECONDS: Final = 10.0
+"""A Job that was created, or may have been, and that the informer has not shown for this long is looked for again."""
+
+LEAST_WAIT_SECONDS: Final = 0.01
+"""Waits are sums of rounded figures: whoever is woken a hair too early must not be woken at once for ever."""
+
+
+class Stage(enum.Enum):
+    """How far an attempt has come."""
+
+    NONE = "none"
+    GRANTED = "granted"
+    """The admission cycle has given the job room; its reconcile is to create the Job."""
+    POSTING = "posting"
+    """The Job is being created at this moment."""
+    POSTED = "posted"
+    """It was created, or was there, or may have been created, and the informer does not show it."""
+    SEEN = "seen"
+    """The informer has shown it."""
+    REFUSED = "refused"
+    """It was not created. The room is given back, and the lifecycle is to be told why."""
+
+
+_UNDER_WAY: Final = (Stage.GRANTED, Stage.POSTING, Stage.POSTED)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Where the start of a job stands, and how often in a row it has failed."""
+
+    stage: Stage = Stage.NONE
+    run: str = ""
+    """The run that is being started: a place in line."""
+    start: Start | None = None
+    """What the admission cycle has granted; None for a Job that was found."""
+    since: float = 0.0
+    """When the present stage was reached, on the monotonic clock."""
+    refusal: Refusal | None = None
+    """What the API server said; of a Job that may have been created all the same, why nobody knows."""
+    failures: int = 0
+    """Starts in a row that did not come off."""
+    retry_at: int = 0
+    """The next start is not before this, microseconds since the epoch."""
+
+    @property
+    def under_way(self) -> bool:
+        """Granted, and not known yet what has become of it."""
+        return self.stage in _UNDER_WAY
+
+    def holds_room(self, run: str) -> bool:
+        """Whether room was taken for the start of that run, and has not been given back."""
+        return self.run == run and (self.under_way or self.stage is Stage.SEEN)
+
+    # --- stages ---
+
+    def grant(self, run: str, start: Start, now: float) -> None:
+        """The admission cycle has chosen the job. `now`: on the monotonic clock, here and below."""
+        self.stage, self.run, self.start, self.since, self.refusal = Stage.GRANTED, run, start, now, None
+
+    def post(self, now: float) -> None:
+        """The Job is being created."""
+        self.stage, self.since = Stage.POSTING, now
+
+    def answered(self, refusal: Refusal | None, shown: Job | None, now: float) -> None:
+        """The API server has answered, or has not in time. `refusal`: None when the Job is there; `shown`: the Job of
+        that name, as far as the informer has one."""
+        self.since, self.refusal = now, refusal
+        self.stage = Stage.POSTED if refusal is None or refusal.unclear else Stage.REFUSED
+        self.saw(shown)
+
+    def saw(self, shown: Job | None) -> None:
+        """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""
+        if self.stage is not Stage.POSTED or shown is None:
+            return
+        if shown.metadata.annotations.get(names.ANNOTATION_RUN) == self.run:
+            self.stage, self.refusal = Stage.SEEN, None
+        else:
+            self.drop()
+
+    def adopt(self, run: str) -> None:
+        """The Job of this run is there, whoever created it."""
+        self.stage, self.run, self.refusal = Stage.SEEN, run, None
+
+    def drop(self) -> None:
+        """Nothing is under way any more, and nothing is to be said of it."""
+        self.stage, self.run, self.start, self.refusal = Stage.NONE, "", None, None
+
+    def look(self, run: str, now: float) -> bool:
+        """Bring the attempt up to date for a job whose place in line is `run`; False when its room is to be given
+        back. A Job that stays unseen was not created, or will be found when it is created again."""
+        if self.under_way and self.run != run:
+            self.drop()
+            return False
+        if self.stage is Stage.POSTED and now - self.since >= UNSEEN_START_SECONDS:
+            if self.refusal is None:
+                self.drop()
+            else:
+                self.stage = Stage.REFUSED
+            return False
+        return True
+
+    # --- failures ---
+
+    def failed(self, now: datetime, first: float, most: float, *, late: bool) -> None:
+        """The start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`, or
+        with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for."""
+        self.failures += 1
+        delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))
+        if self.refusal is not None and self.refusal.unclear and self.failures == 1:
+            delay = max(0.0, delay - UNSEEN_START_SECONDS)
+        self.retry_at = micros(now + timedelta(seconds=delay))
+        self.drop()
+
+    def put_off(self, until: datetime) -> None:
+        """The grant is given back unused, and nobody is to blame: the job is looked at again from then on."""
+        self.retry_at = micros(until)
+        self.drop()
+
+    def waits(self, clock: Clock) -> Iterator[float]:
+        """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
+        queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
+        if self.stage is Stage.POSTED:
+            yield max(LEAST_WAIT_SECONDS, self.since + UNSEEN_START_SECONDS - clock.monotonic())
+        left = (self.retry_at - micros(clock.now())) / 1e6
+        if left > 0:
+            yield max(LEAST_WAIT_SECONDS, left)

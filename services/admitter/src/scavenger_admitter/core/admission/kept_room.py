@@ -1,0 +1,69 @@
+"""Room of interrupted jobs that nobody else was meant to have: kept for them until they are started again.
+
+Whoever deletes a pod of a gang, or its Job, has no use for the room of the others. Without a promise, newcomers take it
+piece by piece while the pods stop, and a large gang finds room no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from scavenger_admitter.core.admission.object_facts import PodFacts
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    queue: str
+    shape: Shape
+    parallelism: int
+    nodes: tuple[str, ...]
+    until: int
+
+
+class KeptRoom:
+    """The room that is kept for interrupted jobs.
+
+    Args:
+        pods: all scavenger pods by job and key; a live view of somebody else's.
+    """
+
+    def __init__(self, pods: Mapping[str, Mapping[str, PodFacts]]) -> None:
+        self._pods = pods
+        self._kept: dict[str, _Kept] = {}
+
+    def keep(self, key: str, *, queue: str, shape: Shape, parallelism: int, until: int) -> None:
+        """Keep the room of a job up to a time, microseconds since the epoch; its pods are on their way out."""
+        nodes = tuple(sorted(pod.node for pod in self._pods.get(key, {}).values() if pod.node))
+        known = self._kept.get(key)
+        if known is not None and len(known.nodes) > len(nodes):
+            nodes = known.nodes
+        self._kept[key] = _Kept(queue, shape, parallelism, nodes, until)
+
+    def release(self, key: str) -> None:
+        """The job is started again, or is not waiting for that any more."""
+        self._kept.pop(key, None)
+
+    def keys(self) -> Set[str]:
+        """The jobs that room is kept for."""
+        return self._kept.keys()
+
+    def expire(self, now: int) -> None:
+        """Keep nothing for whose pods do not go in time."""
+        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
+            del self._kept[key]
+
+    def reservations(self, waiting: Iterable[str]) -> list[tuple[str, Reservation]]:
+        """What has come free of that room, as (queue, reservation); nothing for jobs that are in line themselves."""
+        found: list[tuple[str, Reservation]] = []
+        for key in sorted(self._kept.keys() - set(waiting)):
+            kept = self._kept[key]
+            there = [pod.node for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended]
+            count = kept.parallelism - len(there)
+            if count > 0:
+                free = (Counter(kept.nodes) - Counter(there)).elements()
+                found.append((kept.queue, Reservation(key, kept.shape, count, tuple(free)[:count])))
+        return found

@@ -1,0 +1,351 @@
+"""Starts as the reconcile makes them: from a grant to the Job, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from scavenger_admitter.core.lifecycle.actions import CreateJob
+from scavenger_admitter.start_slots import StartSlots
+from scavenger_admitter.writer import SCAVENGERJOBS, Writer
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_kube.client import ApiClient
+from scavenger_kube.errors import AlreadyExists
+from scavenger_kube.resources import JOBS, SERVICES
+from scavenger_runtime.events import EventRecorder
+from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_dict
+
+from .harness import NS, Harness, empty_harness, harness
+from .test_controller import ALWAYS, QUOTA, runs, status_body
+
+WEBHOOK = 'admission webhook "guard.example.com" denied the request: '
+POLICY = (
+    "jobs.batch \"a\" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: nobody"
+    " knows where this image comes from"
+)
+TERMINATING = (
+    'jobs.batch "a" is forbidden: unable to create new content in namespace lab because it is being terminated'
+)
+
+
+def posts(c: Harness) -> int:
+    return c.api.count("POST", "/jobs")
+
+
+def room(c: Harness) -> set[str]:
+    """The jobs whose room is held."""
+    return {key for one in c._admitters for key in one.admitter._state.assumed_starts.runs}
+
+
+def admitted(c: Harness, name: str) -> tuple[str, str]:
+    found = next((one for one in c.status(name).get("conditions", ()) if one["type"] == "Admitted"), None)
+    return (found["status"], found["reason"]) if found else ("", "")
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def a_job(parallelism: int = 1) -> ScavengerJob:
+    obj = scavengerjob_dict("a", namespace="ns", parallelism=parallelism, status={"phase": "Waiting"})
+    return ScavengerJob.model_validate(obj)
+
+
+def a_writer(client: ApiClient, clock: VirtualClock) -> Writer:
+    return Writer(client, EventRecorder(client, "test", clock=clock), max_grace_seconds=300)
+
+
+async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
+    async with FakeApi() as api:
+        writer = a_writer(api.client(), VirtualClock())
+        await writer.create(a_job(), CreateJob("the run", 3))
+        job = api.get(JOBS, "ns", "a")
+        assert job is not None
+        assert job["metadata"]["annotations"] == {"scavenger.dev/run": "the run", "scavenger.dev/restarts": "3"}
+        with pytest.raises(AlreadyExists):
+            await writer.create(a_job(), CreateJob("another", 3))
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine(restarts: int, there: bool) -> None:
+    async with FakeApi() as api:
+        if there:
+            api.put(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": "ns"}})
+        await a_writer(api.client(), VirtualClock()).create(a_job(2), CreateJob("r", restarts))
+        assert [job["metadata"]["name"] for job in api.list(JOBS)] == ["a"]
+        assert api.get(SERVICES, "ns", "sj-a") is not None
+        order = [request.path.rpartition("/")[2] for request in api.requests if request.method == "POST"]
+        assert order == (["jobs"] if there and restarts else ["services", "jobs"])
+
+
+async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
+    async with FakeApi() as api:
+        api.fail(409, times=2, reason="Conflict", methods={"POST"})
+        await a_writer(api.client(), VirtualClock()).create(a_job(), CreateJob("r", 0))
+        assert len(api.list(JOBS)) == 1
+
+
+# --- who creates when -------------------------------------------------------------------------------------------------
+
+
+def test_no_namespace_has_all_the_slots() -> None:
+    clock, called = VirtualClock(), list[str]()
+    slots = StartSlots(clock, each=2, most=3, wake=called.append)
+    assert [slots.take(f"slow/{name}") for name in "abc"] == [True, True, False]
+    assert not slots.stuck("slow/c")
+    clock.jump(2)
+    assert slots.stuck("slow/c")
+    assert not slots.stuck("other/a")
+    assert [slots.take(f"other/{name}") for name in "ab"] == [True, False]
+    slots.give_back("slow/a")
+    assert called == ["slow/c"]
+    assert slots.take("slow/c")
+    assert not slots.stuck("slow/d")
+    slots.give_back("other/a")
+    assert called == ["slow/c", "other/b"]
+
+
+async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> None:
+    async with empty_harness() as c:
+        c.node()  # 70 cores
+        c.pods_of = lambda job: False
+        c.admitter(workers=8, concurrent_starts=2)
+        hung = [f"h{number:02}" for number in range(30)]
+        c.lost = set(hung)
+        for name in hung:
+            c.submit(name)
+        await c.pass_time(1, step=0.1)
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("a", namespace="other", created=c.stamp(), cpu="45"))
+        await c.until(lambda: "a" in c.starts(), limit=5)
+        await c.pass_time(3)
+        assert len(room(c)) <= 2 + 1, "those being created, and the one that runs"
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (500, "InternalError", 'Internal error occurred: failed calling webhook "guard.example.com": EOF'),
+        (413, "RequestEntityTooLarge", WEBHOOK + "too large"),
+        (400, "BadRequest", WEBHOOK + 'configmap "settings" not found'),
+        (422, "Invalid", POLICY),
+        (403, "Forbidden", POLICY),
+    ],
+)
+async def test_a_create_that_fails_for_ever_keeps_nobody_from_starting(status: int, reason: str, words: str) -> None:
+    async with empty_harness() as c:
+        c.node(cpu="3")  # room for one: 70 % of 3 is 2.1
+        c.admitter()
+        c.api.fail(status, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=status_body(status, reason, words))
+        c.submit("a", cpu="2")
+        await c.until(lambda: words in c.status("a").get("message", ""), limit=15)
+        assert c.phase("a") == "Waiting"
+        assert admitted(c, "a") == ("False", "CreationRefused")
+        assert room(c) == set()
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("b", namespace="other", created=c.stamp(), cpu="2"))
+        c.pods_of = lambda job: job["metadata"]["name"] == "a"
+        await c.until(lambda: "b" in c.starts(), limit=15)
+        c.api.remove(SCAVENGERJOBS, "other", "b")
+        c.api.remove(JOBS, "other", "b")
+        await c.pass_time(600, step=5)
+        assert 4 <= posts(c) <= 12, "the delay grows"
+        assert c.phase("a") == "Waiting"
+        c.api.heal()
+        await runs(c, "a", limit=330)
+        assert c.jobs_ever("a") == 1
+
+
+async def test_a_create_that_is_never_answered_clearly_keeps_nobody_from_starting() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="3")
+        c.admitter()
+        c.pods_of = lambda job: False
+        body = status_body(500, "", "etcdserver: request timed out")
+        c.api.fail(500, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=body)
+        c.submit("a", cpu="2")
+        await c.until(lambda: "request timed out" in c.status("a").get("message", ""), limit=15)
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("b", namespace="other", created=c.stamp(), cpu="2"))
+        await c.until(lambda: "b" in c.starts(), limit=30)
+        await c.pass_time(600, step=5)
+        assert posts(c) <= 12, "the delay grows"
+
+
+async def test_an_answer_that_says_nothing_of_the_job_keeps_its_place_once() -> None:
+    async with harness() as c:
+        words = status_body(500, "InternalError", "Internal error occurred: out of order")
+        c.api.fail(500, times=2, methods={"POST"}, path="/jobs", body=words)
+        c.submit("a")
+        await c.until(lambda: "out of order" in c.status("a").get("message", ""), limit=5)
+        place = c.status("a")["queuedTimestamp"]
+        created = c.api.get(SCAVENGERJOBS, NS, "a")
+        assert created is not None
+        assert place[:19] == created["metadata"]["creationTimestamp"][:19]
+        await c.until(lambda: c.status("a")["queuedTimestamp"] != place, limit=10)
+        await runs(c, "a", limit=20)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words", "causes"),
+    [
+        (403, "Forbidden", TERMINATING, ["NamespaceTerminating"]),
+        (403, "Forbidden", TERMINATING, []),
+        (404, "NotFound", 'namespaces "lab" not found', []),
+    ],
+)
+async def test_nothing_is_tried_for_ever_in_a_namespace_that_goes(
+    status: int, reason: str, words: str, causes: list[str]
+) -> None:
+    async with harness() as c:
+        details: dict[str, Any] = {"causes": [{"reason": cause, "message": words} for cause in causes]}
+        body = orjson.dumps({"kind": "Status", "code": status, "reason": reason, "message": words, "details": details})
+        c.api.fail(status, times=ALWAYS, methods={"POST"}, path="/jobs", body=body)
+        c.submit("a")
+        await c.until(lambda: "its namespace is gone or being deleted" in c.status("a").get("message", ""), limit=5)
+        assert words in c.status("a")["message"]
+        assert admitted(c, "a") == ("False", "CreationRefused")
+        assert room(c) == set()
+        await c.pass_time(280, step=5)
+        assert posts(c) == 1
+
+
+async def test_a_quota_on_jobs_is_called_a_quota() -> None:
+    async with harness() as c:
+        c.api.fail(403, methods={"POST"}, path="/jobs", body=status_body(403, "Forbidden", QUOTA))
+        c.submit("a")
+        await c.until(lambda: "quota" in c.status("a").get("message", ""), limit=2)
+        assert c.status("a")["message"].startswith("the start did not come off: the Job cannot be created within the")
+        assert admitted(c, "a") == ("False", "QuotaExceeded")
+
+
+@pytest.mark.parametrize("trouble", ["drop", "lost"])
+async def test_without_an_answer_the_room_is_held_until_it_is_known_what_became_of_it(trouble: str) -> None:
+    async with harness() as c:
+        c.pods_of = lambda job: False
+        c.api.drop(methods={"POST"}, path="/jobs", after_write=trouble == "lost")
+        c.submit("a")
+        await c.until(lambda: posts(c) == 1)
+        await c.pass_time(5)
+        assert room(c) == {"lab/a"}
+        await c.until(lambda: c.phase("a") == "Starting", limit=20)
+        assert c.jobs_ever("a") == 1
+        assert posts(c) == (1 if trouble == "lost" else 2)
+
+
+async def test_one_refusal_stops_nobody_else() -> None:
+    async with harness() as c:
+        c.api.fail(422, methods={"POST"}, path="/jobs", body=status_body(422, "Invalid", 'Job.batch "a" is invalid'))
+        for name in "abc":
+            c.submit(name)
+        await c.until(lambda: sorted(c.phases().values()) == ["Failed", "Running", "Running"], limit=5)
+
+
+async def test_the_delay_after_failures_outlives_the_process() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        refusal = status_body(403, "Forbidden", POLICY)
+        c.api.fail(403, times=ALWAYS, methods={"POST"}, path="/jobs", body=refusal)
+        c.submit("a")
+        await c.until(lambda: posts(c) == 5, limit=100)  # at 0, 5, 15, 35 and 75 s
+        await c.pass_time(2)
+        await first.kill()
+        c.admitter()
+        await c.pass_time(70)
+        assert posts(c) == 5, "80 s from the fifth"
+        await c.until(lambda: posts(c) == 6, limit=30)
+        await c.pass_time(150)
+        assert posts(c) == 6, "and 160 s from the sixth"
+
+
+# --- what happens meanwhile -------------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_is_deleted_while_starting_is_written_gives_its_room_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with empty_harness() as c:
+        c.node(cpu="3")
+        admitter = c.admitter().admitter
+        c.pods_of = lambda job: job["metadata"]["name"] != "a"
+        writer, informers = admitter._reconciler._writer, admitter._informers
+        real = writer.write_status
+
+        async def write(job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
+            written = await real(job, status)
+            if job.metadata.name == "a" and status.phase is Phase.STARTING:
+                c.api.remove(SCAVENGERJOBS, NS, "a")
+                await eventually(lambda: informers.job("lab/a") is None)
+            return written
+
+        monkeypatch.setattr(writer, "write_status", write)
+        c.submit("a", cpu="2")
+        await c.until(lambda: c.jobs_ever("a") == 1 and "a" not in c.phases())
+        await c.pass_time(1)
+        assert room(c) == set()
+        c.submit("b", cpu="2")
+        await runs(c, "b", limit=10)
+
+
+async def test_a_job_that_is_suspended_after_it_was_granted_is_not_started() -> None:
+    async with empty_harness() as c:
+        admitter = c.admitter()
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        enqueue = admitter.admitter._feed._enqueue
+        granted = list[str]()
+        admitter.admitter._feed._enqueue = lambda key, **words: granted.append(key)
+        c.node()
+        await c.until(lambda: granted)
+        assert room(c) == {"lab/a"}
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["spec"].update(suspend=True))
+        await c.until(lambda: c.phase("a") == "Suspended")
+        admitter.admitter._feed._enqueue = enqueue
+        assert posts(c) == 0
+        assert room(c) == set()
+
+
+# --- room that is kept ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["a pod", "the Job"])
+async def test_a_gang_whose_member_is_deleted_has_its_room_again(how: str) -> None:
+    async with empty_harness() as c:
+        c.node(cpu="3")  # 70 % of 3 is 2.1
+        c.admitter()
+        c.submit("a", parallelism=2, cpu="1")
+        await runs(c, "a")
+        c.submit("b", cpu="1", queue="default")
+        await c.pass_time(2)
+        assert c.phase("b") == "Waiting"
+        c.kubelet = False
+        pods = c.pods("a")
+        if how == "a pod":
+            c.delete_pod(pods[0])
+        else:
+            await c.user().delete(JOBS, NS, "a")
+        await c.until(lambda: c.phase("a") == "Interrupted")
+        c.end(c.pods("a")[0], 137)
+        await c.pass_time(20)
+        assert c.starts() == ["a"], "one pod of it is still stopping"
+        c.kubelet = True
+        await runs(c, "a", limit=10)
+        assert c.starts() == ["a", "a"]
+        assert c.phase("b") == "Waiting"
+
+
+async def test_room_is_not_kept_for_ever() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="3")
+        c.admitter()
+        c.submit("a", parallelism=2, cpu="1")
+        await runs(c, "a")
+        c.submit("b", cpu="1")
+        c.kubelet = False  # one pod is stuck
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.phase("a") == "Interrupted")
+        c.end(c.pods("a")[0], 137)
+        took = await c.until(lambda: "b" in c.starts(), limit=150)
+        assert 80 <= took <= 110, "the grace period and a minute"
