@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,11 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.state import ScopeState
 
 from tests.unit.effort import examples
 
+from .builders import GIB, NOW
 from .simulation import Job, World, random_jobs, rising, steady
 
 RULES = Rules(yield_at_checkpoint=False, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
@@ -87,6 +90,26 @@ def test_at_lower_exactly_it_stays_closed() -> None:
     world.run(60)
     assert world.load()[0] == LOWER
     assert not world.decisions[-1][1].published.admit  # until load < lower
+
+
+def test_reopens_though_another_resource_stays_between_the_levels() -> None:
+    """Memory steady at 72 %, and a burst of CPU that is soon over."""
+    burst = (60.0, 600.0)
+    memory = 720 * GIB
+    jobs = [Job(f"job-{i}", 2.0, 0.0) for i in range(15)]
+    world = World(jobs, lambda t: (58.0 if burst[0] <= t < burst[1] else 30.0, memory), RULES)
+    world.run(40)
+    assert {reason for _, _, reason in world.evictions} == {EvictionReason.ABOVE_UPPER}
+    published = world.decisions[-1][1].published
+    assert (published.state.value, published.admit) == ("Speculative", True)
+    assert published.load("memory") == 72.0
+
+
+def test_stays_closed_while_the_resource_that_was_evicted_for_is_not_under_lower() -> None:
+    state = ScopeState(closed=True, closed_for=frozenset({"memory"}), cooldown_until=NOW - timedelta(hours=1))
+    world = World([], lambda t: (75.0, 720 * GIB), RULES, states={CLUSTER: state})
+    world.run(3)
+    assert not world.decisions[-1][1].published.admit
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])

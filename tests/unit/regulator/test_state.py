@@ -19,6 +19,7 @@ def test_state_survives() -> None:
         levels={"cpu": WaterLevels(61.5, 70, 80)},
         evicting=frozenset({"cpu"}),
         closed=True,
+        closed_for=frozenset({"cpu"}),
         cooldown_until=ago(-100),
         yielding=frozenset({"memory"}),
         yielded_at=ago(5),

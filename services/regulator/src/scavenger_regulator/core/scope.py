@@ -2,7 +2,8 @@
 
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
-3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until under `lower`.
+3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until what was evicted
+   for is under `lower`.
 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
 
@@ -120,18 +121,21 @@ def _with_hysteresis(
     load = reading.firm
     raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
-    closed, until = state.closed, state.cooldown_until
+    closed, closed_for, until = state.closed, state.closed_for | evicting, state.cooldown_until
     if evicting:
         closed, until = True, None
     elif closed:
         until = until or now + timedelta(seconds=rules.cooldown)
-        closed = now < until or any(load[r] >= levels[r].lower for r in RESOURCES)
+        # Only what was evicted for: another resource may be between `lower` and `upper` for good, and that is no reason
+        # to admit nothing for ever.
+        closed = now < until or any(load[r] >= levels[r].lower for r in closed_for)
     yielding, yielded_at = _yielding(state, reading, levels, rules)
     return replace(
         state,
         levels=levels,
         evicting=evicting,
         closed=closed,
+        closed_for=closed_for if closed else frozenset(),
         cooldown_until=until if closed else None,
         yielding=yielding,
         yielded_at=yielded_at,

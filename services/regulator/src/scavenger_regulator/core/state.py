@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,15 +37,16 @@ class ScopeState:
     """What one scope carries from one period to the next.
 
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
-    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
-    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
-    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
-    jobs much at risk are waited for.
+    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load of the resources in
+    closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding:
+    resources whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job
+    last yielded in this episode. waiting_since: since when jobs much at risk are waited for.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
     evicting: frozenset[str] = frozenset()
     closed: bool = False
+    closed_for: frozenset[str] = frozenset()
     cooldown_until: datetime | None = None
     yielding: frozenset[str] = frozenset()
     yielded_at: datetime | None = None
@@ -61,12 +62,7 @@ def dump_states(states: Mapping[str, ScopeState]) -> str:
 
 def essence(states: Mapping[str, ScopeState]) -> str:
     """What must not be lost: everything but the levels, which drift by small steps."""
-    return repr(
-        sorted(
-            (scope, sorted(s.evicting), s.closed, s.cooldown_until, sorted(s.yielding), s.yielded_at, s.waiting_since)
-            for scope, s in states.items()
-        )
-    )
+    return repr(sorted((scope, str(_dump(replace(s, levels={})))) for scope, s in states.items()))
 
 
 def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
@@ -84,7 +80,8 @@ def states_from_published(published: PublishedLevels | None, now: datetime, cool
     """The cluster's state as the published levels show it.
 
     Which resources were being brought down they do not say; those still above `upper` are, so rather too few
-    are evicted than too many. Whatever was closed stays so for a whole cool-down.
+    are evicted than too many. Whatever was closed stays so for a whole cool-down, and no longer: waiting for a resource
+    that nobody was evicted for may be for ever.
     """
     if published is None or published.state is LevelsState.BLIND:
         return {}
@@ -104,6 +101,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
         "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
         "evicting": sorted(state.evicting),
         "closed": state.closed,
+        "closedFor": sorted(state.closed_for),
         "cooldownUntil": _time(state.cooldown_until),
         "yielding": sorted(state.yielding),
         "yieldedAt": _time(state.yielded_at),
@@ -122,6 +120,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         },
         evicting=_names(dumped.get("evicting")),
         closed=dumped.get("closed") is True,
+        closed_for=_names(dumped.get("closedFor")),
         cooldown_until=until,
         yielding=_names(dumped.get("yielding")),
         yielded_at=_past(dumped.get("yieldedAt"), now),
