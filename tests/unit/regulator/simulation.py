@@ -3,6 +3,7 @@ their time to leave. Nothing here knows how the regulator decides."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,8 +54,9 @@ class Job:
 
 @dataclass
 class World:
-    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before.
-    ordinary: cores and bytes of ordinary workloads at a second."""
+    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before. labels:
+    whether somebody makes jobs preemptible as published, those with the least at risk first. ordinary: cores and bytes
+    of ordinary workloads at a second."""
 
     jobs: list[Job]
     ordinary: Callable[[float], tuple[float, float]]
@@ -63,6 +65,7 @@ class World:
     window: float = 15.0
     grace: float = 30.0
     metrics: Callable[[float], bool] = lambda _: True
+    labels: bool = False
     clock: float = 0.0
     started: float = -86_400.0
     states: dict[str, ScopeState] = field(default_factory=dict)
@@ -151,8 +154,16 @@ class World:
         for scope in {victim.scope for victim in done}:
             mine = [victim for victim in done if victim.scope == scope]
             self.states[scope] = after_evictions(self.states[scope], mine, self.time(), self.rules)
+        if self.labels:
+            self._label(decision.published.preemptible_percentage)
         self.clock += self.rules.period
         return decision
+
+    def _label(self, percentage: float | None) -> None:
+        running = [job for job in self.jobs if job.leaving_at is None]
+        running.sort(key=lambda job: job.cpu * ((self.clock - job.started) % 1800))
+        for rank, job in enumerate(running):
+            job.preemptible = percentage is None or rank < math.ceil(len(running) * percentage / 100)
 
     def _evict(self, victim: Victim) -> bool:
         job = next(j for j in self.jobs if f"uid-{j.name}" == victim.candidate.gang.uid)

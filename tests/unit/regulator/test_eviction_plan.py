@@ -50,6 +50,23 @@ def test_only_preemptible_ones_go() -> None:
     assert (plan.outcome, plan.victims, plan.short) == (Outcome.NOBODY_LEFT, (), {"cpu": 20})
 
 
+def test_over_all_who_is_not_preemptible_yet_is_awaited() -> None:
+    jobs = [candidate("a", 1, 15, preemptible=False), candidate("b", 2, 15), candidate("c", 50, 30)]
+    assert names(evict(jobs).victims) == ["c"]
+    plan = evict(jobs, over_all=True)
+    assert (plan.outcome, names(plan.victims), names(plan.awaited)) == (Outcome.PLANNED, ["b"], ["a"])
+    plan = evict(jobs[:1], over_all=True, cpu=85)
+    assert (plan.outcome, names(plan.victims), names(plan.awaited)) == (Outcome.UNLABELLED, [], ["a"])
+
+
+def test_at_the_hard_ceiling_nobody_is_awaited_where_the_preemptible_ones_are_enough() -> None:
+    jobs = [candidate("a", 1, 30, preemptible=False), candidate("b", 90, 30)]
+    plan = evict(jobs, cpu=95, over_all=True)
+    assert (names(plan.victims), plan.awaited) == (["b"], ())
+    plan = evict([jobs[0], candidate("c", 90, 5)], cpu=95, over_all=True)
+    assert (plan.victims, names(plan.awaited)) == ((), ["a"]), "the third that is preemptible would go for nothing"
+
+
 def test_when_all_are_not_enough_those_that_help_go_and_it_says_so() -> None:
     jobs = [candidate("a", 1, 8), candidate("b", 2, 8), candidate("idle", 0, 0)]
     plan = evict(jobs)

@@ -115,6 +115,11 @@ def crowd(count: int = 6, **facts: Any) -> list[Gang]:
     return [gang(f"job-{i}", started=100 * (i + 1), **facts) for i in range(count)]
 
 
+def labelled() -> ScopeState:
+    """Evicting for so long that whoever may become preemptible is."""
+    return ScopeState(evicting=frozenset({"cpu"}), evicting_since=ago(60), closed=True)
+
+
 def test_the_least_at_risk_go() -> None:
     decision = decide(snapshot(crowd(), cpu=9))
     assert victims(decision) == ["job-0", "job-1"]  # 90 % - 2 · 10 = 70 %
@@ -145,7 +150,29 @@ def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
 def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
     mixed = gang("mixed", started=1)
     mixed = replace(mixed, pods=(*mixed.pods, pod("other", preemptible=False)))
-    assert victims(decide(snapshot([mixed, *crowd()], cpu=9))) == ["job-0", "job-1"]
+    assert victims(decide(snapshot([mixed, *crowd()], cpu=9), labelled())) == ["job-0", "job-1"]
+
+
+def test_those_about_to_be_preemptible_are_awaited_for_a_period() -> None:
+    """At 90 % all are by the percentage that is published with this decision, and nobody can know it yet."""
+    cheap = [gang(f"cheap-{i}", started=10 + i, pod_preemptible=False) for i in range(2)]
+    decision = decide(snapshot([*cheap, *crowd()], cpu=9))
+    assert (victims(decision), decision.published.preemptible_percentage) == ([], 100)
+    assert "to become preemptible" in decision.published.message
+    again = decide(snapshot([*cheap, *crowd()], cpu=9), labelled())
+    assert victims(again) == ["job-0", "job-1"], "whoever is protected all the same"
+
+
+def test_what_is_preemptible_of_the_best_plan_goes_at_once() -> None:
+    gangs = [gang("cheap", started=10, pod_preemptible=False), *crowd()]
+    decision = decide(snapshot(gangs, cpu=9))
+    assert victims(decision) == ["job-0"]
+    assert decision.states[CLUSTER].awaited == {"uid-cheap"}
+
+
+def test_nobody_is_awaited_where_the_percentage_makes_nobody_preemptible() -> None:
+    gangs = [gang("cheap", started=10, pod_preemptible=False), *crowd()]
+    assert victims(decide(snapshot(gangs, cpu=8), ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ class RegulatorSettings(ServiceSettings):
             yield_at_checkpoint=self.yield_at_checkpoint,
             yield_hysteresis=self.yield_hysteresis,
             yield_within=self.yield_within or 1.5 * self.period,
+            label_wait=1.5 * self.period,
             startup_cost=self.startup_cost,
             settle=self.settle,
             per_node=self.per_node,

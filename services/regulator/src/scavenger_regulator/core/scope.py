@@ -4,7 +4,8 @@
 2. Draw the levels from the history, a step at a time.
 3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until what was evicted
    for is under `lower`.
-4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet.
+4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
+   made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
 
 Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
@@ -25,6 +26,7 @@ from scavenger_regulator.core.eviction.plan import (
     Candidate,
     EvictionPlan,
     EvictionSnapshot,
+    Outcome,
     least_lossy,
     plan_evictions,
 )
@@ -134,6 +136,7 @@ def _with_hysteresis(
         state,
         levels=levels,
         evicting=evicting,
+        evicting_since=(state.evicting_since or now) if evicting else None,
         closed=closed,
         closed_for=closed_for if closed else frozenset(),
         cooldown_until=until if closed else None,
@@ -214,17 +217,51 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     assert reading is not None
     if state.pending is not None and decided.wait is None:
         state = replace(state, pending=None)
+    following = _following(decided, snapshot.now, rules)
+    if not following:
+        state = replace(state, awaited=frozenset())
     decided = replace(decided, next_state=state)
-    if decided.wait is not None or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
+    waiting = decided.wait is not None and not following
+    if waiting or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
     gangs, trust, now = snapshot.gangs, rules.trust, snapshot.now
     known = candidates(gangs, reading, snapshot, trust, startup_cost=rules.startup_cost, taken=taken)
     leaving = pending_release(gangs, snapshot.recent_terminations, reading, snapshot, trust, taken=taken)
+    if following:
+        return _follow(decided, [one for one in known if one.gang.uid in state.awaited], leaving, now, rules)
     if state.evicting:
         return _evict(decided, known, leaving, now, rules)
     if decided.scope == CLUSTER:
         return _yield(decided, known, leaving, now, rules)
     return decided
+
+
+def _following(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
+    """Whether the rest of the last plan may follow: it belongs to the same gap, so what has gone of it need not show
+    first."""
+    state = decided.next_state
+    if decided.wait is not Wait.SETTLING or not state.awaited or state.evicting_since is None:
+        return False
+    return now < state.evicting_since + timedelta(seconds=rules.label_wait + rules.period)
+
+
+def _follow(
+    decided: ScopeDecision, awaited: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
+    """The rest of the last plan, as far as it is preemptible by now and still needed."""
+    plan = _evict(decided, awaited, leaving, now, rules).plan
+    if plan is None or not plan.victims:
+        return decided
+    return replace(decided, plan=replace(plan, outcome=Outcome.PLANNED, short={}))
+
+
+def _over_all(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
+    """Whether everybody is about to be preemptible: all are by the percentage that is published now, which is the
+    cluster's, and whoever reads it has had no time to act on it yet."""
+    since = decided.next_state.evicting_since
+    if decided.scope != CLUSTER or decided.percentage != 100 or since is None or decided.wait is not None:
+        return False
+    return now < since + timedelta(seconds=rules.label_wait)
 
 
 def _evict(
@@ -240,9 +277,12 @@ def _evict(
             candidates=known,
             pending_release=leaving,
             waiting_since=state.waiting_since,
+            over_all=_over_all(decided, now, rules),
             rules=rules.eviction,
         )
     )
+    if plan.awaited:
+        state = replace(state, awaited=frozenset(one.gang.uid for one in plan.awaited))
     if plan.held and state.waiting_since is None:
         state = replace(state, waiting_since=now)
     return replace(decided, plan=plan, next_state=state)
@@ -281,5 +321,6 @@ def after_evictions(state: ScopeState, evicted: Iterable[Victim], now: datetime,
         return state
     pods = [pod for gang in precise for pod in gang.pods]
     grace = max(pod.grace for pod in pods)
-    pending = Pending(frozenset(pod.uid for pod in pods), now, now + timedelta(seconds=grace + rules.settle))
-    return replace(state, pending=pending)
+    before = state.pending.pods if state.pending is not None else frozenset()
+    uids = before | {pod.uid for pod in pods}
+    return replace(state, pending=Pending(uids, now, now + timedelta(seconds=grace + rules.settle)))

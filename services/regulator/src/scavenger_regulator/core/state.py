@@ -36,15 +36,18 @@ class Pending:
 class ScopeState:
     """What one scope carries from one period to the next.
 
-    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
-    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load of the resources in
-    closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding:
-    resources whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job
-    last yielded in this episode. waiting_since: since when jobs much at risk are waited for.
+    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
+    `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
+    that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
+    in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
+    whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job last yielded in
+    this episode. waiting_since: since when jobs much at risk are waited for.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
     evicting: frozenset[str] = frozenset()
+    evicting_since: datetime | None = None
+    awaited: frozenset[str] = frozenset()
     closed: bool = False
     closed_for: frozenset[str] = frozenset()
     cooldown_until: datetime | None = None
@@ -55,7 +58,7 @@ class ScopeState:
 
 
 def dump_states(states: Mapping[str, ScopeState]) -> str:
-    """All scopes as one text. What is pending is left out: a new process waits for measurements that began
+    """All scopes as one text. What is pending or awaited is left out: a new process waits for measurements that began
     after it did anyway."""
     return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
 
@@ -100,6 +103,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
     return {
         "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
         "evicting": sorted(state.evicting),
+        "evictingSince": _time(state.evicting_since),
         "closed": state.closed,
         "closedFor": sorted(state.closed_for),
         "cooldownUntil": _time(state.cooldown_until),
@@ -119,6 +123,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
             if r in RESOURCES and _triple(triple)
         },
         evicting=_names(dumped.get("evicting")),
+        evicting_since=_past(dumped.get("evictingSince"), now),
         closed=dumped.get("closed") is True,
         closed_for=_names(dumped.get("closedFor")),
         cooldown_until=until,

@@ -5,6 +5,10 @@
 Each victim is a whole gang and counts with its measured use of *all* resources. What is leaving already is subtracted
 before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
 next one would follow. A `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides.
+
+Only preemptible jobs go. But when the load jumps, the percentage that is published rises in the same period, and those
+who are not preemptible yet will be in the next. So the first plan may be made over all running jobs: those of its
+victims that are preemptible go, the others are awaited (docs/designs/0008-the-loop.md).
 """
 
 from __future__ import annotations
@@ -135,6 +139,8 @@ class Outcome(StrEnum):
     """The victims close every gap, now or after the cap's next turn."""
     SHORT = "Short"
     """All that help are victims, and a gap stays open."""
+    UNLABELLED = "WaitingForClasses"
+    """The victims that lose the least are not preemptible yet; they are about to be."""
     WAITING = "WaitingForCheckpoint"
     """Only jobs with much at risk are left, and enough of them are about to write a checkpoint."""
     NOBODY_LEFT = "NobodyLeft"
@@ -149,7 +155,8 @@ class EvictionSnapshot:
 
     load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
     only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
-    much at risk have been waited for.
+    much at risk have been waited for. over_all: whether those who are not preemptible are about to be, and the plan is
+    made over all of them.
     """
 
     now: datetime
@@ -158,18 +165,20 @@ class EvictionSnapshot:
     candidates: Sequence[Candidate]
     pending_release: Mapping[str, float] = field(default_factory=dict)
     waiting_since: datetime | None = None
+    over_all: bool = False
     rules: EvictionRules = EvictionRules()
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
-    """victims: in the order in which they go. held: waited for. gaps: points to free, beside what is pending release.
-    pending_release: as given. short: points that stay open. acting: resources acted on, most urgent first. postponed:
-    victims beyond `max_victims`."""
+    """victims: in the order in which they go. held: waited for until their checkpoint, awaited: until they are
+    preemptible. gaps: points to free, beside what is pending release. pending_release: as given. short: points that
+    stay open. acting: resources acted on, most urgent first. postponed: victims beyond `max_victims`."""
 
     outcome: Outcome
     victims: tuple[Candidate, ...] = ()
     held: tuple[Candidate, ...] = ()
+    awaited: tuple[Candidate, ...] = ()
     gaps: Mapping[str, float] = field(default_factory=dict)
     pending_release: Mapping[str, float] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
@@ -187,11 +196,24 @@ class EvictionPlan:
 
 
 def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
-    """The victims that bring every resource down to its target, losing as little CPU time as can be found."""
+    """The victims that bring every resource down to its target, losing as little CPU time as can be found.
+
+    From the hard ceiling on nobody is awaited where those who are preemptible are enough.
+    """
     gaps = _gaps(snapshot)
     if not gaps:
         return EvictionPlan(Outcome.NOT_NEEDED, pending_release=snapshot.pending_release)
-    candidates = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    preemptible = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    if not snapshot.over_all:
+        return _plan_among(preemptible, snapshot, gaps)
+    if _at_ceiling(snapshot):
+        at_once = _plan_among(preemptible, snapshot, gaps)
+        if at_once.outcome is Outcome.PLANNED:
+            return at_once
+    return _plan_among(list(snapshot.candidates), snapshot, gaps)
+
+
+def _plan_among(candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float]) -> EvictionPlan:
     if not candidates:
         return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
     acting = [name for name in BY_URGENCY if name in gaps and any(name in c.frees for c in candidates)]
@@ -267,9 +289,13 @@ def _much(candidate: Candidate, snapshot: EvictionSnapshot) -> bool:
     return candidate.loss > 0 and since >= snapshot.rules.much_at_risk
 
 
+def _at_ceiling(snapshot: EvictionSnapshot) -> bool:
+    return any(snapshot.load[name] >= snapshot.rules.hard_ceiling for name in snapshot.targets)
+
+
 def _deadline(snapshot: EvictionSnapshot) -> datetime | None:
     """Until when a checkpoint may be waited for; None when there is no time for that."""
-    if any(snapshot.load[name] >= snapshot.rules.hard_ceiling for name in snapshot.targets):
+    if _at_ceiling(snapshot):
         return None
     since = snapshot.waiting_since or snapshot.now
     deadline = since + timedelta(seconds=snapshot.rules.checkpoint_wait)
@@ -309,21 +335,26 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
         rest = gap - sum(c.frees.get(name, 0.0) for c in leaving)
         if rest > CLOSED * max(1.0, gap):
             short[name] = rest
+    victims = tuple(c for c in choice.victims if c.preemptible)
+    awaited = tuple(c for c in choice.victims if not c.preemptible)
     if choice.held and not choice.victims:
         outcome = Outcome.WAITING
+    elif awaited and not victims:
+        outcome = Outcome.UNLABELLED
     elif not leaving:
         outcome = Outcome.NOBODY_LEFT if everybody else Outcome.NO_FIGURES
     else:
         outcome = Outcome.SHORT if short else Outcome.PLANNED
     return EvictionPlan(
         outcome,
-        victims=choice.victims[: snapshot.rules.max_victims],
+        victims=victims[: snapshot.rules.max_victims],
         held=choice.held,
+        awaited=awaited,
         gaps=gaps,
         pending_release=snapshot.pending_release,
         short=short,
         acting=tuple(choice.resources),
-        postponed=max(0, len(choice.victims) - snapshot.rules.max_victims),
+        postponed=max(0, len(victims) - snapshot.rules.max_victims),
     )
 
 
