@@ -289,6 +289,26 @@ def test_a_job_that_has_just_started_does_not_yield() -> None:
     assert world.evictions == []
 
 
+def test_a_large_gang_does_not_yield_for_a_small_gap() -> None:
+    """81 %, so six points have to come free: the gang of 30 cores works on, and six small jobs yield."""
+    gang = Job("gang", 30.0, 0.0, 30, started=-1801.0)
+    small = [Job(f"small-{i}", 1.0, 0.0, started=-1802.0) for i in range(9)]
+    world = World([gang, *small], steady(42.0), YIELDING)
+    world.run(1)
+    assert [job.name for _, job, _ in world.evictions] == [f"small-{i}" for i in range(6)]
+    world = World([gang], steady(51.0), YIELDING)
+    world.run(1)
+    assert world.evictions == []
+
+
+def test_a_small_job_is_evicted_for_a_small_gap() -> None:
+    gang = Job("gang", 64.0, 0.0, 64, started=-1801.0)
+    small = Job("small", 1.0, 0.0, started=-900.0)
+    world = World([gang, small], steady(6.0), RULES, states={CLUSTER: ScopeState(evicting=frozenset({"cpu"}))})
+    world.run(20)
+    assert [job.name for _, job, _ in world.evictions] == ["small"]
+
+
 def test_nobody_yields_under_admission_or_when_switched_off() -> None:
     jobs = [Job(f"job-{i}", 2.0, 0.0, started=-1801.0) for i in range(20)]
     world = World(jobs, steady(39.0), YIELDING)

@@ -17,17 +17,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 
 from scavenger_regulator.core.eviction.candidates import candidates, pending_release
+from scavenger_regulator.core.eviction.choice import within
 from scavenger_regulator.core.eviction.plan import (
     Candidate,
     EvictionPlan,
     EvictionSnapshot,
     Outcome,
-    least_lossy,
     plan_evictions,
 )
 from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
@@ -35,6 +36,10 @@ from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
 from scavenger_regulator.core.state import Pending, ScopeState
+
+YIELD_BEYOND: Final = 1.0
+"""Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
+the gap is as large, and until then smaller ones yield."""
 
 
 class Wait(StrEnum):
@@ -277,6 +282,7 @@ def _evict(
             candidates=known,
             pending_release=leaving,
             waiting_since=state.waiting_since,
+            overshoot_cost=rules.startup_cost * reading.room["cpu"] / 100,
             over_all=_over_all(decided, now, rules),
             rules=rules.eviction,
         )
@@ -292,7 +298,8 @@ def _yield(
     decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
 ) -> ScopeDecision:
     """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
-    `admission` by the hysteresis. Not those that have only just started: they have written nothing yet."""
+    `admission` by the hysteresis, and none that would bring it further down than a point below. Not those that have
+    only just started: they have written nothing yet."""
     state, reading = decided.next_state, decided.reading
     assert reading is not None
     gaps = {
@@ -305,7 +312,7 @@ def _yield(
         and c.risk.since > c.risk.started
         and (now - c.risk.since).total_seconds() <= rules.yield_within
     ]
-    return replace(decided, yields=least_lossy(ready, gaps, rules.eviction.max_victims))
+    return replace(decided, yields=within(ready, gaps, rules.eviction.max_victims, YIELD_BEYOND))
 
 
 # --- what has been done -------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
     gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
 
-Each victim is a whole gang and counts with its measured use of *all* resources. What is leaving already is subtracted
-before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
-next one would follow. A `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides.
+Each victim is a whole gang and counts with its measured use of *all* resources. Beside what it loses it costs a
+restart: what is freed beyond the gap has to be filled again, so of two plans that lose about the same the tighter one
+wins. What is leaving already is subtracted before anybody is chosen. A gang without a figure is never a victim:
+evicting it might free nothing, and the next one would follow. A `Sorter` orders candidates; sorters compose, the first
+that tells two candidates apart decides.
 
 Only preemptible jobs go. But when the load jumps, the percentage that is published rises in the same period, and those
 who are not preemptible yet will be in the next. So the first plan may be made over all running jobs: those of its
@@ -21,7 +23,7 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
 from scavenger_regulator.core.eviction.risk import Risk
-from scavenger_regulator.core.snapshot import RESOURCES, Gang
+from scavenger_regulator.core.snapshot import Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
@@ -44,6 +46,11 @@ class Candidate:
     def loss(self) -> float:
         """CPU time lost by evicting it now, in core-seconds."""
         return self.risk.cpu_seconds
+
+    def restart(self, overshoot_cost: float) -> float:
+        """What filling its room again costs, in core-seconds: `overshoot_cost` for each point that it frees, of the
+        resource it frees most of. For all of them, as the part that the gap needs is the same in every plan."""
+        return overshoot_cost * max(self.frees.values(), default=0.0)
 
 
 # --- sorters ------------------------------------------------------------------------------------------------
@@ -155,7 +162,8 @@ class EvictionSnapshot:
 
     load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
     only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
-    much at risk have been waited for. over_all: whether those who are not preemptible are about to be, and the plan is
+    much at risk have been waited for. overshoot_cost: core-seconds that a point of load freed is worth, beside what is
+    lost. over_all: whether those who are not preemptible are about to be, and the plan is
     made over all of them.
     """
 
@@ -165,6 +173,7 @@ class EvictionSnapshot:
     candidates: Sequence[Candidate]
     pending_release: Mapping[str, float] = field(default_factory=dict)
     waiting_since: datetime | None = None
+    overshoot_cost: float = 0.0
     over_all: bool = False
     rules: EvictionRules = EvictionRules()
 
@@ -314,7 +323,8 @@ def _solve(
     order = sorter_for(snapshot.rules.order, resources[0])
     solution: Solution
     if _by_loss(snapshot.rules.order):
-        solution = solve_covering_knapsack([loss(c) for c in candidates], frees, needed)
+        costs = [loss(c) + c.restart(snapshot.overshoot_cost) for c in candidates]
+        solution = solve_covering_knapsack(costs, frees, needed)
         chosen = [candidates[i] for i in solution.chosen]
     else:
         rank = sorted(range(len(candidates)), key=lambda i: order(candidates[i]))
@@ -356,17 +366,3 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
         acting=tuple(choice.resources),
         postponed=max(0, len(victims) - snapshot.rules.max_victims),
     )
-
-
-def least_lossy(candidates: Sequence[Candidate], gaps: Mapping[str, float], limit: int) -> tuple[Candidate, ...]:
-    """The cheapest of these candidates that close the gaps as far as they can; at most `limit`, cheapest
-    first."""
-    names = [name for name in RESOURCES if gaps.get(name, 0.0) > CLOSED]
-    known = [c for c in candidates if all(name in c.frees for name in names)]
-    if not names or not known:
-        return ()
-    solution = solve_covering_knapsack(
-        [c.loss for c in known], [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names]
-    )
-    chosen = sorted((known[i] for i in solution.chosen), key=compose(by_at_risk))
-    return tuple(chosen[:limit])
