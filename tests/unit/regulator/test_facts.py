@@ -7,6 +7,7 @@ import pytest
 from scavenger_api.times import parse_time
 from scavenger_kube import kinds
 from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_regulator.core.eviction.candidates import leaving
 from scavenger_regulator.facts import gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
@@ -103,6 +104,34 @@ def test_a_gang_is_the_pods_of_the_present_run_that_take_room() -> None:
     ]
     found = gangs([job_of(), job_of("none"), job_of("norun", run="")], pods)
     assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [("lab/job", ["lab/a", "lab/b"])]
+
+
+def test_pods_of_a_job_that_is_deleted_or_runs_anew_are_there_until_they_have_stopped() -> None:
+    going: dict[str, Any] = {"deleted": T0, "grace_seconds": 60}
+    pods = [
+        member("a"),
+        member("old", run="run-before", **going),
+        member("left", job="deleted", run="its-run", **going),
+        member("left-too", job="deleted", run="its-run", **going),
+        member("ended", job="deleted", run="its-run", phase="Failed", **going),
+        member("stays", job="deleted", run="other-run"),
+        pod("borrowed", namespace="lab", node="n", labels={"scavenger.dev/job": "job"}, deleted=T0),
+    ]
+    found = gangs([job_of()], pods)
+    assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [
+        ("lab/job", ["lab/a"]),
+        ("lab/job", ["lab/old"]),
+        ("lab/deleted", ["lab/left", "lab/left-too"]),
+    ]
+    assert len({gang.uid for gang in found}) == 3
+    assert all(leaving(gang, NOW) and gang.stopping and not gang.running for gang in found[1:])
+
+
+def test_members_that_have_succeeded_are_known() -> None:
+    pods = [member("a"), member("b", phase="Succeeded"), member("old", run="run-before", phase="Succeeded")]
+    (found,) = gangs([job_of()], pods)
+    assert ([p.key for p in found.pods], [p.key for p in found.finished]) == (["lab/a"], ["lab/b"])
+    assert gangs([job_of()], pods[1:]) == ()
 
 
 def test_what_is_read_of_a_job() -> None:

@@ -200,6 +200,24 @@ def test_what_went_after_the_sample_began_is_still_in_it(at: datetime, expected:
     assert victims(decide(snapshot(crowd(), cpu=9, recent_terminations=(gone,)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("at", "cores", "gib"),
+    [
+        (ago(5), 4, 4),  # after the sample was taken: all of it is in there
+        (ago(10), 4, 0),  # at that moment: in the average over the 15 s before, not in the memory
+        (ago(16), 2.4, 0),  # 9 of the 15 s
+        (ago(25), 0, 0),
+    ],
+)
+def test_what_has_gone_since_is_no_ordinary_load(at: datetime, cores: float, gib: float) -> None:
+    gone = RecentTermination("node-1", {"cpu": 4.0, "memory": 4 * GIB}, at)
+    elsewhere = RecentTermination("node-9", {"cpu": 4.0, "memory": 4 * GIB}, at)
+    decision = decide(snapshot(cpu=9, recent_terminations=(gone, elsewhere)))
+    reading = decision.scopes[CLUSTER].reading
+    assert reading is not None
+    assert reading.ordinary == pytest.approx({"cpu": 90 - 10 * cores, "memory": 50 - gib})
+
+
 def test_a_process_waits_for_measurements_that_began_after_it() -> None:
     decision = decide(snapshot(crowd(), cpu=9, started=ago(20)))
     assert (victims(decision), decision.scopes[CLUSTER].wait) == ([], Wait.STARTED)

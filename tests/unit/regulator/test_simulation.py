@@ -259,6 +259,19 @@ def test_nobody_left_says_so_and_stops() -> None:
     assert "nothing preemptible is left" in published.message
 
 
+@pytest.mark.parametrize(("lag", "grace"), [(0.0, 10.0), (15.0, 30.0), (30.0, 20.0), (60.0, 100.0)])
+def test_own_churn_is_no_unrest_of_the_ordinary_load(lag: float, grace: float) -> None:
+    jobs = [Job(f"job-{i}", 2.0, GIB, started=-100.0 * (i + 1)) for i in range(20)]
+    world = World(jobs, steady(48.0), RULES, lag, grace=grace)
+    world.run(20)
+    assert len(world.evictions) == 9
+    seen = [d.scopes[CLUSTER].reading for _, d in world.decisions]
+    ordinary = [reading.ordinary["cpu"] for reading in seen if reading is not None and reading.ordinary is not None]
+    assert len(ordinary) == 20
+    assert all(abs(one - 48.0) <= 9.0 / 3 + 1e-6 for one in ordinary), "half of the average, where a third was lived"
+    assert sum(abs(one - 48.0) > 1e-6 for one in ordinary) <= 1
+
+
 # --- yield at the checkpoint ---
 
 

@@ -112,8 +112,8 @@ def pod_facts(pod: Pod) -> PodFacts:
     )
 
 
-def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...]) -> Gang:
-    """A ScavengerJob with the pods of its present run."""
+def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[PodFacts, ...] = ()) -> Gang:
+    """A ScavengerJob with the pods of its present run, and those of them that have succeeded."""
     status, spec = job.status, job.spec
     running = status.phase == "Running"
     checkpoints = [
@@ -135,6 +135,7 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...]) -> Gang:
         interruptions=max(0, status.interrupted_count),
         parallelism=max(1, spec.parallelism),
         stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
+        finished=finished,
     )
 
 
@@ -149,20 +150,48 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     """Each job with those of its pods that take room on a node; jobs without any are left out.
 
     Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
-    not be evicted for it.
+    not be evicted for it. Pods of another run, or of a job that is deleted, are gangs of their own as long as they are
+    stopping: they still use what they use, and it is about to come free.
     """
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(names.LABEL_JOB)
-        if name and occupies(pod):
+        if name and (occupies(pod) or pod.status.phase == "Succeeded"):
             members.setdefault((pod.metadata.namespace, name), []).append(pod)
     found = []
     for job in jobs:
-        own = members.get((job.metadata.namespace, job.metadata.name))
-        facts = tuple(pod_facts(pod) for pod in own or () if _of_run(pod, job.status.job_name))
-        if facts:
-            found.append(gang_facts(job, facts))
+        own = members.pop((job.metadata.namespace, job.metadata.name), [])
+        run = [pod for pod in own if _of_run(pod, job.status.job_name)]
+        present = tuple(pod_facts(pod) for pod in run if occupies(pod))
+        if present:
+            found.append(gang_facts(job, present, tuple(pod_facts(pod) for pod in run if not occupies(pod))))
+        if len(run) < len(own):
+            found.extend(_stopping_runs(pod for pod in own if not _of_run(pod, job.status.job_name)))
+    for left in members.values():
+        found.extend(_stopping_runs(left))
     return tuple(found)
+
+
+def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
+    """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
+    runs: dict[str, list[Pod]] = {}
+    for pod in pods:
+        owner = pod.metadata.controller
+        if owner is not None and owner.kind == "Job" and occupies(pod) and pod.metadata.deletion_timestamp is not None:
+            runs.setdefault(owner.name, []).append(pod)
+    for run, members in sorted(runs.items()):
+        meta, facts = members[0].metadata, tuple(pod_facts(pod) for pod in members)
+        key = f"{meta.namespace}/{meta.labels[names.LABEL_JOB]}"
+        yield Gang(
+            key,
+            f"{key}/{run}",
+            facts,
+            DEFAULT_INTERVAL,
+            cores=0.0,
+            running=False,
+            parallelism=len(facts),
+            stopping=True,
+        )
 
 
 def _of_run(pod: Pod, run: str) -> bool:

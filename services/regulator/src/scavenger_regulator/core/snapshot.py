@@ -117,6 +117,8 @@ class Gang:
     """Members that the job asks for."""
     stopping: bool = False
     """Being deleted or suspended."""
+    finished: tuple[PodFacts, ...] = ()
+    """Members of the present run that have succeeded. They run again when the gang is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
