@@ -136,6 +136,15 @@ def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
     assert victims(decide(taken, ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
+def test_a_state_of_long_ago_evicts_nobody_between_the_levels() -> None:
+    """Be it read from where it was saved, or kept while there were no metrics."""
+    state = ScopeState(evicting=frozenset({"cpu"}), closed=True, yielding=frozenset({"cpu"}), yielded_at=ago(7e5))
+    for old in (replace(state, read_at=ago(7e5)), replace(state, read_at=ago(901))):
+        decision = decide(snapshot(crowd(checkpoint=ago(5)), cpu=7.9), old, Rules())
+        assert (victims(decision), decision.published.state, decision.published.admit) == ([], "Speculative", False)
+    assert victims(decide(snapshot(crowd(), cpu=8), replace(state, read_at=ago(899)))) == ["job-0"]
+
+
 def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
     gangs = [gang(f"job-{i}", started=100 * (i + 1)) for i in range(6)]
     taken = snapshot(

@@ -95,6 +95,7 @@ def decide_scope(
     )
     if isinstance(reading, Unreadable):
         return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
+    state = state.at(snapshot.now, rules.period)
     levels = _levels(scope, snapshot, state, rules)
     state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
     decided = ScopeDecision(
@@ -148,6 +149,7 @@ def _with_hysteresis(
         yielding=yielding,
         yielded_at=yielded_at,
         waiting_since=state.waiting_since if evicting else None,
+        read_at=now,
     )
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+
+FORGET_AFTER: Final = timedelta(minutes=15)
+"""A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class ScopeState:
     that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
     in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
     whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job last yielded in
-    this episode. waiting_since: since when jobs much at risk are waited for.
+    this episode. waiting_since: since when jobs much at risk are waited for. read_at: when the load was last known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -54,7 +57,20 @@ class ScopeState:
     yielding: frozenset[str] = frozenset()
     yielded_at: datetime | None = None
     waiting_since: datetime | None = None
+    read_at: datetime | None = None
     pending: Pending | None = None
+
+    def at(self, now: datetime, period: float) -> ScopeState:
+        """The state to go on from at `now`. period: seconds between two measurements.
+
+        Where the load has not been known for a while, what went on then is over: nobody is to go for a load that nobody
+        has seen since. What was closed stays so for a cool-down.
+        """
+        if self.read_at is None or now - self.read_at <= max(FORGET_AFTER, timedelta(seconds=3 * period)):
+            return self
+        return ScopeState(
+            levels=self.levels, closed=self.closed, closed_for=self.closed_for, cooldown_until=self.cooldown_until
+        )
 
 
 def dump_states(states: Mapping[str, ScopeState]) -> str:
@@ -64,8 +80,8 @@ def dump_states(states: Mapping[str, ScopeState]) -> str:
 
 
 def essence(states: Mapping[str, ScopeState]) -> str:
-    """What must not be lost: everything but the levels, which drift by small steps."""
-    return repr(sorted((scope, str(_dump(replace(s, levels={})))) for scope, s in states.items()))
+    """What must not be lost: everything but the levels, which drift by small steps, and the time."""
+    return repr(sorted((scope, str(_dump(replace(s, levels={}, read_at=None)))) for scope, s in states.items()))
 
 
 def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
@@ -110,6 +126,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
         "yielding": sorted(state.yielding),
         "yieldedAt": _time(state.yielded_at),
         "waitingSince": _time(state.waiting_since),
+        "readAt": _time(state.read_at),
     }
 
 
@@ -130,6 +147,8 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         yielding=_names(dumped.get("yielding")),
         yielded_at=_past(dumped.get("yieldedAt"), now),
         waiting_since=_past(dumped.get("waitingSince"), now),
+        # what does not say how old it is may be of any age
+        read_at=_past(dumped.get("readAt"), now) or datetime.min.replace(tzinfo=UTC),
     )
 
 
