@@ -8,7 +8,7 @@ from scavenger_api.times import parse_time
 from scavenger_kube import kinds
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_regulator.core.eviction.candidates import leaving
-from scavenger_regulator.facts import gangs, node_facts, pod_facts, pod_requests
+from scavenger_regulator.facts import ended_at, gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
@@ -165,6 +165,16 @@ def test_what_is_read_of_a_pod() -> None:
     assert facts.refused_resize
     assert facts.resizable == {"main": 1}
     assert pod_facts(member("b", labels={"scavenger.dev/job": "job"})).preemptible, "as it was born"
+
+
+def test_a_pod_ended_when_the_last_of_its_containers_did() -> None:
+    def ended(*finished: str | None) -> kinds.Pod:
+        states = [{"terminated": {"finishedAt": at}} if at else {"running": {"startedAt": T0}} for at in finished]
+        return member("a", container_statuses=[{"name": "c", "state": state} for state in states])
+
+    assert ended_at(ended("2026-01-02T11:00:00Z", T0)) == NOW
+    assert ended_at(ended(T0, None)) is None
+    assert ended_at(ended()) is None
 
 
 # --- sources ---

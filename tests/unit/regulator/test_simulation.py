@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -257,6 +258,20 @@ def test_nobody_left_says_so_and_stops() -> None:
     published = world.decisions[-1][1].published
     assert (world.state, world.evictions) == ("Evicting", [])
     assert "nothing preemptible is left" in published.message
+
+
+@pytest.mark.parametrize("grace", [0.0, 20.0, 30.0, 100.0])
+@pytest.mark.parametrize(
+    ("behind", "lag"),
+    [*product([-20.0, 20.0, 30.0], [0.0, 15.0, 30.0, 45.0, 60.0]), *product([60.0], [0.0, 15.0, 30.0])],
+)
+def test_a_clock_that_is_wrong_makes_no_second_plan_for_one_gap(lag: float, grace: float, behind: float) -> None:
+    """One that is a minute behind shows in figures that are from the future."""
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-100.0 * (i + 1)) for i in range(20)]
+    world = World(jobs, rising(48.0), RULES, lag, grace=grace, behind=behind)
+    world.run(30)
+    assert len(world.evictions) == 9
+    assert world.load()[0] == LOWER
 
 
 @pytest.mark.parametrize(("lag", "grace"), [(0.0, 10.0), (15.0, 30.0), (30.0, 20.0), (60.0, 100.0)])

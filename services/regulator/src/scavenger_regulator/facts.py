@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
@@ -79,6 +79,15 @@ def _offered(resources: Mapping[str, str | int | float]) -> dict[str, int]:
 def occupies(pod: Pod) -> bool:
     """Whether the pod takes room on a node: bound to one, and not ended."""
     return bool(pod.spec.node_name) and not pod.ended
+
+
+def ended_at(pod: Pod) -> datetime | None:
+    """When the last of its containers ended, by the clock of its node, which dates its figures as well; None where that
+    is not known of all of them."""
+    states = [status.state.terminated for status in pod.status.container_statuses]
+    ends = [parse_time(state.finished_at) if state is not None else None for state in states]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None
 
 
 def pod_facts(pod: Pod) -> PodFacts:

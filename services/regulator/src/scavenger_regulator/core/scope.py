@@ -41,6 +41,9 @@ YIELD_BEYOND: Final = 1.0
 """Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
 the gap is as large, and until then smaller ones yield."""
 
+CLOCK_ERROR: Final = timedelta(seconds=30)
+"""By which the clock by which pods are seen to go may be behind those by which figures are dated."""
+
 
 class Wait(StrEnum):
     """Why nobody is evicted though the load is too high."""
@@ -209,12 +212,15 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
 
     A process that has just started does not know what its predecessor did, so for it the same holds of its
     start. Pods that do not go are given up after a while; while they are leaving, they count as pending release.
+    Figures are dated by other clocks than this one, which may be behind: by CLOCK_ERROR, and by as much as a figure is
+    from the future. A second plan too early evicts for what is on its way out; a period too late it costs little.
     """
     if reading.since < snapshot.started:
         return Wait.STARTED
     if pending is None or snapshot.now >= pending.until:
         return None
-    if pending.gone_at is None or reading.since < pending.gone_at:
+    behind = CLOCK_ERROR + max(timedelta(0), reading.observed_at - snapshot.now)
+    if pending.gone_at is None or reading.since < pending.gone_at + behind:
         return Wait.SETTLING
     return None
 
