@@ -79,7 +79,10 @@ class RegulatorSettings(ServiceSettings):
         120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
     refused_for: Seconds = option(
-        300.0, "a job whose eviction a budget refused is left alone for", unit="seconds", ge=0
+        300.0,
+        "a job whose eviction a budget refused, or which failed twice, is left alone for",
+        unit="seconds",
+        ge=0,
     )
 
     yield_at_checkpoint: bool = option(True, "at the admission level, interrupt jobs right after a checkpoint")
