@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,7 +13,16 @@ from scavenger_regulator.facts import ended_at, gangs, node_facts, pod_facts, po
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
-from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
+from scavenger_regulator.sources.prometheus import (
+    NODE_CPU,
+    NODE_MEMORY,
+    POD_CPU,
+    POD_MEMORY,
+    Queries,
+    Vector,
+    combine,
+    parse_vector,
+)
 from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
 from .builders import GIB, NOW
@@ -245,6 +255,41 @@ def test_prometheus_by_node_and_for_the_cluster() -> None:
     assert (NOW - found.total["cpu"].at).total_seconds() == 100
     assert combine(whole, pods, [], queries).total == {}
     assert combine(whole, pods, [], queries).pods == {}
+
+
+def aggregated(query: str, series: list[tuple[dict[str, str], float]]) -> list[tuple[dict[str, str], float]]:
+    """What `sum by (…) (max by (…) (anything))` gives of these series."""
+    for function, labels in reversed(re.findall(r"(sum|max) by \(([^)]*)\)", query)):
+        groups: dict[tuple[str, ...], list[float]] = {}
+        for found, value in series:
+            groups.setdefault(tuple(found.get(name, "") for name in labels.split(", ")), []).append(value)
+        series = [
+            (dict(zip(labels.split(", "), key, strict=True)), sum(values) if function == "sum" else max(values))
+            for key, values in groups.items()
+        ]
+    return series
+
+
+@pytest.mark.parametrize(
+    ("query", "labels", "expected"),
+    [
+        (NODE_CPU, {"node": "n", "cpu": "total"}, 2.0),
+        (NODE_MEMORY, {"node": "n"}, 2.0),
+        (POD_CPU, {"namespace": "lab", "pod": "p", "container": "c", "cpu": "total"}, 2.0),
+        (POD_MEMORY, {"namespace": "lab", "pod": "p", "container": "c"}, 2.0),
+    ],
+)
+def test_a_series_that_is_scraped_twice_counts_once(query: str, labels: dict[str, str], expected: float) -> None:
+    twice = [({**labels, "job": job, "instance": "10.0.0.1:10250"}, 2.0) for job in ("kubelet", "cadvisor")]
+    ((_, value),) = aggregated(query, twice)
+    assert value == expected
+
+
+def test_what_is_measured_in_parts_is_added_up() -> None:
+    pods = [({"namespace": "lab", "pod": "p", "container": c, "node": "n"}, 2.0) for c in "ab"]
+    assert aggregated(POD_CPU, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
+    assert aggregated(POD_MEMORY, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
+    assert aggregated(NODE_CPU, [({"node": "n", "cpu": f"cpu0{i}"}, 2.0) for i in range(2)]) == [({"node": "n"}, 4.0)]
 
 
 def test_requests_in_place_of_use() -> None:
