@@ -63,14 +63,17 @@ def _candidate(rng: random.Random, name: str, scale: float) -> Candidate:
 
 
 def _snapshot(rng: random.Random, jobs: int, low: float, high: float, *, both: bool) -> EvictionSnapshot:
-    """Both resources (or sometimes only one) too high by a random part of what the jobs use."""
+    """Both resources (or sometimes only one) too high by a random part of what the jobs use. A point is 8 cores of a
+    hundredth of the jobs; what is freed too much costs what it does in the service."""
     candidates = [_candidate(rng, f"job-{i}", 100.0 / (8 * jobs)) for i in range(jobs)]
     gaps = {r: rng.uniform(low, high) * sum(c.frees[r] for c in candidates) for r in ("cpu", "memory")}
     if not both and rng.random() < 0.3:
         gaps.pop(rng.choice(["cpu", "memory"]))
     load = dict.fromkeys(("cpu", "memory"), 90.0)
     targets = {resource: 90.0 - gap for resource, gap in gaps.items()}
-    return EvictionSnapshot(NOW, load, targets, candidates, rules=EvictionRules(10**6, checkpoint_wait=0))
+    rules = EvictionRules(10**6, checkpoint_wait=0)
+    overshoot_cost = Rules().startup_cost * 8 * jobs / 100
+    return EvictionSnapshot(NOW, load, targets, candidates, overshoot_cost=overshoot_cost, rules=rules)
 
 
 def _smallest_loss(snapshot: EvictionSnapshot) -> float:

@@ -3,6 +3,7 @@ their time to leave. Nothing here knows how the regulator decides."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,8 +54,9 @@ class Job:
 
 @dataclass
 class World:
-    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before.
-    ordinary: cores and bytes of ordinary workloads at a second."""
+    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before. labels:
+    whether somebody makes jobs preemptible as published, those with the least at risk first. behind: seconds by which
+    the regulator's clock is. ordinary: cores and bytes of ordinary workloads at a second."""
 
     jobs: list[Job]
     ordinary: Callable[[float], tuple[float, float]]
@@ -63,6 +65,8 @@ class World:
     window: float = 15.0
     grace: float = 30.0
     metrics: Callable[[float], bool] = lambda _: True
+    labels: bool = False
+    behind: float = 0.0
     clock: float = 0.0
     started: float = -86_400.0
     states: dict[str, ScopeState] = field(default_factory=dict)
@@ -72,6 +76,10 @@ class World:
 
     def time(self, seconds: float | None = None) -> datetime:
         return NOW + timedelta(seconds=self.clock if seconds is None else seconds)
+
+    def own_time(self, seconds: float | None = None) -> datetime:
+        """By the regulator's clock."""
+        return self.time(seconds) - timedelta(seconds=self.behind)
 
     def load(self, at: float | None = None) -> tuple[float, float]:
         """Real load in percent."""
@@ -88,17 +96,17 @@ class World:
     # --- what the regulator is shown ---
 
     def snapshot(self) -> Snapshot:
-        now = self.time()
+        now = self.own_time()
         room = {"cpu": CORES, "memory": MEMORY}
         gone = [j for j in self.jobs if j.gone_at is not None and self.started <= j.gone_at <= self.clock]
         return Snapshot(
             now=now,
-            started=self.time(self.started),
+            started=self.own_time(self.started),
             nodes={"node-1": NodeFacts("node-1", room, room, counts=True)},
             gangs=tuple(self._gang(job) for job in self.jobs if job.gone_at is None or job.gone_at > self.clock),
             measurement=self._measurement(),
             recent_terminations=tuple(
-                RecentTermination("node-1", {"cpu": j.cpu, "memory": j.memory}, self.time(j.gone_at)) for j in gone
+                RecentTermination("node-1", {"cpu": j.cpu, "memory": j.memory}, self.own_time(j.gone_at)) for j in gone
             ),
             refused=frozenset(uid for uid, until in self.refused.items() if until > self.clock),
         )
@@ -150,9 +158,17 @@ class World:
         done = [victim for victim in decision.victims if self._evict(victim)]
         for scope in {victim.scope for victim in done}:
             mine = [victim for victim in done if victim.scope == scope]
-            self.states[scope] = after_evictions(self.states[scope], mine, self.time(), self.rules)
+            self.states[scope] = after_evictions(self.states[scope], mine, self.own_time(), self.rules)
+        if self.labels:
+            self._label(decision.published.preemptible_percentage)
         self.clock += self.rules.period
         return decision
+
+    def _label(self, percentage: float | None) -> None:
+        running = [job for job in self.jobs if job.leaving_at is None]
+        running.sort(key=lambda job: job.cpu * ((self.clock - job.started) % 1800))
+        for rank, job in enumerate(running):
+            job.preemptible = percentage is None or rank < math.ceil(len(running) * percentage / 100)
 
     def _evict(self, victim: Victim) -> bool:
         job = next(j for j in self.jobs if f"uid-{j.name}" == victim.candidate.gang.uid)
@@ -169,7 +185,7 @@ class World:
         text = None if forget else dump_states(self.states)
         self.clock += down
         self.started = self.clock
-        self.states = load_states(text, self.time(), self.rules.cooldown)
+        self.states = load_states(text, self.own_time(), self.rules.cooldown)
         self.refused = {}
 
     def run(self, ticks: int) -> None:

@@ -243,6 +243,21 @@ async def test_a_refusal_is_not_a_success_and_another_one_goes() -> None:
         assert c.pods() == ["job-0-run-0", "job-2-run-0"] or c.pods() == ["job-0-run-0"]
 
 
+async def test_an_eviction_that_keeps_failing_is_given_up_for_a_while_and_another_one_goes() -> None:
+    async with cluster() as c:
+        for i in range(3):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        c.api.fail(500, times=1000, methods={"POST"}, path="/pods/job-0-run-0/eviction")
+        tried = []
+        for _ in range(4):
+            before = c.writes("/pods/job-0-run-0/eviction")
+            c.measure(8.5, each=2)
+            await c.period()
+            tried.append(c.writes("/pods/job-0-run-0/eviction") - before)
+        assert tried == [1, 1, 0, 0]
+        assert c.pods() == ["job-0-run-0", "job-2-run-0"]
+
+
 async def test_without_metrics_it_is_blind_and_says_why() -> None:
     async with cluster() as c:
         c.add_job("job")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scavenger_regulator.core.eviction.choice import within
 from scavenger_regulator.core.eviction.plan import (
     EvictionRules,
     Outcome,
@@ -50,6 +51,23 @@ def test_only_preemptible_ones_go() -> None:
     assert (plan.outcome, plan.victims, plan.short) == (Outcome.NOBODY_LEFT, (), {"cpu": 20})
 
 
+def test_over_all_who_is_not_preemptible_yet_is_awaited() -> None:
+    jobs = [candidate("a", 1, 15, preemptible=False), candidate("b", 2, 15), candidate("c", 50, 30)]
+    assert names(evict(jobs).victims) == ["c"]
+    plan = evict(jobs, over_all=True)
+    assert (plan.outcome, names(plan.victims), names(plan.awaited)) == (Outcome.PLANNED, ["b"], ["a"])
+    plan = evict(jobs[:1], over_all=True, cpu=85)
+    assert (plan.outcome, names(plan.victims), names(plan.awaited)) == (Outcome.UNLABELLED, [], ["a"])
+
+
+def test_at_the_hard_ceiling_nobody_is_awaited_where_the_preemptible_ones_are_enough() -> None:
+    jobs = [candidate("a", 1, 30, preemptible=False), candidate("b", 90, 30)]
+    plan = evict(jobs, cpu=95, over_all=True)
+    assert (names(plan.victims), plan.awaited) == (["b"], ())
+    plan = evict([jobs[0], candidate("c", 90, 5)], cpu=95, over_all=True)
+    assert (plan.victims, names(plan.awaited)) == ((), ["a"]), "the third that is preemptible would go for nothing"
+
+
 def test_when_all_are_not_enough_those_that_help_go_and_it_says_so() -> None:
     jobs = [candidate("a", 1, 8), candidate("b", 2, 8), candidate("idle", 0, 0)]
     plan = evict(jobs)
@@ -63,6 +81,35 @@ def test_no_more_than_the_configured_number_per_period() -> None:
     plan = evict(jobs, rules=replace(NO_WAITING, max_victims=3))
     assert names(plan.victims) == ["job-0", "job-1", "job-2"]
     assert plan.postponed == 17
+
+
+# --- overshoot ---
+
+
+def test_a_small_job_goes_for_a_small_gap_though_a_large_gang_has_nothing_at_risk() -> None:
+    jobs = [candidate("gang", 0, 64, 20), candidate("small", 900, 1, 1)]
+    plan = evict(jobs, cpu=71, overshoot_cost=60)
+    assert (names(plan.victims), plan.loss) == (["small"], 900)
+    assert names(evict(jobs, cpu=71, overshoot_cost=0).victims) == ["gang"]
+
+
+def test_what_is_lost_comes_first_where_it_differs_more_than_a_restart() -> None:
+    jobs = [candidate("two", 10, 2), candidate("one", 1500, 1)]
+    assert names(evict(jobs, cpu=71, overshoot_cost=60).victims) == ["two"]
+
+
+def test_who_frees_much_of_something_else_is_dearer_too() -> None:
+    jobs = [candidate("wide", 10, 1, 40), candidate("slim", 20, 1, 1)]
+    assert names(evict(jobs, cpu=71, overshoot_cost=60).victims) == ["slim"]
+
+
+def test_within_never_frees_more_than_a_point_beyond_the_gap() -> None:
+    jobs = [candidate("gang", 0, 64), candidate("a", 1, 4), candidate("b", 2, 3), candidate("c", 3, 1)]
+    assert names(within(jobs, {"cpu": 5.0}, 9, 1.0)) == ["a", "c"], "with b it would be two points beyond"
+    assert names(within(jobs, {"cpu": 6.0}, 9, 1.0)) == ["a", "b"]
+    assert names(within(jobs, {"cpu": 6.0}, 1, 1.0)) == ["a"]
+    assert within(jobs, {"cpu": 0.0}, 9, 1.0) == ()
+    assert within([candidate("unknown", 0, None)], {"cpu": 5.0}, 9, 1.0) == ()
 
 
 # --- missing figures ---

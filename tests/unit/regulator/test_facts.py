@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -7,11 +8,21 @@ import pytest
 from scavenger_api.times import parse_time
 from scavenger_kube import kinds
 from scavenger_kube.scavenger_kinds import ScavengerJob
-from scavenger_regulator.facts import gangs, node_facts, pod_facts, pod_requests
+from scavenger_regulator.core.eviction.candidates import leaving
+from scavenger_regulator.facts import ended_at, gangs, node_facts, pod_facts, pod_requests
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources import requests as requests_source
 from scavenger_regulator.sources.metrics_api import parse
-from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
+from scavenger_regulator.sources.prometheus import (
+    NODE_CPU,
+    NODE_MEMORY,
+    POD_CPU,
+    POD_MEMORY,
+    Queries,
+    Vector,
+    combine,
+    parse_vector,
+)
 from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
 from .builders import GIB, NOW
@@ -113,6 +124,34 @@ def test_pods_of_a_start_that_no_status_speaks_of_yet_are_the_jobs(phase: str) -
     assert not gang.running
 
 
+def test_pods_of_a_job_that_is_deleted_or_runs_anew_are_there_until_they_have_stopped() -> None:
+    going: dict[str, Any] = {"deleted": T0, "grace_seconds": 60}
+    pods = [
+        member("a"),
+        member("old", run="run-before", **going),
+        member("left", job="deleted", run="its-run", **going),
+        member("left-too", job="deleted", run="its-run", **going),
+        member("ended", job="deleted", run="its-run", phase="Failed", **going),
+        member("stays", job="deleted", run="other-run"),
+        pod("borrowed", namespace="lab", node="n", labels={"scavenger.dev/job": "job"}, deleted=T0),
+    ]
+    found = gangs([job_of()], pods)
+    assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [
+        ("lab/job", ["lab/a"]),
+        ("lab/job", ["lab/old"]),
+        ("lab/deleted", ["lab/left", "lab/left-too"]),
+    ]
+    assert len({gang.uid for gang in found}) == 3
+    assert all(leaving(gang, NOW) and gang.stopping and not gang.running for gang in found[1:])
+
+
+def test_members_that_have_succeeded_are_known() -> None:
+    pods = [member("a"), member("b", phase="Succeeded"), member("old", run="run-before", phase="Succeeded")]
+    (found,) = gangs([job_of()], pods)
+    assert ([p.key for p in found.pods], [p.key for p in found.finished]) == (["lab/a"], ["lab/b"])
+    assert gangs([job_of()], pods[1:]) == ()
+
+
 def test_what_is_read_of_a_job() -> None:
     status: dict[str, Any] = {
         "runningTimestamps": ["2026-01-02T10:00:00Z", T0],
@@ -144,6 +183,16 @@ def test_what_is_read_of_a_pod() -> None:
     assert facts.refused_resize
     assert facts.resizable == {"main": 1}
     assert pod_facts(member("b", labels={"scavenger.dev/job": "job"})).preemptible, "as it was born"
+
+
+def test_a_pod_ended_when_the_last_of_its_containers_did() -> None:
+    def ended(*finished: str | None) -> kinds.Pod:
+        states = [{"terminated": {"finishedAt": at}} if at else {"running": {"startedAt": T0}} for at in finished]
+        return member("a", container_statuses=[{"name": "c", "state": state} for state in states])
+
+    assert ended_at(ended("2026-01-02T11:00:00Z", T0)) == NOW
+    assert ended_at(ended(T0, None)) is None
+    assert ended_at(ended()) is None
 
 
 # --- sources ---
@@ -214,6 +263,41 @@ def test_prometheus_by_node_and_for_the_cluster() -> None:
     assert (NOW - found.total["cpu"].at).total_seconds() == 100
     assert combine(whole, pods, [], queries).total == {}
     assert combine(whole, pods, [], queries).pods == {}
+
+
+def aggregated(query: str, series: list[tuple[dict[str, str], float]]) -> list[tuple[dict[str, str], float]]:
+    """What `sum by (…) (max by (…) (anything))` gives of these series."""
+    for function, labels in reversed(re.findall(r"(sum|max) by \(([^)]*)\)", query)):
+        groups: dict[tuple[str, ...], list[float]] = {}
+        for found, value in series:
+            groups.setdefault(tuple(found.get(name, "") for name in labels.split(", ")), []).append(value)
+        series = [
+            (dict(zip(labels.split(", "), key, strict=True)), sum(values) if function == "sum" else max(values))
+            for key, values in groups.items()
+        ]
+    return series
+
+
+@pytest.mark.parametrize(
+    ("query", "labels", "expected"),
+    [
+        (NODE_CPU, {"node": "n", "cpu": "total"}, 2.0),
+        (NODE_MEMORY, {"node": "n"}, 2.0),
+        (POD_CPU, {"namespace": "lab", "pod": "p", "container": "c", "cpu": "total"}, 2.0),
+        (POD_MEMORY, {"namespace": "lab", "pod": "p", "container": "c"}, 2.0),
+    ],
+)
+def test_a_series_that_is_scraped_twice_counts_once(query: str, labels: dict[str, str], expected: float) -> None:
+    twice = [({**labels, "job": job, "instance": "10.0.0.1:10250"}, 2.0) for job in ("kubelet", "cadvisor")]
+    ((_, value),) = aggregated(query, twice)
+    assert value == expected
+
+
+def test_what_is_measured_in_parts_is_added_up() -> None:
+    pods = [({"namespace": "lab", "pod": "p", "container": c, "node": "n"}, 2.0) for c in "ab"]
+    assert aggregated(POD_CPU, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
+    assert aggregated(POD_MEMORY, pods) == [({"namespace": "lab", "pod": "p"}, 4.0)]
+    assert aggregated(NODE_CPU, [({"node": "n", "cpu": f"cpu0{i}"}, 2.0) for i in range(2)]) == [({"node": "n"}, 4.0)]
 
 
 def test_requests_in_place_of_use() -> None:

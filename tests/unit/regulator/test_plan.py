@@ -115,6 +115,11 @@ def crowd(count: int = 6, **facts: Any) -> list[Gang]:
     return [gang(f"job-{i}", started=100 * (i + 1), **facts) for i in range(count)]
 
 
+def labelled() -> ScopeState:
+    """Evicting for so long that whoever may become preemptible is."""
+    return ScopeState(evicting=frozenset({"cpu"}), evicting_since=ago(60), closed=True)
+
+
 def test_the_least_at_risk_go() -> None:
     decision = decide(snapshot(crowd(), cpu=9))
     assert victims(decision) == ["job-0", "job-1"]  # 90 % - 2 · 10 = 70 %
@@ -131,6 +136,15 @@ def test_between_the_levels_nobody_goes_unless_it_was_evicting() -> None:
     assert victims(decide(taken, ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
+def test_a_state_of_long_ago_evicts_nobody_between_the_levels() -> None:
+    """Be it read from where it was saved, or kept while there were no metrics."""
+    state = ScopeState(evicting=frozenset({"cpu"}), closed=True, yielding=frozenset({"cpu"}), yielded_at=ago(7e5))
+    for old in (replace(state, read_at=ago(7e5)), replace(state, read_at=ago(901))):
+        decision = decide(snapshot(crowd(checkpoint=ago(5)), cpu=7.9), old, Rules())
+        assert (victims(decision), decision.published.state, decision.published.admit) == ([], "Speculative", False)
+    assert victims(decide(snapshot(crowd(), cpu=8), replace(state, read_at=ago(899)))) == ["job-0"]
+
+
 def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
     gangs = [gang(f"job-{i}", started=100 * (i + 1)) for i in range(6)]
     taken = snapshot(
@@ -145,7 +159,29 @@ def test_only_the_resource_that_is_too_high_is_brought_down() -> None:
 def test_one_pod_that_is_not_preemptible_protects_its_gang() -> None:
     mixed = gang("mixed", started=1)
     mixed = replace(mixed, pods=(*mixed.pods, pod("other", preemptible=False)))
-    assert victims(decide(snapshot([mixed, *crowd()], cpu=9))) == ["job-0", "job-1"]
+    assert victims(decide(snapshot([mixed, *crowd()], cpu=9), labelled())) == ["job-0", "job-1"]
+
+
+def test_those_about_to_be_preemptible_are_awaited_for_a_period() -> None:
+    """At 90 % all are by the percentage that is published with this decision, and nobody can know it yet."""
+    cheap = [gang(f"cheap-{i}", started=10 + i, pod_preemptible=False) for i in range(2)]
+    decision = decide(snapshot([*cheap, *crowd()], cpu=9))
+    assert (victims(decision), decision.published.preemptible_percentage) == ([], 100)
+    assert "to become preemptible" in decision.published.message
+    again = decide(snapshot([*cheap, *crowd()], cpu=9), labelled())
+    assert victims(again) == ["job-0", "job-1"], "whoever is protected all the same"
+
+
+def test_what_is_preemptible_of_the_best_plan_goes_at_once() -> None:
+    gangs = [gang("cheap", started=10, pod_preemptible=False), *crowd()]
+    decision = decide(snapshot(gangs, cpu=9))
+    assert victims(decision) == ["job-0"]
+    assert decision.states[CLUSTER].awaited == {"uid-cheap"}
+
+
+def test_nobody_is_awaited_where_the_percentage_makes_nobody_preemptible() -> None:
+    gangs = [gang("cheap", started=10, pod_preemptible=False), *crowd()]
+    assert victims(decide(snapshot(gangs, cpu=8), ScopeState(evicting=frozenset({"cpu"})))) == ["job-0"]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +207,24 @@ def test_of_a_gang_with_one_leaving_all_is_pending_release() -> None:
 def test_what_went_after_the_sample_began_is_still_in_it(at: datetime, expected: list[str]) -> None:
     gone = RecentTermination("node-1", {"cpu": 1.0, "memory": GIB}, at)
     assert victims(decide(snapshot(crowd(), cpu=9, recent_terminations=(gone,)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "cores", "gib"),
+    [
+        (ago(5), 4, 4),  # after the sample was taken: all of it is in there
+        (ago(10), 4, 0),  # at that moment: in the average over the 15 s before, not in the memory
+        (ago(16), 2.4, 0),  # 9 of the 15 s
+        (ago(25), 0, 0),
+    ],
+)
+def test_what_has_gone_since_is_no_ordinary_load(at: datetime, cores: float, gib: float) -> None:
+    gone = RecentTermination("node-1", {"cpu": 4.0, "memory": 4 * GIB}, at)
+    elsewhere = RecentTermination("node-9", {"cpu": 4.0, "memory": 4 * GIB}, at)
+    decision = decide(snapshot(cpu=9, recent_terminations=(gone, elsewhere)))
+    reading = decision.scopes[CLUSTER].reading
+    assert reading is not None
+    assert reading.ordinary == pytest.approx({"cpu": 90 - 10 * cores, "memory": 50 - gib})
 
 
 def test_a_process_waits_for_measurements_that_began_after_it() -> None:
@@ -264,6 +318,6 @@ def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_bl
 
 def test_who_is_evicted_is_not_throttled_as_well() -> None:
     jobs = (gang("stays", pod_resizable={"main": 1.0}), gang("yields", pod_resizable={"main": 1.0}, checkpoint=ago(10)))
-    decision = decide(snapshot(jobs, cpu=8.2), rules=Rules(throttle=ThrottleRules(enabled=True)))
+    decision = decide(snapshot(jobs, cpu=8.4), rules=Rules(throttle=ThrottleRules(enabled=True)))
     assert victims(decision) == ["yields"]
     assert [one.gang.key for one in decision.resizes] == ["lab/stays"]

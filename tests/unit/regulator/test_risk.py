@@ -33,6 +33,17 @@ def test_cpu_time_at_risk(started: float, facts: dict[str, Any], seconds: float)
     assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
 
 
+def test_members_that_have_finished_run_again() -> None:
+    """They are interrupted with the gang; and what they reported is part of its checkpoint."""
+    done = pod("done", requests={"cpu": 1.5}, checkpoint=ago(40), index=1)
+    job = gang("job", 1000, pod_requests={"cpu": 1.5}, pod_checkpoint=ago(30), pod_index=0, parallelism=2)
+    assert at_risk(replace(job, finished=(done,)), NOW, startup_cost=60).cpu_seconds == 40 * 3
+    unreported = replace(done, checkpoint=None)
+    assert at_risk(replace(job, finished=(unreported,)), NOW, 60).cpu_seconds == 30 * 3, "the first member's counts"
+    reclaimed = replace(done, reclaimed=True)
+    assert at_risk(replace(job, finished=(reclaimed,)), NOW, 60).cpu_seconds == 40 * 1.5
+
+
 def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
     job = replace(gang("job", pods=2), started=None)
     assert at_risk(job, NOW, 0).cpu_seconds == 1200

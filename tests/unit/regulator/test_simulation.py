@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +14,11 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
+from scavenger_regulator.core.state import ScopeState
 
 from tests.unit.effort import examples
 
+from .builders import GIB, NOW
 from .simulation import Job, World, random_jobs, rising, steady
 
 RULES = Rules(yield_at_checkpoint=False, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
@@ -87,6 +91,54 @@ def test_at_lower_exactly_it_stays_closed() -> None:
     world.run(60)
     assert world.load()[0] == LOWER
     assert not world.decisions[-1][1].published.admit  # until load < lower
+
+
+def test_reopens_though_another_resource_stays_between_the_levels() -> None:
+    """Memory steady at 72 %, and a burst of CPU that is soon over."""
+    burst = (60.0, 600.0)
+    memory = 720 * GIB
+    jobs = [Job(f"job-{i}", 2.0, 0.0) for i in range(15)]
+    world = World(jobs, lambda t: (58.0 if burst[0] <= t < burst[1] else 30.0, memory), RULES)
+    world.run(40)
+    assert {reason for _, _, reason in world.evictions} == {EvictionReason.ABOVE_UPPER}
+    published = world.decisions[-1][1].published
+    assert (published.state.value, published.admit) == ("Speculative", True)
+    assert published.load("memory") == 72.0
+
+
+def test_stays_closed_while_the_resource_that_was_evicted_for_is_not_under_lower() -> None:
+    state = ScopeState(closed=True, closed_for=frozenset({"memory"}), cooldown_until=NOW - timedelta(hours=1))
+    world = World([], lambda t: (75.0, 720 * GIB), RULES, states={CLUSTER: state})
+    world.run(3)
+    assert not world.decisions[-1][1].published.admit
+
+
+@pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])
+@pytest.mark.parametrize("grace", [0.0, 30.0, 120.0])
+def test_a_load_jump_does_not_take_all_that_is_labelled(lag: float, grace: float) -> None:
+    """Five of 14 jobs are preemptible when the load jumps: small ones that free a point each and lose more than 200
+    core-seconds for it. Two of the others close the gap of 16 points and lose about 80 for each."""
+    small = [Job(f"small-{i}", 1.0, 0.0, started=-200.0 - 10 * i) for i in range(10)]
+    large = [Job(f"large-{i}", 8.0, 0.0, started=-1810.0 - 10 * i) for i in range(4)]
+    world = World([*small, *large], rising(44.0, at=30.0), RULES, lag, grace=grace, labels=True)
+    world.run(20)
+    check(world)
+    assert [job.name for _, job, _ in world.evictions] == ["large-0", "large-1"]
+    assert world.load()[0] <= LOWER
+
+
+@given(seed=st.integers(0, 2**32), lag=st.sampled_from([0.0, 15.0, 60.0]), grace=st.sampled_from([0.0, 30.0, 100.0]))
+@settings(max_examples=examples(40))
+def test_with_labels_that_follow_it_comes_down_and_not_one_too_many(seed: int, lag: float, grace: float) -> None:
+    rng = random.Random(seed)
+    jump = rng.uniform(36, 50)
+    world = World(random_jobs(rng, 50.0), rising(jump, at=60.0), RULES, lag, grace=grace, labels=True)
+    world.run(30)
+    check(world)
+    largest = max((job.cpu for _, job, _ in world.evictions), default=0.0)
+    assert overshoot(world) <= largest + 1e-6, "freed more than the gap and one victim"
+    if jump + sum(job.cpu for job in world.jobs) >= UPPER:
+        assert world.load()[0] <= LOWER + 1e-6
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])
@@ -208,6 +260,33 @@ def test_nobody_left_says_so_and_stops() -> None:
     assert "nothing preemptible is left" in published.message
 
 
+@pytest.mark.parametrize("grace", [0.0, 20.0, 30.0, 100.0])
+@pytest.mark.parametrize(
+    ("behind", "lag"),
+    [*product([-20.0, 20.0, 30.0], [0.0, 15.0, 30.0, 45.0, 60.0]), *product([60.0], [0.0, 15.0, 30.0])],
+)
+def test_a_clock_that_is_wrong_makes_no_second_plan_for_one_gap(lag: float, grace: float, behind: float) -> None:
+    """One that is a minute behind shows in figures that are from the future."""
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-100.0 * (i + 1)) for i in range(20)]
+    world = World(jobs, rising(48.0), RULES, lag, grace=grace, behind=behind)
+    world.run(30)
+    assert len(world.evictions) == 9
+    assert world.load()[0] == LOWER
+
+
+@pytest.mark.parametrize(("lag", "grace"), [(0.0, 10.0), (15.0, 30.0), (30.0, 20.0), (60.0, 100.0)])
+def test_own_churn_is_no_unrest_of_the_ordinary_load(lag: float, grace: float) -> None:
+    jobs = [Job(f"job-{i}", 2.0, GIB, started=-100.0 * (i + 1)) for i in range(20)]
+    world = World(jobs, steady(48.0), RULES, lag, grace=grace)
+    world.run(20)
+    assert len(world.evictions) == 9
+    seen = [d.scopes[CLUSTER].reading for _, d in world.decisions]
+    ordinary = [reading.ordinary["cpu"] for reading in seen if reading is not None and reading.ordinary is not None]
+    assert len(ordinary) == 20
+    assert all(abs(one - 48.0) <= 9.0 / 3 + 1e-6 for one in ordinary), "half of the average, where a third was lived"
+    assert sum(abs(one - 48.0) > 1e-6 for one in ordinary) <= 1
+
+
 # --- yield at the checkpoint ---
 
 
@@ -236,6 +315,26 @@ def test_a_job_that_has_just_started_does_not_yield() -> None:
     world = World([Job(f"job-{i}", 2.0, 0.0, started=-20.0) for i in range(20)], steady(42.0), YIELDING)
     world.run(2)
     assert world.evictions == []
+
+
+def test_a_large_gang_does_not_yield_for_a_small_gap() -> None:
+    """81 %, so six points have to come free: the gang of 30 cores works on, and six small jobs yield."""
+    gang = Job("gang", 30.0, 0.0, 30, started=-1801.0)
+    small = [Job(f"small-{i}", 1.0, 0.0, started=-1802.0) for i in range(9)]
+    world = World([gang, *small], steady(42.0), YIELDING)
+    world.run(1)
+    assert [job.name for _, job, _ in world.evictions] == [f"small-{i}" for i in range(6)]
+    world = World([gang], steady(51.0), YIELDING)
+    world.run(1)
+    assert world.evictions == []
+
+
+def test_a_small_job_is_evicted_for_a_small_gap() -> None:
+    gang = Job("gang", 64.0, 0.0, 64, started=-1801.0)
+    small = Job("small", 1.0, 0.0, started=-900.0)
+    world = World([gang, small], steady(6.0), RULES, states={CLUSTER: ScopeState(evicting=frozenset({"cpu"}))})
+    world.run(20)
+    assert [job.name for _, job, _ in world.evictions] == ["small"]
 
 
 def test_nobody_yields_under_admission_or_when_switched_off() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsState, PublishedLevels
@@ -9,7 +13,7 @@ from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
-from scavenger_regulator.core.state import ScopeState, dump_states, load_states, states_from_published
+from scavenger_regulator.core.state import ScopeState, dump_states, essence, load_states, states_from_published
 
 from .builders import NOW, ago, snapshot
 
@@ -19,16 +23,37 @@ def test_state_survives() -> None:
         levels={"cpu": WaterLevels(61.5, 70, 80)},
         evicting=frozenset({"cpu"}),
         closed=True,
+        closed_for=frozenset({"cpu"}),
         cooldown_until=ago(-100),
         yielding=frozenset({"memory"}),
         yielded_at=ago(5),
         waiting_since=ago(60),
+        read_at=ago(30),
     )
-    assert load_states(dump_states({CLUSTER: state, "node-1": ScopeState()}), NOW, 300) == {
-        CLUSTER: state,
-        "node-1": ScopeState(),
-    }
+    fresh = ScopeState(read_at=ago(30))
+    assert load_states(dump_states({CLUSTER: state, "node-1": fresh}), NOW, 300) == {CLUSTER: state, "node-1": fresh}
     assert load_states(dump_states({CLUSTER: state}), ago(1000), 300)[CLUSTER].cooldown_until == ago(700)
+
+
+@pytest.mark.parametrize("read_at", [ago(7 * 86_400), ago(901), None])
+def test_what_went_on_a_while_ago_is_over(read_at: datetime | None) -> None:
+    """Nobody has seen since whether the load came down; only what was closed stays so, for the cool-down."""
+    levels = {"cpu": WaterLevels(61.5, 70, 80)}
+    state = ScopeState(
+        levels=levels,
+        evicting=frozenset({"cpu"}),
+        evicting_since=ago(8 * 86_400),
+        closed=True,
+        closed_for=frozenset({"cpu"}),
+        yielding=frozenset({"cpu"}),
+        yielded_at=ago(8 * 86_400),
+        waiting_since=ago(8 * 86_400),
+        read_at=read_at,
+    )
+    left = ScopeState(levels=levels, closed=True, closed_for=frozenset({"cpu"}))
+    assert load_states(dump_states({CLUSTER: state}), NOW, 300)[CLUSTER].at(NOW, 30) == left
+    assert (replace(state, read_at=ago(901)).at(NOW, 400).evicting) == {"cpu"}, "within three periods"
+    assert essence({CLUSTER: state}) == essence({CLUSTER: replace(state, read_at=NOW)}), "the time alone is no change"
 
 
 @given(
@@ -37,7 +62,7 @@ def test_state_survives() -> None:
 )
 def test_garbage_is_no_state(text: str) -> None:
     for state in load_states(text, NOW, 300).values():
-        assert state == ScopeState()
+        assert state.at(NOW, 30) == ScopeState()
 
 
 def test_state_from_what_is_published() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
@@ -81,6 +81,15 @@ def occupies(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and not pod.ended
 
 
+def ended_at(pod: Pod) -> datetime | None:
+    """When the last of its containers ended, by the clock of its node, which dates its figures as well; None where that
+    is not known of all of them."""
+    states = [status.state.terminated for status in pod.status.container_statuses]
+    ends = [parse_time(state.finished_at) if state is not None else None for state in states]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
 def pod_facts(pod: Pod) -> PodFacts:
     """A scavenger pod."""
     meta = pod.metadata
@@ -112,8 +121,8 @@ def pod_facts(pod: Pod) -> PodFacts:
     )
 
 
-def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...]) -> Gang:
-    """A ScavengerJob with the pods of its present run."""
+def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[PodFacts, ...] = ()) -> Gang:
+    """A ScavengerJob with the pods of its present run, and those of them that have succeeded."""
     status, spec = job.status, job.spec
     running = status.phase == "Running"
     checkpoints = [
@@ -135,6 +144,7 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...]) -> Gang:
         interruptions=max(0, status.interrupted_count),
         parallelism=max(1, spec.parallelism),
         stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
+        finished=finished,
     )
 
 
@@ -150,20 +160,49 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
 
     Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
     not be evicted for it. The status does not speak of a start that takes a few seconds, nor of what is left of the
-    last run; the Job of either has the ScavengerJob's own name.
+    last run; the Job of either has the ScavengerJob's own name. Pods of another run, or of a job that is deleted, are
+    gangs of their own as long as they are stopping: they still use what they use, and it is about to come free.
     """
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         name = pod.metadata.labels.get(names.LABEL_JOB)
-        if name and occupies(pod):
+        if name and (occupies(pod) or pod.status.phase == "Succeeded"):
             members.setdefault((pod.metadata.namespace, name), []).append(pod)
     found = []
     for job in jobs:
-        own = members.get((job.metadata.namespace, job.metadata.name))
-        facts = tuple(pod_facts(pod) for pod in own or () if _of_run(pod, job.status.job_name or job.metadata.name))
-        if facts:
-            found.append(gang_facts(job, facts))
+        own = members.pop((job.metadata.namespace, job.metadata.name), [])
+        name = job.status.job_name or job.metadata.name
+        run = [pod for pod in own if _of_run(pod, name)]
+        present = tuple(pod_facts(pod) for pod in run if occupies(pod))
+        if present:
+            found.append(gang_facts(job, present, tuple(pod_facts(pod) for pod in run if not occupies(pod))))
+        if len(run) < len(own):
+            found.extend(_stopping_runs(pod for pod in own if not _of_run(pod, name)))
+    for left in members.values():
+        found.extend(_stopping_runs(left))
     return tuple(found)
+
+
+def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
+    """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
+    runs: dict[str, list[Pod]] = {}
+    for pod in pods:
+        owner = pod.metadata.controller
+        if owner is not None and owner.kind == "Job" and occupies(pod) and pod.metadata.deletion_timestamp is not None:
+            runs.setdefault(owner.name, []).append(pod)
+    for run, members in sorted(runs.items()):
+        meta, facts = members[0].metadata, tuple(pod_facts(pod) for pod in members)
+        key = f"{meta.namespace}/{meta.labels[names.LABEL_JOB]}"
+        yield Gang(
+            key,
+            f"{key}/{run}",
+            facts,
+            DEFAULT_INTERVAL,
+            cores=0.0,
+            running=False,
+            parallelism=len(facts),
+            stopping=True,
+        )
 
 
 def _of_run(pod: Pod, run: str) -> bool:

@@ -15,7 +15,7 @@ from scavenger_runtime.usage import Sample, UsageMeter
 from scavenger_regulator import metrics
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.snapshot import Figure, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import on_reclaimed_capacity
+from scavenger_regulator.facts import ended_at, on_reclaimed_capacity
 from scavenger_regulator.sources import Source, SourceError
 
 ASK_HISTORY_EVERY: Final = timedelta(minutes=10)
@@ -86,9 +86,8 @@ class Measurements:
         figures = self._figures.pop(old.metadata.key, None)
         if figures and names.LABEL_JOB in old.metadata.labels:
             use = {resource: figure.value for resource, figure in figures.items()}
-            self._recent_terminations.append(
-                RecentTermination(old.spec.node_name, use, self._clock.now(), on_reclaimed_capacity(old))
-            )
+            at = ended_at(new or old) or self._clock.now()
+            self._recent_terminations.append(RecentTermination(old.spec.node_name, use, at, on_reclaimed_capacity(old)))
 
     def recent_terminations(self, now: datetime) -> tuple[RecentTermination, ...]:
         """Those that the figures may still contain; older ones are forgotten."""

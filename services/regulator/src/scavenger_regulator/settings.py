@@ -79,7 +79,10 @@ class RegulatorSettings(ServiceSettings):
         120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
     refused_for: Seconds = option(
-        300.0, "a job whose eviction a budget refused is left alone for", unit="seconds", ge=0
+        300.0,
+        "a job whose eviction a budget refused, or which failed twice, is left alone for",
+        unit="seconds",
+        ge=0,
     )
 
     yield_at_checkpoint: bool = option(True, "at the admission level, interrupt jobs right after a checkpoint")
@@ -156,6 +159,7 @@ class RegulatorSettings(ServiceSettings):
             yield_at_checkpoint=self.yield_at_checkpoint,
             yield_hysteresis=self.yield_hysteresis,
             yield_within=self.yield_within or 1.5 * self.period,
+            label_wait=1.5 * self.period,
             startup_cost=self.startup_cost,
             settle=self.settle,
             per_node=self.per_node,

@@ -170,13 +170,13 @@ def _reading(
     running = [pod for pod in pods if pod.node in names and pod.running_since is not None]
     scavenged = scavenger_use(running, measurement, observed_at, now, trust)
     ordinary = None
+    terminations = [gone for gone in recent_terminations if gone.node in names]
     if scavenged is not None:
-        ordinary = {r: _percent(max(0.0, used[r] - scavenged[r]), room[r]) for r in RESOURCES}
+        gone = terminated_use(terminations, measurement)
+        ordinary = {r: _percent(max(0.0, used[r] - scavenged[r] - gone[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
     gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
-    gives_way += sum(
-        d.use.get("cpu", 0.0) for d in recent_terminations if d.reclaimed and d.node in names and d.at > since
-    )
+    gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     return Reading(
         scope=scope,
@@ -209,6 +209,32 @@ def scavenger_use(
             for resource in RESOURCES:
                 sums[resource] += use.get(resource, 0.0)
     return sums if known >= trust.pod_coverage * len(running) else None
+
+
+def terminated_use(terminations: Iterable[RecentTermination], measurement: Measurement) -> dict[str, float]:
+    """Cores and bytes in the figures of nodes that were used by scavenger pods which have gone since.
+
+    Were they taken for ordinary, the regulator's own evictions would count as unrest of the ordinary load. Of CPU, an
+    average over a window, it is the part of the window that the pod lived to see; of memory, as of one moment, all or
+    nothing.
+    """
+    sums = dict.fromkeys(RESOURCES, 0.0)
+    for gone in terminations:
+        figures = measurement.nodes.get(gone.node, measurement.total)
+        for resource in RESOURCES:
+            figure = figures.get(resource)
+            if figure is not None:
+                sums[resource] += gone.use.get(resource, 0.0) * _share_lived(gone.at, resource, figure)
+    return sums
+
+
+def _share_lived(until: datetime, resource: str, figure: Figure) -> float:
+    """How much of the time that a figure is about was before `until`, 0 to 1."""
+    if until > figure.at:
+        return 1.0
+    if resource != "cpu" or figure.window <= 0:
+        return 0.0
+    return max(0.0, 1.0 - (figure.at - until).total_seconds() / figure.window)
 
 
 def _yielding_cores(

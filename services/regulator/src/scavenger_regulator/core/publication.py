@@ -18,6 +18,7 @@ OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
     Outcome.NOBODY_LEFT: "above the upper level, and nothing preemptible is left that would lower it",
     Outcome.SHORT: "above the upper level, and what is preemptible does not bring it down to the lower one",
     Outcome.NO_FIGURES: "above the upper level, but no candidate has a figure to act by",
+    Outcome.UNLABELLED: "above the upper level; waiting for the jobs with the least at risk to become preemptible",
     Outcome.WAITING: "above the upper level; waiting for checkpoints that are due",
 }
 

@@ -19,8 +19,10 @@ class Rules:
     admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history before
     it is used. step: points by which a level may move in a period. cooldown: how long nothing is admitted after an
     eviction. yield_hysteresis: points under `admission` at which yielding ends. yield_within: how long after its
-    checkpoint a job may still yield. startup_cost: per core, until a run's first checkpoint. settle: how long after
-    their grace period evicted pods are waited for. per_node: levels and evictions for each node, too.
+    checkpoint a job may still yield. label_wait: how long after eviction began plans are made over jobs that are not
+    preemptible yet; what such a plan still needs of them may follow a period later. startup_cost: per core, until a
+    run's first checkpoint. settle: how long after their grace period evicted pods are waited for. per_node: levels and
+    evictions for each node, too.
     """
 
     period: float = 30.0
@@ -35,6 +37,7 @@ class Rules:
     yield_at_checkpoint: bool = True
     yield_hysteresis: float = 5.0
     yield_within: float = 45.0
+    label_wait: float = 45.0
     startup_cost: float = 60.0
     settle: float = 120.0
     per_node: bool = False

@@ -2,8 +2,10 @@
 
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
-3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until under `lower`.
-4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet.
+3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until what was evicted
+   for is under `lower`.
+4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
+   made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
 
 Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
@@ -15,16 +17,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 
 from scavenger_regulator.core.eviction.candidates import candidates, pending_release
+from scavenger_regulator.core.eviction.choice import within
 from scavenger_regulator.core.eviction.plan import (
     Candidate,
     EvictionPlan,
     EvictionSnapshot,
-    least_lossy,
+    Outcome,
     plan_evictions,
 )
 from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
@@ -32,6 +36,13 @@ from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
 from scavenger_regulator.core.state import Pending, ScopeState
+
+YIELD_BEYOND: Final = 1.0
+"""Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
+the gap is as large, and until then smaller ones yield."""
+
+CLOCK_ERROR: Final = timedelta(seconds=30)
+"""By which the clock by which pods are seen to go may be behind those by which figures are dated."""
 
 
 class Wait(StrEnum):
@@ -87,6 +98,7 @@ def decide_scope(
     )
     if isinstance(reading, Unreadable):
         return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
+    state = state.at(snapshot.now, rules.period)
     levels = _levels(scope, snapshot, state, rules)
     state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
     decided = ScopeDecision(
@@ -120,22 +132,27 @@ def _with_hysteresis(
     load = reading.firm
     raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
-    closed, until = state.closed, state.cooldown_until
+    closed, closed_for, until = state.closed, state.closed_for | evicting, state.cooldown_until
     if evicting:
         closed, until = True, None
     elif closed:
         until = until or now + timedelta(seconds=rules.cooldown)
-        closed = now < until or any(load[r] >= levels[r].lower for r in RESOURCES)
+        # Only what was evicted for: another resource may be between `lower` and `upper` for good, and that is no reason
+        # to admit nothing for ever.
+        closed = now < until or any(load[r] >= levels[r].lower for r in closed_for)
     yielding, yielded_at = _yielding(state, reading, levels, rules)
     return replace(
         state,
         levels=levels,
         evicting=evicting,
+        evicting_since=(state.evicting_since or now) if evicting else None,
         closed=closed,
+        closed_for=closed_for if closed else frozenset(),
         cooldown_until=until if closed else None,
         yielding=yielding,
         yielded_at=yielded_at,
         waiting_since=state.waiting_since if evicting else None,
+        read_at=now,
     )
 
 
@@ -195,12 +212,15 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
 
     A process that has just started does not know what its predecessor did, so for it the same holds of its
     start. Pods that do not go are given up after a while; while they are leaving, they count as pending release.
+    Figures are dated by other clocks than this one, which may be behind: by CLOCK_ERROR, and by as much as a figure is
+    from the future. A second plan too early evicts for what is on its way out; a period too late it costs little.
     """
     if reading.since < snapshot.started:
         return Wait.STARTED
     if pending is None or snapshot.now >= pending.until:
         return None
-    if pending.gone_at is None or reading.since < pending.gone_at:
+    behind = CLOCK_ERROR + max(timedelta(0), reading.observed_at - snapshot.now)
+    if pending.gone_at is None or reading.since < pending.gone_at + behind:
         return Wait.SETTLING
     return None
 
@@ -210,17 +230,51 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     assert reading is not None
     if state.pending is not None and decided.wait is None:
         state = replace(state, pending=None)
+    following = _following(decided, snapshot.now, rules)
+    if not following:
+        state = replace(state, awaited=frozenset())
     decided = replace(decided, next_state=state)
-    if decided.wait is not None or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
+    waiting = decided.wait is not None and not following
+    if waiting or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
     gangs, trust, now = snapshot.gangs, rules.trust, snapshot.now
     known = candidates(gangs, reading, snapshot, trust, startup_cost=rules.startup_cost, taken=taken)
     leaving = pending_release(gangs, snapshot.recent_terminations, reading, snapshot, trust, taken=taken)
+    if following:
+        return _follow(decided, [one for one in known if one.gang.uid in state.awaited], leaving, now, rules)
     if state.evicting:
         return _evict(decided, known, leaving, now, rules)
     if decided.scope == CLUSTER:
         return _yield(decided, known, leaving, now, rules)
     return decided
+
+
+def _following(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
+    """Whether the rest of the last plan may follow: it belongs to the same gap, so what has gone of it need not show
+    first."""
+    state = decided.next_state
+    if decided.wait is not Wait.SETTLING or not state.awaited or state.evicting_since is None:
+        return False
+    return now < state.evicting_since + timedelta(seconds=rules.label_wait + rules.period)
+
+
+def _follow(
+    decided: ScopeDecision, awaited: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> ScopeDecision:
+    """The rest of the last plan, as far as it is preemptible by now and still needed."""
+    plan = _evict(decided, awaited, leaving, now, rules).plan
+    if plan is None or not plan.victims:
+        return decided
+    return replace(decided, plan=replace(plan, outcome=Outcome.PLANNED, short={}))
+
+
+def _over_all(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
+    """Whether everybody is about to be preemptible: all are by the percentage that is published now, which is the
+    cluster's, and whoever reads it has had no time to act on it yet."""
+    since = decided.next_state.evicting_since
+    if decided.scope != CLUSTER or decided.percentage != 100 or since is None or decided.wait is not None:
+        return False
+    return now < since + timedelta(seconds=rules.label_wait)
 
 
 def _evict(
@@ -236,9 +290,13 @@ def _evict(
             candidates=known,
             pending_release=leaving,
             waiting_since=state.waiting_since,
+            overshoot_cost=rules.startup_cost * reading.room["cpu"] / 100,
+            over_all=_over_all(decided, now, rules),
             rules=rules.eviction,
         )
     )
+    if plan.awaited:
+        state = replace(state, awaited=frozenset(one.gang.uid for one in plan.awaited))
     if plan.held and state.waiting_since is None:
         state = replace(state, waiting_since=now)
     return replace(decided, plan=plan, next_state=state)
@@ -248,7 +306,8 @@ def _yield(
     decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
 ) -> ScopeDecision:
     """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
-    `admission` by the hysteresis. Not those that have only just started: they have written nothing yet."""
+    `admission` by the hysteresis, and none that would bring it further down than a point below. Not those that have
+    only just started: they have written nothing yet."""
     state, reading = decided.next_state, decided.reading
     assert reading is not None
     gaps = {
@@ -261,7 +320,7 @@ def _yield(
         and c.risk.since > c.risk.started
         and (now - c.risk.since).total_seconds() <= rules.yield_within
     ]
-    return replace(decided, yields=least_lossy(ready, gaps, rules.eviction.max_victims))
+    return replace(decided, yields=within(ready, gaps, rules.eviction.max_victims, YIELD_BEYOND))
 
 
 # --- what has been done -------------------------------------------------------------------------------------
@@ -277,5 +336,6 @@ def after_evictions(state: ScopeState, evicted: Iterable[Victim], now: datetime,
         return state
     pods = [pod for gang in precise for pod in gang.pods]
     grace = max(pod.grace for pod in pods)
-    pending = Pending(frozenset(pod.uid for pod in pods), now, now + timedelta(seconds=grace + rules.settle))
-    return replace(state, pending=pending)
+    before = state.pending.pods if state.pending is not None else frozenset()
+    uids = before | {pod.uid for pod in pods}
+    return replace(state, pending=Pending(uids, now, now + timedelta(seconds=grace + rules.settle)))

@@ -117,6 +117,8 @@ class Gang:
     """Members that the job asks for."""
     stopping: bool = False
     """Being deleted or suspended."""
+    finished: tuple[PodFacts, ...] = ()
+    """Members of the present run that have succeeded. They run again when the gang is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class Snapshot:
     """Everything one decision looks at.
 
     started: when this process began to regulate; it does not know what was going on before. refused: UIDs of
-    jobs whose eviction a budget refused a short while ago.
+    jobs whose eviction a budget refused a short while ago. failed: of those whose eviction failed again and again.
     """
 
     now: datetime
@@ -154,6 +156,7 @@ class Snapshot:
     measurement: Measurement
     recent_terminations: tuple[RecentTermination, ...] = ()
     refused: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
     history: Mapping[str, Mapping[str, History]] = field(default_factory=dict)
     """Scope → resource → what is known of the ordinary load."""
     cpu_time: CpuTime = unknown_cpu_time

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+
+FORGET_AFTER: Final = timedelta(minutes=15)
+"""A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +39,49 @@ class Pending:
 class ScopeState:
     """What one scope carries from one period to the next.
 
-    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come
-    down to `lower` since. closed: nothing is admitted until the cool-down is over and the load under `lower`.
-    cooldown_until: end of the cool-down. yielding: resources whose load reached `admission` and is not back
-    under it by the hysteresis. yielded_at: when a job last yielded in this episode. waiting_since: since when
-    jobs much at risk are waited for.
+    levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
+    `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
+    that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
+    in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
+    whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job last yielded in
+    this episode. waiting_since: since when jobs much at risk are waited for. read_at: when the load was last known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
     evicting: frozenset[str] = frozenset()
+    evicting_since: datetime | None = None
+    awaited: frozenset[str] = frozenset()
     closed: bool = False
+    closed_for: frozenset[str] = frozenset()
     cooldown_until: datetime | None = None
     yielding: frozenset[str] = frozenset()
     yielded_at: datetime | None = None
     waiting_since: datetime | None = None
+    read_at: datetime | None = None
     pending: Pending | None = None
+
+    def at(self, now: datetime, period: float) -> ScopeState:
+        """The state to go on from at `now`. period: seconds between two measurements.
+
+        Where the load has not been known for a while, what went on then is over: nobody is to go for a load that nobody
+        has seen since. What was closed stays so for a cool-down.
+        """
+        if self.read_at is None or now - self.read_at <= max(FORGET_AFTER, timedelta(seconds=3 * period)):
+            return self
+        return ScopeState(
+            levels=self.levels, closed=self.closed, closed_for=self.closed_for, cooldown_until=self.cooldown_until
+        )
 
 
 def dump_states(states: Mapping[str, ScopeState]) -> str:
-    """All scopes as one text. What is pending is left out: a new process waits for measurements that began
+    """All scopes as one text. What is pending or awaited is left out: a new process waits for measurements that began
     after it did anyway."""
     return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
 
 
 def essence(states: Mapping[str, ScopeState]) -> str:
-    """What must not be lost: everything but the levels, which drift by small steps."""
-    return repr(
-        sorted(
-            (scope, sorted(s.evicting), s.closed, s.cooldown_until, sorted(s.yielding), s.yielded_at, s.waiting_since)
-            for scope, s in states.items()
-        )
-    )
+    """What must not be lost: everything but the levels, which drift by small steps, and the time."""
+    return repr(sorted((scope, str(_dump(replace(s, levels={}, read_at=None)))) for scope, s in states.items()))
 
 
 def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
@@ -84,7 +99,8 @@ def states_from_published(published: PublishedLevels | None, now: datetime, cool
     """The cluster's state as the published levels show it.
 
     Which resources were being brought down they do not say; those still above `upper` are, so rather too few
-    are evicted than too many. Whatever was closed stays so for a whole cool-down.
+    are evicted than too many. Whatever was closed stays so for a whole cool-down, and no longer: waiting for a resource
+    that nobody was evicted for may be for ever.
     """
     if published is None or published.state is LevelsState.BLIND:
         return {}
@@ -103,11 +119,14 @@ def _dump(state: ScopeState) -> dict[str, Any]:
     return {
         "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
         "evicting": sorted(state.evicting),
+        "evictingSince": _time(state.evicting_since),
         "closed": state.closed,
+        "closedFor": sorted(state.closed_for),
         "cooldownUntil": _time(state.cooldown_until),
         "yielding": sorted(state.yielding),
         "yieldedAt": _time(state.yielded_at),
         "waitingSince": _time(state.waiting_since),
+        "readAt": _time(state.read_at),
     }
 
 
@@ -121,11 +140,15 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
             if r in RESOURCES and _triple(triple)
         },
         evicting=_names(dumped.get("evicting")),
+        evicting_since=_past(dumped.get("evictingSince"), now),
         closed=dumped.get("closed") is True,
+        closed_for=_names(dumped.get("closedFor")),
         cooldown_until=until,
         yielding=_names(dumped.get("yielding")),
         yielded_at=_past(dumped.get("yieldedAt"), now),
         waiting_since=_past(dumped.get("waitingSince"), now),
+        # what does not say how old it is may be of any age
+        read_at=_past(dumped.get("readAt"), now) or datetime.min.replace(tzinfo=UTC),
     )
 
 

@@ -25,10 +25,19 @@ from scavenger_regulator.sources import SourceError
 
 # irate, not rate: over a range that a young pod or node does not fill, rate() divides by the whole range all the same,
 # so it would count with a fraction of what it uses, and a victim too many would go.
-NODE_CPU: Final = 'sum by (node) (irate(container_cpu_usage_seconds_total{id="/"}[2m]))'
-NODE_MEMORY: Final = 'sum by (node) (container_memory_working_set_bytes{id="/"})'
-POD_CPU: Final = 'sum by (namespace, pod) (irate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m]))'
-POD_MEMORY: Final = 'sum by (namespace, pod) (container_memory_working_set_bytes{pod!="",container!=""})'
+#
+# max before sum: where two jobs scrape the same kubelet, each series is there twice. By `cpu`, as old kubelets have a
+# series for each of a node's.
+NODE_CPU: Final = 'sum by (node) (max by (node, cpu) (irate(container_cpu_usage_seconds_total{id="/"}[2m])))'
+NODE_MEMORY: Final = 'max by (node) (container_memory_working_set_bytes{id="/"})'
+POD_CPU: Final = (
+    "sum by (namespace, pod) (max by (namespace, pod, container, cpu) "
+    '(irate(container_cpu_usage_seconds_total{pod!="",container!=""}[2m])))'
+)
+POD_MEMORY: Final = (
+    "sum by (namespace, pod) (max by (namespace, pod, container) "
+    '(container_memory_working_set_bytes{pod!="",container!=""}))'
+)
 TAKEN: Final = 'min by (node) (timestamp(container_memory_working_set_bytes{id="/"}))'
 
 

@@ -37,14 +37,14 @@ def candidates(
     taken: Collection[str],
 ) -> list[Candidate]:
     """The gangs with a pod that stays on a measured node, but for those whose UIDs are in `taken` (chosen a moment ago)
-    and those whose eviction was refused. gangs: of the snapshot, all or some.
+    and those whose eviction was refused or keeps failing. gangs: of the snapshot, all or some.
 
     What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
     counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
     startup_cost: as in `risk.at_risk`.
     """
-    now, without = snapshot.now, {*taken, *snapshot.refused}
+    now, without = snapshot.now, {*taken, *snapshot.refused, *snapshot.failed}
     found = []
     for gang in gangs:
         if gang.uid in without or leaving(gang, now):

@@ -2,9 +2,15 @@
 
     gap per resource -> victims that close all gaps at the least CPU time lost -> prune -> cap
 
-Each victim is a whole gang and counts with its measured use of *all* resources. What is leaving already is subtracted
-before anybody is chosen. A gang without a figure is never a victim: evicting it might free nothing, and the
-next one would follow. A `Sorter` orders candidates; sorters compose, the first that tells two candidates apart decides.
+Each victim is a whole gang and counts with its measured use of *all* resources. Beside what it loses it costs a
+restart: what is freed beyond the gap has to be filled again, so of two plans that lose about the same the tighter one
+wins. What is leaving already is subtracted before anybody is chosen. A gang without a figure is never a victim:
+evicting it might free nothing, and the next one would follow. A `Sorter` orders candidates; sorters compose, the first
+that tells two candidates apart decides.
+
+Only preemptible jobs go. But when the load jumps, the percentage that is published rises in the same period, and those
+who are not preemptible yet will be in the next. So the first plan may be made over all running jobs: those of its
+victims that are preemptible go, the others are awaited (docs/designs/0008-the-loop.md).
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
 from scavenger_regulator.core.eviction.risk import Risk
-from scavenger_regulator.core.snapshot import RESOURCES, Gang
+from scavenger_regulator.core.snapshot import Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
@@ -40,6 +46,11 @@ class Candidate:
     def loss(self) -> float:
         """CPU time lost by evicting it now, in core-seconds."""
         return self.risk.cpu_seconds
+
+    def restart(self, overshoot_cost: float) -> float:
+        """What filling its room again costs, in core-seconds: `overshoot_cost` for each point that it frees, of the
+        resource it frees most of. For all of them, as the part that the gap needs is the same in every plan."""
+        return overshoot_cost * max(self.frees.values(), default=0.0)
 
 
 # --- sorters ------------------------------------------------------------------------------------------------
@@ -135,6 +146,8 @@ class Outcome(StrEnum):
     """The victims close every gap, now or after the cap's next turn."""
     SHORT = "Short"
     """All that help are victims, and a gap stays open."""
+    UNLABELLED = "WaitingForClasses"
+    """The victims that lose the least are not preemptible yet; they are about to be."""
     WAITING = "WaitingForCheckpoint"
     """Only jobs with much at risk are left, and enough of them are about to write a checkpoint."""
     NOBODY_LEFT = "NobodyLeft"
@@ -149,7 +162,9 @@ class EvictionSnapshot:
 
     load: percent now. targets: percent to come down to, of the resources that are too high. candidates: of any class;
     only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
-    much at risk have been waited for.
+    much at risk have been waited for. overshoot_cost: core-seconds that a point of load freed is worth, beside what is
+    lost. over_all: whether those who are not preemptible are about to be, and the plan is
+    made over all of them.
     """
 
     now: datetime
@@ -158,18 +173,21 @@ class EvictionSnapshot:
     candidates: Sequence[Candidate]
     pending_release: Mapping[str, float] = field(default_factory=dict)
     waiting_since: datetime | None = None
+    overshoot_cost: float = 0.0
+    over_all: bool = False
     rules: EvictionRules = EvictionRules()
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionPlan:
-    """victims: in the order in which they go. held: waited for. gaps: points to free, beside what is pending release.
-    pending_release: as given. short: points that stay open. acting: resources acted on, most urgent first. postponed:
-    victims beyond `max_victims`."""
+    """victims: in the order in which they go. held: waited for until their checkpoint, awaited: until they are
+    preemptible. gaps: points to free, beside what is pending release. pending_release: as given. short: points that
+    stay open. acting: resources acted on, most urgent first. postponed: victims beyond `max_victims`."""
 
     outcome: Outcome
     victims: tuple[Candidate, ...] = ()
     held: tuple[Candidate, ...] = ()
+    awaited: tuple[Candidate, ...] = ()
     gaps: Mapping[str, float] = field(default_factory=dict)
     pending_release: Mapping[str, float] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
@@ -187,11 +205,24 @@ class EvictionPlan:
 
 
 def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
-    """The victims that bring every resource down to its target, losing as little CPU time as can be found."""
+    """The victims that bring every resource down to its target, losing as little CPU time as can be found.
+
+    From the hard ceiling on nobody is awaited where those who are preemptible are enough.
+    """
     gaps = _gaps(snapshot)
     if not gaps:
         return EvictionPlan(Outcome.NOT_NEEDED, pending_release=snapshot.pending_release)
-    candidates = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    preemptible = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    if not snapshot.over_all:
+        return _plan_among(preemptible, snapshot, gaps)
+    if _at_ceiling(snapshot):
+        at_once = _plan_among(preemptible, snapshot, gaps)
+        if at_once.outcome is Outcome.PLANNED:
+            return at_once
+    return _plan_among(list(snapshot.candidates), snapshot, gaps)
+
+
+def _plan_among(candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float]) -> EvictionPlan:
     if not candidates:
         return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
     acting = [name for name in BY_URGENCY if name in gaps and any(name in c.frees for c in candidates)]
@@ -267,9 +298,13 @@ def _much(candidate: Candidate, snapshot: EvictionSnapshot) -> bool:
     return candidate.loss > 0 and since >= snapshot.rules.much_at_risk
 
 
+def _at_ceiling(snapshot: EvictionSnapshot) -> bool:
+    return any(snapshot.load[name] >= snapshot.rules.hard_ceiling for name in snapshot.targets)
+
+
 def _deadline(snapshot: EvictionSnapshot) -> datetime | None:
     """Until when a checkpoint may be waited for; None when there is no time for that."""
-    if any(snapshot.load[name] >= snapshot.rules.hard_ceiling for name in snapshot.targets):
+    if _at_ceiling(snapshot):
         return None
     since = snapshot.waiting_since or snapshot.now
     deadline = since + timedelta(seconds=snapshot.rules.checkpoint_wait)
@@ -288,7 +323,8 @@ def _solve(
     order = sorter_for(snapshot.rules.order, resources[0])
     solution: Solution
     if _by_loss(snapshot.rules.order):
-        solution = solve_covering_knapsack([loss(c) for c in candidates], frees, needed)
+        costs = [loss(c) + c.restart(snapshot.overshoot_cost) for c in candidates]
+        solution = solve_covering_knapsack(costs, frees, needed)
         chosen = [candidates[i] for i in solution.chosen]
     else:
         rank = sorted(range(len(candidates)), key=lambda i: order(candidates[i]))
@@ -309,33 +345,24 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
         rest = gap - sum(c.frees.get(name, 0.0) for c in leaving)
         if rest > CLOSED * max(1.0, gap):
             short[name] = rest
+    victims = tuple(c for c in choice.victims if c.preemptible)
+    awaited = tuple(c for c in choice.victims if not c.preemptible)
     if choice.held and not choice.victims:
         outcome = Outcome.WAITING
+    elif awaited and not victims:
+        outcome = Outcome.UNLABELLED
     elif not leaving:
         outcome = Outcome.NOBODY_LEFT if everybody else Outcome.NO_FIGURES
     else:
         outcome = Outcome.SHORT if short else Outcome.PLANNED
     return EvictionPlan(
         outcome,
-        victims=choice.victims[: snapshot.rules.max_victims],
+        victims=victims[: snapshot.rules.max_victims],
         held=choice.held,
+        awaited=awaited,
         gaps=gaps,
         pending_release=snapshot.pending_release,
         short=short,
         acting=tuple(choice.resources),
-        postponed=max(0, len(choice.victims) - snapshot.rules.max_victims),
+        postponed=max(0, len(victims) - snapshot.rules.max_victims),
     )
-
-
-def least_lossy(candidates: Sequence[Candidate], gaps: Mapping[str, float], limit: int) -> tuple[Candidate, ...]:
-    """The cheapest of these candidates that close the gaps as far as they can; at most `limit`, cheapest
-    first."""
-    names = [name for name in RESOURCES if gaps.get(name, 0.0) > CLOSED]
-    known = [c for c in candidates if all(name in c.frees for name in names)]
-    if not names or not known:
-        return ()
-    solution = solve_covering_knapsack(
-        [c.loss for c in known], [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names]
-    )
-    chosen = sorted((known[i] for i in solution.chosen), key=compose(by_at_risk))
-    return tuple(chosen[:limit])

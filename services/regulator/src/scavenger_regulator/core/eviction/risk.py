@@ -29,13 +29,18 @@ class Risk:
 def at_risk(gang: Gang, now: datetime, startup_cost: float, cpu_time: CpuTime = unknown_cpu_time) -> Risk:
     """What the gang has at risk at `now`. startup_cost: seconds per core until the first checkpoint of a run. cpu_time:
     really used, asked for pods on reclaimed capacity only.
+
+    Members that have finished count: the gang is interrupted whole, and they run again. What they reported counts for
+    the gang's checkpoint. Of reclaimed capacity they have used nothing since they ended.
     """
     started = min(now, _started(gang, now))
     interval = timedelta(seconds=max(1e-3, gang.interval))
-    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), gang.parallelism, now)
+    members = (*gang.pods, *gang.finished)
+    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
     since = safe_until(started, interval, (gang.start_over, gang.checkpoint, checkpoint), now)
     seconds = time_at_risk(started, since, now, timedelta(seconds=startup_cost)).total_seconds()
     cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
+    cores += sum(pod.requests.get("cpu", 0.0) for pod in gang.finished if not pod.reclaimed)
     return Risk(seconds * cores, since, started, start_over(started, interval, now) + interval)
 
 

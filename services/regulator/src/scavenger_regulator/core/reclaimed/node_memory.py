@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_regulator.core.eviction.candidates import candidates, leaving, pending_release
-from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, least_lossy
+from scavenger_regulator.core.eviction.choice import least_lossy
+from scavenger_regulator.core.eviction.plan import CLOSED, Candidate
 from scavenger_regulator.core.load import Reading, Trust, believable, read_load
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, RecentTermination, Snapshot
 
@@ -169,7 +170,8 @@ def _plan(
     known = candidates(here, reading, snapshot, trust, startup_cost=rules.startup_cost, taken=taken)
     gap = projected - max(0.0, upper - rules.hysteresis)
     willing = [candidate for candidate in known if candidate.preemptible]
-    victims = least_lossy(willing, {MEMORY: gap}, len(willing))
+    overshoot_cost = rules.startup_cost * reading.room["cpu"] / 100
+    victims = least_lossy(willing, {MEMORY: gap}, len(willing), overshoot_cost)
     short = gap - sum(victim.frees[MEMORY] for victim in victims)
     return NodeMemoryPlan(
         node=reading.scope,
