@@ -1,11 +1,12 @@
 """Which ordinary pods without a node are about to take room, and which wait for something else.
 
-A pod waits for something else when no node could take it even if all nodes were empty. Of what a pod asks for, requests,
-node selector and tolerations are judged here (a pod whose shape no node lets in finds no place, so nothing is taken for
-it). The rest (affinity, volumes) is the scheduler's to judge, and its word is the condition PodScheduled: reason
-Unschedulable, and a message that names for every node why it will not do. Only where each of these reasons is one
-that an empty node would have as well does the pod wait for something else. Everything that is not understood counts as
-waiting for room: a pod not tried yet, one with a nominated node, another scheduler's words, a reason not listed here.
+A pod waits for something else when no node could take it even if all nodes were empty. Of what a pod asks for,
+requests, node selector and tolerations are judged here (a pod whose shape no node lets in finds no place, so nothing
+is taken for it). The rest (affinity, volumes) is the scheduler's to judge, and its word is the condition
+PodScheduled: reason Unschedulable, and a message that names for every node why it will not do. Only where each of
+these reasons is one that an empty node would have as well does the pod wait for something else. Everything that is
+not understood counts as waiting for room: a pod not tried yet, one with a nominated node, another scheduler's words,
+a reason not listed here.
 """
 
 from __future__ import annotations
