@@ -121,6 +121,19 @@ def test_with_reasons_that_change_all_the_time_everybody_is_told_in_the_end() ->
     assert writes <= 500 * 5, "300 seconds: once a minute each"
 
 
+def test_reasons_that_go_back_and_forth_at_the_front_leave_nobody_untold() -> None:
+    line = Line(count=30 * PER_PASS)
+    line.clock.jump(10)
+    told: list[str] = []
+    for number in range(30):  # a pass every five seconds tells twelve hundred in a minute
+        told += line.hold(FULL if number % 2 else NO_PLACE)
+        line.clock.jump(5)
+    assert told == list(line.jobs), "everybody once, before anybody is told twice"
+    line.clock.jump(AGAIN_SECONDS)
+    last = {key: number for number, key in enumerate(told)}
+    assert line.hold(Wait(WaitReason.QUEUE_QUOTA, "quota")) == sorted(last, key=last.__getitem__)[:PER_PASS]
+
+
 @pytest.mark.parametrize("phase", [p for p in Phase if not p.queued])
 def test_a_wait_that_is_over_leaves_no_words_for_the_next(phase: Phase) -> None:
     line = Line()

@@ -210,6 +210,64 @@ def test_pending_pods_are_ordinary_unbound_and_free_to_go() -> None:
     assert [p.key for p in snap(state).pending] == ["ns/nominated", "ns/young"]
 
 
+def unschedulable(message: str, reason: str = "Unschedulable") -> list[dict[str, str]]:
+    return [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]
+
+
+AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+UNHELPFUL = "preemption: 0/100 nodes are available: 100 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"0/100 nodes are available: 100 {AFFINITY}. {UNHELPFUL}",
+        f"0/100 nodes are available: 100 {AFFINITY}.",
+        f"0/100 nodes are available: {AFFINITY}. {UNHELPFUL}",
+        f"0/100 nodes are available: 40 {AFFINITY}, 60 node(s) had untolerated taint {{a.b/c: d}}. {UNHELPFUL}",
+        f"0/100 nodes are available: 100 node(s) didn't match pod affinity rules. {UNHELPFUL}",
+        f"0/100 nodes are available: 1 {AFFINITY}, 99 node(s) had volume node affinity conflict. {UNHELPFUL}",
+        f"0/100 nodes are available: pod has unbound immediate PersistentVolumeClaims. {UNHELPFUL}",
+        f'0/100 nodes are available: persistentvolumeclaim "a" not found. {UNHELPFUL}',
+    ],
+)
+def test_who_waits_for_something_else_than_room_takes_none(message: str) -> None:
+    state = ClusterState()
+    for number in range(4):
+        state.apply_node(node(f"n{number}"))
+        state.apply_pod(pod(f"p{number}", cpu=8))
+    state.apply_candidate(candidate("job"))
+    assert plan_admissions(snap(state)).starts == (), "not tried yet: they may take all of it"
+    for number in range(4):
+        state.apply_pod(pod(f"p{number}", cpu=8, conditions=unschedulable(message)))
+    assert [start.key for start in plan_admissions(snap(state)).starts] == ["ns/job"]
+    state.apply_pod(pod("p0", cpu=8, conditions=unschedulable("0/4 nodes are available: 4 Insufficient cpu.")))
+    assert [each.key for each in snap(state).pending] == ["ns/p0"], "what keeps it waiting may change"
+
+
+@pytest.mark.parametrize(
+    ("message", "more"),
+    [
+        (f"0/100 nodes are available: 99 {AFFINITY}, 1 Insufficient cpu. {UNHELPFUL}", {}),
+        ("0/100 nodes are available: 100 Insufficient cpu, 3 Too many pods.", {}),
+        (f"0/100 nodes are available: 99 {AFFINITY}.", {}),
+        (f"0/100 nodes are available: 100 {AFFINITY}, 1 node(s) with a reason of tomorrow.", {}),
+        ("0/100 nodes are available: 100 node(s) didn't match pod anti-affinity rules.", {}),
+        ("0/100 nodes are available: 100 node(s) didn't match pod topology spread constraints.", {}),
+        ("0/100 nodes are available: 100 node(s) didn't have free ports for the requested pod ports.", {}),
+        (f"another scheduler: 100 {AFFINITY}", {}),
+        ("", {}),
+        (f"0/100 nodes are available: 100 {AFFINITY}.", {"reason": "SchedulerError"}),
+        (f"0/100 nodes are available: 100 {AFFINITY}.", {"nominatedNodeName": "n1"}),
+    ],
+)
+def test_who_may_wait_for_room_holds_it(message: str, more: dict[str, Any]) -> None:
+    state = ClusterState()
+    conditions = unschedulable(message, **{k: v for k, v in more.items() if k == "reason"})
+    state.apply_pod(pod("p", conditions=conditions, **{k: v for k, v in more.items() if k != "reason"}))
+    assert [each.key for each in snap(state).pending] == ["ns/p"]
+
+
 # --- the line ---
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
@@ -415,3 +416,25 @@ async def test_selectors_and_namespace_are_the_servers_work(api: FakeApi, start:
     api.edit(PODS, "default", "a", lambda pod: pod["metadata"]["labels"].update(team="blue"))
     await running.holds()
     assert running.recorded[-1][0] == "deleted", "it left the selection"
+
+
+async def test_only_what_the_transform_leaves_is_kept(api: FakeApi, start: Start) -> None:
+    put(api, ["a", "b"])
+    seen: list[str] = []
+
+    def without_labels(pod: Pod) -> Pod:
+        seen.append(pod.metadata.name)
+        if pod.metadata.name == "bad":
+            raise ValueError("not that one")
+        return structs.replace(pod, metadata=structs.replace(pod.metadata, labels={}))
+
+    running = start(transform=without_labels, page_size=1)
+    await synced(running, api)
+    put(api, ["c", "bad"])
+    await running.holds("a", "b", "c")
+    await eventually(lambda: seen == ["a", "b", "c", "bad"])
+    assert all(pod.metadata.labels == {} for pod in running.informer.items())
+    api.expire_watches()
+    await eventually(lambda: len(seen) > 4)
+    await running.holds("a", "b", "c")
+    assert set(seen[4:]) == {"bad"}, "what is known already is not looked at again"

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,11 @@ import pytest
 import structlog
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import LEASES, PODS
-from scavenger_runtime import Informer, ReconcileLoop, ServiceContext, ServiceSettings
+from scavenger_runtime import Informer, ReconcileLoop, ServiceContext, ServiceSettings, metrics
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.service import _Heartbeat as Heartbeat
 from scavenger_runtime.service import serve
-from scavenger_testing import FakeApi, eventually, pod_dict
+from scavenger_testing import FakeApi, VirtualClock, eventually, pod_dict
 
 Context = ServiceContext[ServiceSettings]
 Main = Callable[[Context], Awaitable[None]]
@@ -281,3 +283,36 @@ async def test_a_failed_process_is_gone_even_if_a_task_will_not_end(api: FakeApi
     events = [json.loads(line)["event"] for line in errors.splitlines()]
     assert events[0] == "starting"
     assert "failed" in events
+
+
+class LateClock(VirtualClock):
+    """Time stands still but for sleeps, which take longer than they should."""
+
+    def __init__(self, late: list[float]) -> None:
+        super().__init__()
+        self.late = late
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        if not self.late:
+            raise asyncio.CancelledError
+        self.slept.append(seconds)
+        self.jump(seconds + self.late.pop(0))
+
+
+def lags() -> dict[str, float]:
+    """How many lags were seen so far, by upper bound in seconds."""
+    text = metrics.exposition().decode()
+    return {
+        bound: float(count)
+        for bound, count in re.findall(r'scavenger_event_loop_lag_seconds_bucket{le="(.+)"} (.+)', text)
+    }
+
+
+async def test_every_hold_up_of_the_event_loop_is_in_the_metrics() -> None:
+    clock, before = LateClock([0.0, 0.3, 0.02, 7.0, 0.0]), lags()
+    with pytest.raises(asyncio.CancelledError):
+        await Heartbeat(clock).run()
+    seen = {bound: count - before[bound] for bound, count in lags().items()}
+    assert (seen["0.01"], seen["0.1"], seen["0.5"], seen["5.0"], seen["+Inf"]) == (2, 3, 4, 4, 5)
+    assert max(clock.slept) <= 0.1, "or what is shorter may pass unseen between two ticks"

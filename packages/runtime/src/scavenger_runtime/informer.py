@@ -102,8 +102,9 @@ class Informer(Generic[T]):
     namespace: only that one. label_selector, field_selector: as in kubectl. decoder: how objects are read, by
     default what fits `resource.type`. name: in logs, metrics and probes, by default the plural; needed where
     there are two informers of one kind. indices: functions naming the values under which `by_index` finds an
-    object. stale_after: see `healthy`. read_timeout: seconds of silence that end a watch. page_size: objects
-    per page.
+    object. transform: what is kept of an object, with its metadata's key, uid and resourceVersion; what it raises makes
+    an object malformed. stale_after: see `healthy`. read_timeout: seconds of silence that end a watch.
+    page_size: objects per page.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Informer(Generic[T]):
         decoder: Decoder[T] | None = None,
         name: str | None = None,
         indices: Mapping[str, IndexFunction[T]] | None = None,
+        transform: Callable[[T], T] | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         backoff: Backoff | None = None,
@@ -130,6 +132,7 @@ class Informer(Generic[T]):
         self._path = resource.path(namespace)
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._decoder = decoder if decoder is not None else decoder_for(resource.type)
+        self._transform = transform
         self._cache = Cache(indices or {})
         self._unreadable: set[str] = set()  # keys of objects that are there
         self._handlers: list[Handler[T]] = []
@@ -258,13 +261,25 @@ class Informer(Generic[T]):
             )
             page = self._decoder.page(body)
             for obj in page.items:
-                found[obj.metadata.key] = self._cache.same(obj)
+                self._collect(obj, found, unreadable)
             for malformed in page.malformed:
                 self._report(malformed)
                 unreadable.add(malformed.key)
             token = page.continue_token
             if not token:
                 return found, unreadable, page.resource_version
+
+    def _collect(self, obj: T, found: dict[str, T], unreadable: set[str]) -> None:
+        """Keep an object of a page. It is transformed at once: a list is never held in full size."""
+        key, same = obj.metadata.key, self._cache.same(obj)
+        if same is obj and self._transform is not None:
+            try:
+                same = self._transform(obj)
+            except Exception as error:
+                self._report(Malformed(key, obj.metadata.resource_version, f"transform: {error!r}"))
+                unreadable.add(key)
+                return
+        found[key] = same
 
     def _replace(self, found: dict[str, T], unreadable: set[str], version: str) -> None:
         """Make the cache what the list says. An object that is there but unreadable keeps its last readable
@@ -331,7 +346,7 @@ class Informer(Generic[T]):
             if event.type == "DELETED":
                 self._remove(event.obj.metadata.key, event.obj)
             else:
-                self._notify(self._put(event.obj))
+                self._notify(self._put(event.obj, transform=self._transform))
         self._measure()
         if event.type == "BOOKMARK":
             self._bookmarked = True
@@ -340,11 +355,11 @@ class Informer(Generic[T]):
         self._backoff.reset()
         self._follow()
 
-    def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
-        """Store an object; one that an index function cannot take is left out like a malformed one."""
+    def _put(self, obj: T, *, initial: bool = False, transform: Callable[[T], T] | None = None) -> Iterable[Change[T]]:
+        """Store an object; one that an index function or the transform cannot take is left out like a malformed one."""
         key = obj.metadata.key
         try:
-            changes = self._cache.put(obj, initial=initial)
+            changes = self._cache.put(obj if transform is None else transform(obj), initial=initial)
         except Exception as error:
             self._unreadable.add(key)
             self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"))

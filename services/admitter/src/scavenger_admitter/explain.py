@@ -2,12 +2,16 @@
 
 A message costs a status write, and ten thousand jobs may wait while the figures of every reason change by the second.
 So a job is told when it has waited for a while, told again only when the reason is another one, and not more often than
-once a minute; and one pass over the line tells a bounded number, front of the line first.
+once a minute; and one pass over the line tells a bounded number: first those that were never told anything, front of
+the line first, then those that were told something longest ago. Else a few at the front whose reasons go back and forth
+would be told again and again, and the others never.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Final
 
 from scavenger_api.job import ScavengerJob
@@ -38,23 +42,33 @@ class Explanations:
 
     def due(self, held: Mapping[str, Wait], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
         """The jobs to be told something now; `explanation` then has the words."""
-        now = self._clock.monotonic()
-        count = 0
-        for key, wait in held.items():
+        latest, count = self._latest(), 0
+        for key in self._in_turn(held):
             if count >= PER_PASS:
                 return
-            given = self._given.get(key)
-            if wait.reason in PASSING or (given and (given[0] == wait or now - given[1] < AGAIN_SECONDS)):
-                continue
-            if self._waits_long_enough(job(key)):
+            if _waits_since(job(key), latest):
                 count += 1
                 self._due.add(key)
                 yield key
 
-    def _waits_long_enough(self, job: ScavengerJob | None) -> bool:
-        if job is None or job.status.queued_timestamp is None:
-            return False
-        return (self._clock.now() - job.status.queued_timestamp).total_seconds() >= self._after
+    def _latest(self) -> datetime:
+        """Who waits since then has waited for long enough."""
+        return self._clock.now() - timedelta(seconds=self._after)
+
+    def _in_turn(self, held: Mapping[str, Wait]) -> Iterator[str]:
+        """Those for whom there is news."""
+        latest = self._clock.monotonic() - AGAIN_SECONDS
+        before: list[tuple[float, str]] = []
+        for key, wait in held.items():
+            if wait.reason in PASSING:
+                continue
+            given = self._given.get(key)
+            if given is None:
+                yield key
+            elif given[1] <= latest and given[0] != wait:
+                before.append((given[1], key))
+        before.sort(key=itemgetter(0))
+        yield from (key for _, key in before)
 
     def explanation(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
         """What a job in line is to be told; None leaves it at what it was told."""
@@ -74,10 +88,15 @@ class Explanations:
             job.status.phase is None
             and wait is not None
             and wait.reason not in PASSING
-            and self._waits_long_enough(job)
+            and _waits_since(job, self._latest())
         )
 
     def forget(self, key: str) -> None:
         """The job is gone."""
         self._given.pop(key, None)
         self._due.discard(key)
+
+
+def _waits_since(job: ScavengerJob | None, latest: datetime) -> bool:
+    """Whether a job has waited since then at the latest."""
+    return job is not None and job.status.queued_timestamp is not None and job.status.queued_timestamp <= latest

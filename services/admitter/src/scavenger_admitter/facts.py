@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from functools import lru_cache
+from sys import intern
+from typing import Final, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import format_micro_time, micros
-from scavenger_kube.kinds import Node, Pod, condition
+from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
 
 from scavenger_admitter.core.admission.queue_status import state_of
 from scavenger_admitter.core.admission.running import RunningJob
-from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shape import PODS, Requests, Shape, requests_of
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
 
@@ -54,6 +56,61 @@ def presses(pod: Pod) -> bool:
         return False
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return bool(pod.status.nominated_node_name) or (scheduled is not None and scheduled.reason == "Unschedulable")
+
+
+def without_details(pod: Pod) -> Pod:
+    """What is kept of a pod: a scavenger pod as it is, of an ordinary one what `pod_facts` reads, and what many of them
+    have in common only once. One that has a node or has ended is not placed any more, so what that takes goes as well.
+
+    Raises QuantityError.
+    """
+    if job_key(pod):
+        return pod
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    placed = bool(spec.node_name) or pod.ended
+    kept = ObjectMeta(
+        name=meta.name,
+        namespace=intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        creation_timestamp=None if placed else meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels=_NONE,
+        annotations=_NONE,
+    )
+    containers = _containers(requests_of(pod))
+    if placed:
+        node = intern(spec.node_name)
+        there = PodSpec(node_name=node, containers=containers, overhead=_NO_AMOUNTS, node_selector=_NONE)
+        return Pod(kept, there, _status(status.phase))
+    return Pod(
+        kept,
+        PodSpec(
+            priority=spec.priority,
+            containers=containers,
+            node_selector=spec.node_selector,
+            tolerations=spec.tolerations,
+        ),
+        PodStatus(phase=status.phase, conditions=status.conditions, nominated_node_name=status.nominated_node_name),
+    )
+
+
+_NONE: Final[dict[str, str]] = {}
+_NO_AMOUNTS: Final[dict[str, str | int | float]] = {}
+
+
+@lru_cache(maxsize=4096)
+def _containers(requests: Requests) -> tuple[Container, ...]:
+    """One container that requests as much as a whole pod."""
+    spelled: dict[str, str | int | float] = {
+        name: f"{value}m" if name == "cpu" else value for name, value in requests if name != PODS
+    }
+    return (Container(resources=Resources(requests=spelled)),)
+
+
+@lru_cache(maxsize=64)
+def _status(phase: str) -> PodStatus:
+    return PodStatus(phase=phase)
 
 
 def shape_of(job: ScavengerJob) -> Shape:

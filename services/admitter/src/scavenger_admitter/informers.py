@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
@@ -10,10 +10,10 @@ from scavenger_api.levels import LevelsView
 from scavenger_kube.kinds import Event, Job, Node, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS
 from scavenger_runtime import Informer, ServiceContext
-from scavenger_runtime.cache import by_node
+from scavenger_runtime.cache import IndexFunction, by_node
 
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
-from scavenger_admitter.facts import job_key, run_of
+from scavenger_admitter.facts import job_key, run_of, without_details
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
 from scavenger_admitter.settings import AdmitterSettings
@@ -36,7 +36,8 @@ class Informers:
         self.jobs = add(Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of}))
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
-        self.pods = add(Informer(client, PODS, clock=clock, indices={"job": job_key, "node": by_node}))
+        # Of ordinary pods, of which there may be a hundred thousand, only what placing sees of them is kept.
+        self.pods = add(Informer(client, PODS, clock=clock, indices=pod_indices(), transform=without_details))
         self.nodes = add(Informer(client, NODES, clock=clock))
         # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
@@ -92,6 +93,16 @@ class Informers:
         """What the regulator publishes at this moment."""
         published = self.levels.get(f"{self._namespace}/{names.LEVELS_CONFIGMAP}")
         return LevelsView.of(published.data if published else None, self._clock.now())
+
+
+def pod_indices() -> Mapping[str, IndexFunction[Pod]]:
+    """Scavenger pods by `namespace/name` of their job, and by node."""
+    return {"job": job_key, "node": _node_of_ours}
+
+
+def _node_of_ours(pod: Pod) -> Iterable[str]:
+    """The node of a scavenger pod."""
+    return by_node(pod) if job_key(pod) else ()
 
 
 def _about(event: Event) -> tuple[str, ...]:

@@ -11,13 +11,16 @@ Room and load only get worse within a cycle, so what was refused once is refused
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from scavenger_api.quantity import format_amount
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 
+from scavenger_admitter.core.admission.empty_cluster import EmptyCluster
 from scavenger_admitter.core.admission.load import LoadLimit
-from scavenger_admitter.core.admission.placement import Room
+from scavenger_admitter.core.admission.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement import MOST_LOOKS, Room
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
@@ -25,6 +28,10 @@ from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]
+
+_IN_TURN: Final = 16
+"""Gangs beyond the front of the lines that are looked at in a cycle, where there are too many kinds of them."""
+_PRIME: Final = 1_000_003
 
 
 class CycleUsage:
@@ -35,20 +42,25 @@ class CycleUsage:
         soon: free once the terminating pods have left; the same object where none leaves.
         soon_limits: the load once they have left, promises included.
         shares: of the queues.
+        postponed: kinds of gangs that had to wait for their turn to be looked at.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         terminating: dict[str, dict[str, int]] = {}
         for pod in snapshot.terminating:
             add(terminating.setdefault(pod.node, {}), pod.requests)
-        self.room = Room(snapshot.nodes, snapshot.closed_nodes)
-        self.soon = Room(snapshot.nodes, snapshot.closed_nodes, terminating) if terminating else self.room
+        index = NodeIndex(snapshot.nodes)
+        self.room = Room(index, snapshot.closed_nodes)
+        self.soon = Room(index, snapshot.closed_nodes, terminating) if terminating else self.room
+        self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)
         self.soon_limits = [limit.plus(-_pending_release(snapshot, limit.resource)) for limit in snapshot.limits]
         self._changing = self.soon_limits != self._limits or self.soon is not self.room
         self._impossible: dict[_Kind, Wait | None] = {}
         self._refused: dict[_Kind, Wait] = {}
+        self.postponed = 0
+        self._gangs = 0
         self._unpromised: set[_Kind] = set()
         self._over_quota: dict[tuple[str, Shape, int], Wait] = {}
         self._quota_used = {name: dict(queue.allocated) for name, queue in snapshot.queues.items() if queue.quota}
@@ -87,7 +99,7 @@ class CycleUsage:
         """Why a job would not fit an empty cluster either, if so."""
         key = (candidate.shape, candidate.parallelism)
         if key not in self._impossible:
-            self._impossible[key] = self.room.impossible(*key)
+            self._impossible[key] = self._empty.impossible(*key)
         return self._impossible[key]
 
     def beyond_quota(self, candidate: Candidate) -> Wait | None:
@@ -109,6 +121,8 @@ class CycleUsage:
         """Take room and load for a job that starts now: its nodes; or why it cannot, and nothing is taken."""
         key = (candidate.shape, candidate.parallelism)
         hold = self._refused.get(key) or self._full or self._over_level(candidate)
+        if hold is None and candidate.parallelism > 1 and not self._has_its_turn():
+            hold = _NOT_JUDGED
         if hold is None:
             nodes = self.room.place(*key)
             if nodes is not None:
@@ -121,6 +135,18 @@ class CycleUsage:
             hold = self.room.no_place(*key)
         self._refused[key] = hold
         return hold
+
+    def _has_its_turn(self) -> bool:
+        """Whether one more kind of gang may be looked at in this cycle. Those at the front of the lines always are, and
+        of the others some, in every cycle different ones."""
+        if self.room.looks > MOST_LOOKS // 2:
+            return True
+        if not self.postponed:
+            lines = self._snapshot.candidates.values()
+            self._gangs = len({(job.shape, job.parallelism) for line in lines for job in line if job.parallelism > 1})
+        self.postponed += 1
+        first = self._snapshot.now // 1_000_000 * _PRIME
+        return self.room.looks > 0 and (self.postponed - first) % self._gangs < _IN_TURN
 
     def move(self, candidate: Candidate, count: int) -> tuple[str, ...] | None:
         """Take room for `count` pods of a job that runs, and the load of all of it: what it would need to start again
@@ -141,7 +167,7 @@ class CycleUsage:
         """Keep room and load for a job that starts when the terminating pods have left; False when that does not
         suffice."""
         key = (candidate.shape, candidate.parallelism)
-        if not self._changing or key in self._unpromised:
+        if not self._changing or key in self._unpromised or self._refused.get(key) is _NOT_JUDGED:
             return False
         nodes = self.soon.place(*key) if self.fits_load(candidate, self.soon_limits) else None
         if nodes is None:
@@ -204,6 +230,10 @@ def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:
 
 
 # --- sentences ----------------------------------------------------------------------------------------------
+
+_NOT_JUDGED: Final = Wait(
+    WaitReason.NEXT_CYCLE, "there are too many different gangs in line to look at all of them at once; it has its turn"
+)
 
 
 def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> Wait | None:

@@ -11,8 +11,9 @@ from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
-from scavenger_kube.kinds import Node, Pod, Taint, condition
+from scavenger_kube.kinds import Node, Pod, Taint
 
+from scavenger_admitter.core.admission.pending import waits_for_room
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
 from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
 
@@ -63,7 +64,6 @@ def pod_facts(pod: Pod) -> PodFacts:
     unbound = not (spec.node_name or pod.ended or meta.deletion_timestamp)
     shape = Shape.of(dict(requests), spec.node_selector, spec.tolerations) if unbound else None
     if not label:
-        pending = shape and not _gated(pod)
         return PodFacts(
             key=meta.key,
             uid=meta.uid,
@@ -71,7 +71,7 @@ def pod_facts(pod: Pod) -> PodFacts:
             requests=requests,
             ended=pod.ended,
             job="",
-            pending=_pending(pod, shape) if shape and pending else None,
+            pending=_pending(pod, shape) if shape and waits_for_room(pod) else None,
         )
     return PodFacts(
         key=meta.key,
@@ -99,12 +99,6 @@ def _leaves_by(pod: Pod) -> int:
     """The end of its grace period, microseconds since the epoch; 0 when nobody told it to go."""
     at = parse_time(pod.metadata.deletion_timestamp)
     return micros(at) if at is not None else 0
-
-
-def _gated(pod: Pod) -> bool:
-    """Held back by a scheduling gate: it takes no room before somebody opens the gate."""
-    scheduled = condition(pod.status.conditions, "PodScheduled")
-    return scheduled is not None and scheduled.reason == "SchedulingGated"
 
 
 def _pending(pod: Pod, shape: Shape) -> PendingPod:

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
@@ -53,6 +54,9 @@ from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Sna
 from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, spell
+
+MOST_PODS_PER_CYCLE: Final = 5_000
+"""A cycle that has started so many pods is over: each of them takes its place on a node, and gangs may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,9 @@ class AdmissionPlan:
         held: why the others wait, by job.
         preemptions: running jobs to interrupt, as their queues have more than they deserve and others wait.
         shares: what each queue has and deserves.
-        truncated: the limit of starts was reached; another cycle right away may start more.
-        unserved: jobs within their queue's share wait for room, promised or not; time alone may change who is asked.
+        truncated: the limit of starts, or of their pods, was reached; another cycle right away may start more.
+        unserved: jobs within their queue's share wait for room, promised or not, or gangs for their turn to be looked
+            at; time alone may change who is asked.
         starvation: who gets too little CPU and goes; None when that was not looked at.
     """
 
@@ -156,6 +161,7 @@ class _Cycle:
         self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
+        self._pods = 0
         self._truncated = False
         self._unserved = False
         self._starvation: StarvationPlan | None = None
@@ -167,7 +173,7 @@ class _Cycle:
             preemptions=self._preemptions,
             shares=self._table,
             truncated=self._truncated,
-            unserved=self._unserved,
+            unserved=self._unserved or self._usage.postponed > 0,
             starvation=self._starvation,
         )
 
@@ -252,6 +258,7 @@ class _Cycle:
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
         self._starts.append(Start(candidate, nodes, self._usage.load_ppm()))
+        self._pods += len(nodes)
 
     # --- step 6 ---
 
@@ -310,7 +317,8 @@ class _Cycle:
         the limit of starts is reached waits for the next cycle."""
         turns = Lines(self._usage.shares, lines)
         while (line := turns.next()) is not None:
-            if self._left is not None and len(self._starts) >= self._left:
+            full = self._left is not None and len(self._starts) >= self._left
+            if full or self._pods >= MOST_PODS_PER_CYCLE:
                 self._truncated = True
                 for candidate in line:
                     self._held[candidate.key] = _NEXT_CYCLE

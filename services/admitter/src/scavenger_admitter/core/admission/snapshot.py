@@ -51,7 +51,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """An ordinary pod without a node, not gated: it is about to take room, and outranks every scavenger job.
+    """An ordinary pod that waits for room (`pending.py`): it is about to take it, and outranks every scavenger job.
 
     Attributes:
         key: namespace/name.

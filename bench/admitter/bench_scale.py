@@ -1,0 +1,194 @@
+"""What one plan costs in a large cluster, whatever anybody submits: 5,000 nodes.
+
+The nodes are of three sizes in four zones, every twentieth tainted, their memory differing by a little as that of real
+machines does; ordinary pods leave a random part of cpu and memory free on each. Seconds are CPU time of taking the
+snapshot and planning, in the first cycle after a start: nothing has been judged before.
+
+  * plan_5000_nodes_50000_waiting: 50,000 jobs of 200 shapes in five queues, a quarter of them gangs.
+  * the same under other names: what a single user can do to it. `shapes2000`, `shapes50000`: as many different shapes.
+    `fit_all`: 2,000 shapes that all fit. `fit_nowhere`: 10,000 shapes for which there is no room now. `never_fit`:
+    10,000 that no node could hold. `gangs`: 2,000 shapes of gangs of 1,000 pods, about as many as there is room for.
+    `selectors`: 2,000 node selectors and tolerations. `pending`: 1,000 ordinary pods of 500 shapes wait for a node.
+    `tiny_gangs`: gangs of 5,000 pods that all fit. `preempt`, `preempt_gangs`: 10,000 jobs of one queue use more than
+    its share, and 2,000 shapes of another one wait, for one pod each or a thousand.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.plan import plan_admissions
+from scavenger_admitter.core.admission.running import RunningJob
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_kube.kinds import (
+    Condition,
+    Container,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Resources,
+    Taint,
+    Toleration,
+)
+
+NODES: Final = 5_000
+NOW: Final = 1_800_000_000_000_000
+SIZES: Final = (16, 32, 64)  # cores of a node; 4 GiB of memory each
+MOST_STARTS: Final = 500
+QUEUES: Final = 5
+GI: Final = 1 << 30
+TAINT: Final = Taint(key="dedicated", value="gpu", effect="NoSchedule")
+
+Jobs = Iterable[Candidate]
+
+
+def _node(index: int, rng: random.Random) -> Node:
+    cores = SIZES[index % len(SIZES)]
+    labels = {"zone": f"zone-{index % 4}", "kubernetes.io/hostname": f"node-{index:05}", "arch": "amd64"}
+    labels |= {f"half-{bit}": str(rng.randrange(2)) for bit in range(8)}
+    return Node(
+        metadata=ObjectMeta(name=f"node-{index:05}", labels=labels),
+        spec=NodeSpec(taints=(TAINT,) if index % 20 == 0 else ()),
+        status=NodeStatus(
+            allocatable={
+                "cpu": str(cores),
+                "memory": f"{cores * 4 * 1024 * 1024 - rng.randrange(4096)}Ki",
+                "pods": "110",
+            },
+            conditions=(Condition(type="Ready", status="True"),),
+        ),
+    )
+
+
+def _pod(name: str, cpu: int, memory: int, node: str = "", labels: dict[str, str] | None = None) -> Pod:
+    """An ordinary pod that requests so many millicores and MiB."""
+    requests: dict[str, str | int | float] = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="apps", uid=name, labels=labels or {}),
+        spec=PodSpec(node_name=node, containers=(Container(resources=Resources(requests=requests)),)),
+        status=PodStatus(phase="Running" if node else "Pending", start_time="2026-01-01T00:00:00Z"),
+    )
+
+
+def cluster(least: float, most: float) -> ClusterState:
+    """Between `least` and `most` of each node's cpu and memory are requested by ordinary pods."""
+    rng = random.Random(1)
+    state = ClusterState(tolerated_taints=("dedicated",))
+    for index in range(NODES):
+        cores = SIZES[index % len(SIZES)]
+        state.apply_node(_node(index, rng))
+        cpu, memory = int(cores * 1000 * rng.uniform(least, most)), int(cores * 4096 * rng.uniform(least, most))
+        state.apply_pod(_pod(f"bound-{index}", cpu, memory, f"node-{index:05}"))
+    for index in range(QUEUES):
+        state.apply_queue(QueueView(f"queue-{index}", weight=index + 1))
+    return state
+
+
+def _job(index: int, shape: Shape, pods: int = 1, queue: int = 0) -> Candidate:
+    return Candidate(f"team/job-{index}", f"u{index:06}", f"queue-{queue}", shape, pods, queued_at=NOW - index)
+
+
+def _mixed(shapes: int, count: int = 50_000) -> Jobs:
+    rng = random.Random(2)
+    known = [
+        Shape.of(
+            {"cpu": 500 + (7919 * i) % 15_000, "memory": rng.randrange(1, 64) * GI + i},
+            {"zone": f"zone-{i % 4}"} if i % 5 == 0 else {},
+            (Toleration(key="dedicated", operator="Exists"),) if i % 7 == 0 else (),
+        )
+        for i in range(shapes)
+    ]
+    for index in range(count):
+        pods = rng.randint(2, 8) if index % 4 == 0 else 1
+        yield _job(index, known[index % shapes], pods, index % QUEUES)
+
+
+def _selectors() -> Jobs:
+    rng = random.Random(3)
+    for index in range(2_000):
+        labels = {f"half-{bit}": str(rng.randrange(2)) for bit in range(8) if rng.random() < 0.4}
+        if index % 3 == 0:
+            labels = {"kubernetes.io/hostname": f"node-{rng.randrange(NODES):05}"}
+        yield _job(
+            index,
+            Shape.of({"cpu": 9_000 + index, "memory": 30 * GI}, labels, (Toleration(key=f"key-{index}", value="x"),)),
+        )
+
+
+def _even(count: int, cpu: int, step: int, memory: int, pods: int = 1, queue: int | None = None) -> Jobs:
+    for index in range(count):
+        shape = Shape.of({"cpu": cpu + step * index, "memory": memory + index})
+        yield _job(index, shape, pods, index % QUEUES if queue is None else queue)
+
+
+CASES: Final[dict[str, tuple[float, float, Callable[[], Jobs], int | None]]] = {
+    "plan_5000_nodes_50000_waiting": (0.75, 1.0, lambda: _mixed(200), MOST_STARTS),
+    "shapes2000": (0.75, 1.0, lambda: _mixed(2_000), MOST_STARTS),
+    "shapes50000": (0.75, 1.0, lambda: _mixed(50_000), MOST_STARTS),
+    "fit_all": (0.2, 0.9, lambda: _even(2_000, 500, 1, GI), MOST_STARTS),
+    "fit_nowhere": (0.75, 1.0, lambda: _even(10_000, 20_000, 1, GI), MOST_STARTS),
+    "never_fit": (0.75, 1.0, lambda: _even(10_000, 64_001, 1, GI), MOST_STARTS),
+    "gangs": (0.75, 1.0, lambda: _even(2_000, 5_000, 1, 4 * GI, 1_000), MOST_STARTS),
+    "tiny_gangs": (0.2, 0.9, lambda: _even(2_000, 1, 1, 1 << 20, 5_000), MOST_STARTS),
+    "selectors": (0.75, 1.0, _selectors, MOST_STARTS),
+    "preempt": (0.73, 0.75, lambda: _even(2_000, 2_000, 1, 5 * GI, queue=4), MOST_STARTS),
+    "preempt_gangs": (0.73, 0.75, lambda: _even(2_000, 2_000, 1, 5 * GI, 1_000, queue=4), MOST_STARTS),
+    "pending": (0.75, 1.0, lambda: _even(1_000, 500, 1, GI), MOST_STARTS),
+}
+"""How much ordinary pods take of each node, who waits, and how many may start in the cycle."""
+
+
+def _lend(state: ClusterState) -> None:
+    """Jobs of one queue run on all nodes, more than it deserves."""
+    rng = random.Random(4)
+    for index in range(2 * NODES):
+        name, since = f"run-{index}", NOW - rng.randrange(1, 1800) * 1_000_000
+        cores = SIZES[index % NODES % len(SIZES)]
+        labels = {"scavenger.dev/job": name, "scavenger.dev/queue": "queue-0"}
+        state.apply_pod(_pod(name, cores * 120, cores * 400, f"node-{index % NODES:05}", labels))
+        state.running.apply(RunningJob(f"apps/{name}", f"u{index:06}", "queue-0", since=since, started=since))
+
+
+def prepared(case: str) -> ClusterState:
+    """The cluster of a case, with everybody in line."""
+    least, most, jobs, _ = CASES[case]
+    state = cluster(least, most)
+    for job in jobs():
+        state.apply_candidate(job)
+    if case == "pending":
+        for index in range(1_000):
+            state.apply_pod(_pod(f"pending-{index}", 500 + 30 * (index % 500), 1024 + index % 500))
+    if case.startswith("preempt"):
+        _lend(state)
+    return state
+
+
+def plan(case: str) -> tuple[float, int]:
+    """CPU seconds of a cycle, and how many jobs it starts."""
+    state, starts = prepared(case), CASES[case][3]
+    begun = time.process_time()
+    found = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(99)), max_starts_per_cycle=starts)
+    return time.process_time() - begun, len(found.starts)
+
+
+def run() -> list[dict[str, Any]]:
+    """The figures for bench.json."""
+    figures: list[dict[str, Any]] = []
+    for case in CASES:
+        seconds, starts = plan(case)
+        name = f"scale.{case}" if case.startswith("plan") else f"scale.plan.{case}"
+        figures += [
+            {"name": f"{name}.seconds", "value": round(seconds, 3), "unit": "s", "goal": "<= 1"},
+            {"name": f"{name}.starts", "value": starts, "unit": "jobs", "goal": ""},
+        ]
+    return figures

@@ -1,0 +1,169 @@
+"""The nodes of one cycle by what placing sees of them: labels, taints, and what they offer. Nothing of it changes while
+the cycle gives room away.
+
+Every look at all nodes is paid once for a question, never once for a shape: anybody may submit ten thousand jobs of as
+many shapes, and thousands of nodes carry few different sets of taints and labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import compress
+from typing import Final
+
+from scavenger_domain.taints import tolerates
+from scavenger_kube.kinds import Taint, Toleration
+
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
+
+Selector = tuple[tuple[str, str], ...]
+
+FEW: Final = 128
+"""So few nodes are gone through one by one: the scheduler itself looks at all nodes where there are no more than a
+hundred (`minFeasibleNodesToFind`)."""
+
+_LEADING: Final = 6
+_BOOLEANS: Final = bytes.maketrans(b"01", b"\0\1")
+
+
+class NodeIndex:
+    """Nodes in the order of their names, found by selector and tolerations.
+
+    Args:
+        nodes: of the snapshot; their order does not matter.
+
+    Attributes:
+        nodes: in order; positions in it stand for nodes everywhere.
+        position: of a node, by name.
+        taints: the different sets of taints.
+        taint_of: which of them each node carries.
+        kind_of: nodes of one kind carry the same taints, offer the same resources, and nearly as much cpu and memory.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeView]) -> None:
+        self.nodes: Final = [nodes[name] for name in sorted(nodes)]
+        self.position: Final = {node.name: i for i, node in enumerate(self.nodes)}
+        ids: dict[tuple[Taint, ...], int] = {}
+        self.taint_of: Final = [ids.setdefault(node.taints, len(ids)) for node in self.nodes]
+        self.taints: Final = list(ids)
+        kinds: dict[tuple[int, frozenset[str], int, int], int] = {}
+        self.kind_of: Final = [
+            kinds.setdefault((taints, *_kind(node.allocatable)), len(kinds))
+            for taints, node in zip(self.taint_of, self.nodes, strict=True)
+        ]
+        self._kinds: Final = list(kinds)
+        self._letting_in: dict[tuple[frozenset[int], tuple[str, ...]], frozenset[int]] = {}
+        self._offered: dict[str, list[int]] = {}
+        self._tolerated: dict[tuple[Toleration, ...], frozenset[int]] = {}
+        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._masks: dict[tuple[str, str], int] = {}
+        self._of_mask: dict[int, list[int]] = {}
+        self._all: Final = list(range(len(self.nodes)))
+        self._selected: dict[Selector, list[int]] = {(): self._all}
+        self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
+
+    def offered(self, resource: str) -> list[int]:
+        """What every node offers of a resource."""
+        column = self._offered.get(resource)
+        if column is None:
+            column = self._offered[resource] = [node.allocatable.get(resource, 0) for node in self.nodes]
+        return column
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> frozenset[int]:
+        """The sets of taints that do not keep a pod with these tolerations away."""
+        found = self._tolerated.get(tolerations)
+        if found is None:
+            found = self._tolerated[tolerations] = frozenset(
+                i for i, taints in enumerate(self.taints) if all(tolerates(tolerations, taint) for taint in taints)
+            )
+        return found
+
+    def selected(self, selector: Selector) -> list[int]:
+        """The nodes with these labels. The same list object where other labels say the same of all nodes."""
+        found = self._selected.get(selector)
+        if found is None:
+            found = self._selected[selector] = self._select(selector)
+        return found
+
+    def matching(self, shape: Shape) -> list[int]:
+        """The nodes whose labels and taints let a shape in, places or not."""
+        selected = self.selected(shape.node_selector)
+        tolerated = self.tolerated(shape.tolerations)
+        if len(tolerated) == len(self.taints):
+            return selected
+        key = (id(selected), tolerated)  # lists of nodes live as long as this index
+        found = self._matching.get(key)
+        if found is None:
+            taint_of = self.taint_of
+            found = self._matching[key] = [i for i in selected if taint_of[i] in tolerated]
+        return found
+
+    def kinds(self, shape: Shape) -> frozenset[int]:
+        """The kinds of nodes that let a shape in and offer what it asks for."""
+        key = (self.tolerated(shape.tolerations), tuple(name for name, _ in shape.requests))
+        found = self._letting_in.get(key)
+        if found is None:
+            tolerated, asked = key
+            found = self._letting_in[key] = frozenset(
+                i
+                for i, (taints, names, _, _) in enumerate(self._kinds)
+                if taints in tolerated and all(name in names for name in asked)
+            )
+        return found
+
+    def _select(self, selector: Selector) -> list[int]:
+        lists = [self._labelled(*pair) for pair in selector]
+        smallest = min(lists, key=len)
+        if len(smallest) <= FEW:
+            nodes = self.nodes
+            return [i for i in smallest if all(nodes[i].labels.get(name) == value for name, value in selector)]
+        # Large sets are met as bits of one integer: different selectors for the same nodes find the same list.
+        mask = -1
+        for pair in selector:
+            mask &= self._mask(pair)
+        found = self._of_mask.get(mask)
+        if found is None:
+            found = self._of_mask[mask] = self._positions(mask)
+        return found
+
+    def _labelled(self, name: str, value: str) -> list[int]:
+        values = self._by_label.get(name)
+        if values is None:
+            values = self._by_label[name] = {}
+            for i, node in enumerate(self.nodes):
+                has = node.labels.get(name)
+                if has is not None:
+                    values.setdefault(has, []).append(i)
+        return values.get(value, [])
+
+    def _mask(self, pair: tuple[str, str]) -> int:
+        mask = self._masks.get(pair)
+        if mask is None:
+            mask = self._masks[pair] = _bits(self._labelled(*pair), len(self.nodes))
+        return mask
+
+    def _positions(self, mask: int) -> list[int]:
+        if mask.bit_count() == len(self.nodes):
+            return self._all
+        bits = f"{mask:b}"[::-1].encode().translate(_BOOLEANS)
+        return list(compress(self._all, bits))
+
+
+def rough(value: int) -> int:
+    """An amount by its leading bits: what counts as nearly equal (to 2-3 %) has the same."""
+    spare = max(0, value.bit_length() - _LEADING)
+    return value >> spare << spare
+
+
+def _kind(offered: Amounts) -> tuple[frozenset[str], int, int]:
+    names = frozenset(name for name, value in offered.items() if value > 0)
+    return names, rough(offered.get("cpu", 0)), rough(offered.get("memory", 0))
+
+
+def _bits(positions: Iterable[int], size: int) -> int:
+    """An integer with these bits set."""
+    digits = bytearray(b"0" * (size + 1))
+    for i in positions:
+        digits[size - i] = 0x31
+    return int(digits, 2)

@@ -1,0 +1,123 @@
+"""Whatever way a place is looked for, it is the same place; who never fits is told from who waits for room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scavenger_admitter.core.admission import node_index, place_search
+from scavenger_admitter.core.admission.empty_cluster import EmptyCluster
+from scavenger_admitter.core.admission.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement import Room
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import NodeView
+from scavenger_api.reasons import WaitReason
+from scavenger_domain.taints import tolerates
+from scavenger_kube.kinds import Taint, Toleration
+
+from tests.unit.effort import examples
+
+TAINTS: tuple[tuple[Taint, ...], ...] = (
+    (),
+    (Taint("gpu", "", "NoSchedule"),),
+    (Taint("gpu", "", "NoSchedule"), Taint("x")),
+)
+TOLERATIONS: tuple[tuple[Toleration, ...], ...] = (
+    (),
+    (Toleration(key="gpu", operator="Exists"),),
+    (Toleration(operator="Exists"),),
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> dict[str, NodeView]:
+    rng = draw(st.randoms(use_true_random=False))
+    found = {}
+    for i in range(draw(st.integers(1, 120))):
+        cores = rng.choice((4, 8, 8, 64))
+        offered = {"cpu": cores * 1000, "memory": (cores << 32) - rng.randrange(9), "pods": rng.choice((3, 110))}
+        if rng.random() < 0.2:
+            offered["nvidia.com/gpu"] = 4
+        used = {name: int(value * rng.choice((0, 0.5, rng.random(), 1.1))) for name, value in offered.items()}
+        labels = {name: rng.choice("ab") for name in ("zone", "arch") if rng.random() < 0.9} | {"host": str(i)}
+        more: dict[str, Any] = {"taints": rng.choice(TAINTS), "schedulable": rng.random() < 0.9}
+        found[f"n{i}"] = NodeView(f"n{i}", offered, used, labels=labels, **more)
+    return found
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    requests = {"cpu": draw(st.sampled_from((0, 100, 1_000, 4_000, 8_000, 63_000)))}
+    requests["memory"] = draw(st.sampled_from((0, 1 << 30, (8 << 32) - 4, 1 << 36)))
+    requests["nvidia.com/gpu"] = draw(st.sampled_from((0, 0, 0, 1)))
+    labels = draw(
+        st.dictionaries(st.sampled_from(("zone", "arch", "host", "none")), st.sampled_from("ab1"), max_size=2)
+    )
+    return Shape.of(requests, labels, draw(st.sampled_from(TOLERATIONS)))
+
+
+@settings(max_examples=examples(200))
+@given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 40)), max_size=30), st.integers(0, 3))
+def test_every_way_finds_the_same_place(
+    nodes: dict[str, NodeView], asked: list[tuple[Shape, int]], searches: int
+) -> None:
+    closed = frozenset(list(nodes)[:2])
+    one_by_one, found = Room(NodeIndex(nodes), closed), []
+    expected = [_ask(one_by_one, shape, count) for shape, count in asked]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_index, "FEW", 2)
+        patch.setattr("scavenger_admitter.core.admission.placement.FEW", 2)
+        patch.setattr("scavenger_admitter.core.admission.placement._MOST_SEARCHES", searches)
+        patch.setattr(place_search, "BLOCK", 4)
+        patch.setattr(place_search, "MANY", 5)
+        room = Room(NodeIndex(nodes), closed)
+        found = [_ask(room, shape, count) for shape, count in asked]
+    assert found == expected
+
+
+def _ask(room: Room, shape: Shape, count: int) -> tuple[str, ...] | list[int] | None:
+    if count > 30:  # ordinary pods, that may go to closed nodes
+        room.reserve(shape, count - 30)
+        return room.free("cpu")
+    return room.place(shape, count)
+
+
+@settings(max_examples=examples(200))
+@given(clusters(), shapes(), st.sampled_from((1, 2, 30, 500)))
+def test_who_would_not_fit_an_empty_cluster_either(nodes: dict[str, NodeView], shape: Shape, count: int) -> None:
+    matching = [
+        node
+        for node in nodes.values()
+        if all(node.labels.get(name) == value for name, value in shape.node_selector)
+        and all(tolerates(shape.tolerations, taint) for taint in node.taints)
+    ]
+    total = sum(min(node.allocatable.get(name, 0) // n for name, n in shape.requests) for node in matching)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_index, "FEW", 2)
+        index = NodeIndex(nodes)
+        hold = EmptyCluster(index).impossible(shape, count)
+        assert [index.nodes[i].name for i in index.matching(shape)] == sorted(node.name for node in matching)
+    if not matching:
+        assert hold is not None
+        assert hold.reason in (WaitReason.NO_SELECTOR_MATCH, WaitReason.TAINT_NOT_TOLERATED)
+    elif total == 0:
+        assert hold is not None
+        assert hold.reason is WaitReason.LARGER_THAN_ANY_NODE
+    elif total < count:
+        assert hold is not None
+        assert hold.reason is WaitReason.LARGER_THAN_CLUSTER
+        assert f"would hold {total} of them" in hold.message
+    else:
+        assert hold is None
+
+
+def test_who_cannot_be_judged_in_this_cycle_waits_for_room() -> None:
+    nodes = {f"n{i}": NodeView(f"n{i}", {"cpu": 8_000 + i, "pods": 110}) for i in range(10)}
+    cluster = EmptyCluster(NodeIndex(nodes))
+    hardly = Shape.of({"cpu": 8_005})
+    assert cluster.impossible(hardly, 6) is not None
+    cluster.looks = 3
+    assert cluster.impossible(hardly, 6) is None
+    assert cluster.impossible(Shape.of({"cpu": 9_000}), 1) is not None, "what is plain costs no look"
