@@ -7,7 +7,7 @@ piece by piece while the pods stop, and a large gang finds room no more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from scavenger_admitter.core.admission.object_facts import PodFacts
@@ -56,10 +56,10 @@ class KeptRoom:
         for key in [key for key, kept in self._kept.items() if kept.until <= now]:
             del self._kept[key]
 
-    def reservations(self, waiting: Iterable[str]) -> list[tuple[str, Reservation]]:
+    def reservations(self, waiting: Set[str]) -> list[tuple[str, Reservation]]:
         """What has come free of that room, as (queue, reservation); nothing for jobs that are in line themselves."""
         found: list[tuple[str, Reservation]] = []
-        for key in sorted(self._kept.keys() - set(waiting)):
+        for key in sorted(key for key in self._kept if key not in waiting):
             kept = self._kept[key]
             there = [pod.node for pod in self._pods.get(key, {}).values() if pod.node and not pod.ended]
             count = kept.parallelism - len(there)
