@@ -17,7 +17,7 @@ type attempt struct {
 	preemptor *v1.Pod
 	request   fwk.Resource
 	now       time.Time
-	// entitled: non-preemptible jobs may be taken. refused: it would have needed one and was not entitled.
+	// entitled: non-preemptible jobs may be taken. refused: one was left alone, as the preemptor is not entitled.
 	entitled bool
 	refused  atomic.Bool
 	// sample is how many candidates are tried before only a better one is of interest.
@@ -32,9 +32,10 @@ type attempt struct {
 	// outlooks are what a survey of the nodes saw, before any was tried.
 	outlooks map[string]*outlook
 
-	mu     sync.Mutex
-	losses map[string]*loss
-	best   *loss
+	mu       sync.Mutex
+	losses   map[string]*loss
+	refusals map[string]*fwk.Status
+	best     *loss
 	// compliant is the number of candidates that violate no budget; without one the search goes on, as upstream's does.
 	compliant int
 }
@@ -60,7 +61,7 @@ func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sam
 	at := &attempt{
 		pl: pl, preemptor: preemptor, now: now, entitled: entitled, sample: sample,
 		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
-		jobs: map[jobKey]*job{}, losses: map[string]*loss{},
+		jobs: map[jobKey]*job{}, losses: map[string]*loss{}, refusals: map[string]*fwk.Status{},
 	}
 	if info, err := framework.NewPodInfo(preemptor); err == nil {
 		at.request = info.CalculateResource().Resource
@@ -145,6 +146,30 @@ func (at *attempt) weigh(victims []*v1.Pod, violations int64) *loss {
 		}
 	}
 	return l
+}
+
+// entitle lets the attempt take non-preemptible jobs from here on, and forgets what was found without them.
+func (at *attempt) entitle() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.entitled = true
+	at.refused.Store(false)
+	at.losses, at.refusals = map[string]*loss{}, map[string]*fwk.Status{}
+	at.best, at.compliant = nil, 0
+}
+
+// refuse keeps why a node will not do.
+func (at *attempt) refuse(node string, status *fwk.Status) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.refusals[node] = status
+}
+
+// refusal returns why a node will not do; nil when it was not tried, or will.
+func (at *attempt) refusal(node string) *fwk.Status {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.refusals[node]
 }
 
 // record keeps what a node's victims cost, and whether they are the best so far.

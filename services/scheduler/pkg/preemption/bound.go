@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -30,15 +31,46 @@ type promising struct {
 
 func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	nodes, err := p.NodeToStatusReader.NodesForStatusCode(lister, code)
-	if err != nil || code != fwk.Unschedulable || len(nodes) < 2 {
+	if err != nil || code != fwk.Unschedulable {
 		return nodes, err
 	}
+	budgets, err := p.at.pl.Evaluator.PdbLister.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	kept, found := p.worthTrying(nodes, budgets)
+	if found == nil && p.spareOrdinary(kept, budgets) {
+		kept, _ = p.worthTrying(nodes, budgets)
+	}
+	return kept, nil
+}
+
+// spareOrdinary tells whether ordinary pods would go while non-preemptible jobs stay, because the preemptor has not
+// waited long enough. Every ordinary pod outranks every scavenger job, so from here on the attempt may take those too.
+func (p promising) spareOrdinary(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
+	if p.at.entitled || !p.at.refused.Load() {
+		return false
+	}
+	// What is found, and what is not, is remembered: the dry run proper has nothing left to do. It also reports errors.
+	_, _, _ = p.at.pl.Evaluator.DryRunPreemption(p.ctx, p.state, p.at.preemptor, nodes, budgets, 0, int32(len(nodes)))
+	if best, _ := p.at.found(); best == nil || best.ordinary.count == 0 {
+		return false
+	}
+	p.at.entitle()
+	return true
+}
+
+// worthTrying returns the nodes to try; found is the loss on the first one that will do without the loss of an ordinary
+// pod, nil when none of the first few does.
+func (p promising) worthTrying(
+	nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget,
+) (kept []fwk.NodeInfo, found *loss) {
 	outlooks := p.at.survey(p.ctx, nodes)
 	slices.SortStableFunc(outlooks, func(a, b *outlook) int {
 		return cmp.Or(falseFirst(!a.possible, !b.possible), a.least.compare(b.least))
 	})
-	found := p.firstSuitable(outlooks)
-	kept, equals := nodes[:0:0], 0
+	found = p.firstSuitable(outlooks, budgets)
+	equals := 0
 	for _, o := range outlooks {
 		if found != nil {
 			difference := 1
@@ -54,21 +86,16 @@ func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) 
 		}
 		kept = append(kept, o.node)
 	}
-	return kept, nil
+	return kept, found
 }
 
 // firstSuitable tries nodes until one will do without the loss of an ordinary pod, and returns its loss; nil: none did.
-func (p promising) firstSuitable(outlooks []*outlook) *loss {
-	pl := p.at.pl
-	budgets, err := pl.Evaluator.PdbLister.List(labels.Everything())
-	if err != nil {
-		return nil // the dry run meets it too, and says so
-	}
+func (p promising) firstSuitable(outlooks []*outlook, budgets []*policy.PodDisruptionBudget) *loss {
 	for _, o := range outlooks[:min(maxFirstTries, len(outlooks))] {
 		if !o.possible {
 			return nil
 		}
-		pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
+		p.at.pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
 		if found := p.at.lossOn(o.node.Node().Name); found != nil && found.ordinary.count == 0 {
 			return found
 		}

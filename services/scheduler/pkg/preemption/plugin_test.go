@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 )
 
 func objects(list ...runtime.Object) []runtime.Object { return list }
@@ -254,6 +255,68 @@ func TestVictims(t *testing.T) {
 			pods:    []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
 			for_:    pending("web", "1").created(5*time.Minute + time.Second),
 			victims: []string{"a"},
+		},
+		{
+			name:    "nor by one of system-critical priority",
+			nodes:   nodes(1, "1"),
+			pods:    []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:    pending("web", "1").priority(scheduling.SystemCriticalPriority),
+			victims: []string{"a"},
+		},
+		{
+			name:  "which no other priority is, be it the highest a user can have",
+			nodes: nodes(1, "1"),
+			pods:  []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:  pending("web", "1").priority(scheduling.HighestUserDefinablePriority),
+		},
+		{
+			name:    "they go before any ordinary pod on the node",
+			nodes:   nodes(1, "2"),
+			pods:    []pod{newPod("low", "node-000", "1"), scavenger("a", "node-000", "1", "99").nonPreemptible()},
+			for_:    pending("web", "1").priority(5000),
+			victims: []string{"a"},
+		},
+		{
+			name:    "and before one on another node",
+			nodes:   nodes(2, "1"),
+			pods:    []pod{newPod("low", "node-000", "1"), scavenger("a", "node-001", "1", "99").nonPreemptible()},
+			for_:    pending("web", "1"),
+			victims: []string{"a"}, node: "node-001",
+		},
+		{
+			name:  "of them the least at risk, on any node",
+			nodes: nodes(3, "1"),
+			pods: []pod{
+				newPod("low", "node-000", "1"),
+				scavenger("a", "node-001", "1", "99").nonPreemptible(), scavenger("b", "node-002", "1", "98").nonPreemptible(),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "and none for nothing beside an ordinary pod that has to go all the same",
+			nodes: nodes(1, "3"),
+			pods: []pod{
+				newPod("low", "node-000", "2"), scavenger("a", "node-000", "1", "99").nonPreemptible(),
+			},
+			for_:    pending("web", "2"),
+			victims: []string{"low"},
+		},
+		{
+			name:  "but not where preemptible ones make the room",
+			nodes: nodes(3, "1"),
+			pods: []pod{
+				newPod("low", "node-000", "1"), scavenger("a", "node-001", "1", "1").nonPreemptible(),
+				scavenger("b", "node-002", "1", "1000"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "nor where no ordinary pod would go without them",
+			nodes: nodes(1, "2"),
+			pods:  []pod{newPod("low", "node-000", "1"), scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:  pending("web", "2"),
 		},
 		{
 			name:  "which is not a second less",

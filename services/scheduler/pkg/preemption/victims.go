@@ -42,12 +42,18 @@ func (pl *Plugin) SelectVictimsOnNode(
 	if known := at.lossOn(node.Node().Name); known != nil {
 		return known.victims, int(known.ordinary.violations), nil
 	}
+	if status := at.refusal(node.Node().Name); status != nil {
+		return nil, 0, status
+	}
 	outlook := at.outlookOf(node)
 	if status := at.cannotBeBetter(outlook); status != nil {
 		return nil, 0, status
 	}
 	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, outlook, pdbs)
-	if status.IsSuccess() && len(victims) > 0 {
+	switch {
+	case !status.IsSuccess():
+		at.refuse(node.Node().Name, status)
+	case len(victims) > 0:
 		at.record(node.Node().Name, victims, violations)
 	}
 	return victims, violations, status

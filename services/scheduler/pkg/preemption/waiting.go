@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/utils/clock"
 )
 
@@ -27,9 +28,9 @@ func newEntitlement(wait time.Duration, clock clock.PassiveClock) *entitlement {
 	return &entitlement{wait: wait, clock: clock, ungated: map[types.UID]time.Time{}}
 }
 
-// has tells whether a pod is interactive or has waited long enough.
+// has tells whether a pod is interactive, critical for the system, or has waited long enough.
 func (e *entitlement) has(pod *v1.Pod, now time.Time) bool {
-	return interactive(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
+	return interactive(pod) || critical(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
 }
 
 // remaining is how long the pod still has to wait.
@@ -59,6 +60,12 @@ func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
 		return now
 	}
 	return pod.CreationTimestamp.Add(time.Second)
+}
+
+// critical tells whether a pod's priority is one that only Kubernetes' own classes have: system-cluster-critical and
+// system-node-critical.
+func critical(pod *v1.Pod) bool {
+	return priorityOf(pod) >= scheduling.SystemCriticalPriority
 }
 
 func interactive(pod *v1.Pod) bool {
