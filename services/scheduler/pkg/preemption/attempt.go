@@ -8,15 +8,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 )
 
 // attempt is what one call of PostFilter knows and finds out. The nodes are tried in parallel; all of them share it.
 type attempt struct {
 	pl        *Plugin
 	preemptor *v1.Pod
-	request   fwk.Resource
 	now       time.Time
+	// unmet are the reasons that NodeResourcesFit gave for turning down nodes: what else a node may lack of the
+	// preemptor's requests does not keep it out.
+	unmet map[string]bool
 	// entitled: non-preemptible jobs may be taken. refused: one was left alone, as the preemptor is not entitled.
 	entitled bool
 	refused  atomic.Bool
@@ -58,15 +60,22 @@ func (pl *Plugin) attemptFrom(ctx context.Context, preemptor *v1.Pod) *attempt {
 }
 
 func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sample int) *attempt {
-	at := &attempt{
+	return &attempt{
 		pl: pl, preemptor: preemptor, now: now, entitled: entitled, sample: sample,
 		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
 		jobs: map[jobKey]*job{}, losses: map[string]*loss{}, refusals: map[string]*fwk.Status{},
+		unmet: map[string]bool{},
 	}
-	if info, err := framework.NewPodInfo(preemptor); err == nil {
-		at.request = info.CalculateResource().Resource
+}
+
+// listen notes what NodeResourcesFit said of a node.
+func (at *attempt) listen(status *fwk.Status) {
+	if status.Plugin() != noderesources.Name {
+		return
 	}
-	return at
+	for _, reason := range status.Reasons() {
+		at.unmet[reason] = true
+	}
 }
 
 // job returns what the job of a pod would lose: as the table has it, or added up once an attempt where it depends on the

@@ -10,6 +10,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 )
 
 // Trying a node in earnest copies it and runs every filter once per job on it; over the whole of a large cluster that
@@ -33,6 +34,9 @@ func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) 
 	nodes, err := p.NodeToStatusReader.NodesForStatusCode(lister, code)
 	if err != nil || code != fwk.Unschedulable {
 		return nodes, err
+	}
+	for _, node := range nodes {
+		p.at.listen(p.Get(node.Node().Name))
 	}
 	budgets, err := p.at.pl.Evaluator.PdbLister.List(labels.Everything())
 	if err != nil {
@@ -144,25 +148,19 @@ func (at *attempt) outlookOf(node fwk.NodeInfo) *outlook {
 // amounts are quantities per resource: millicores, bytes, pods, or whatever unit an extended resource has.
 type amounts map[v1.ResourceName]int64
 
-// shortage is what a node lacks, as it is now, for the preemptor; empty when it is not resources that keep it out.
+// shortage is what NodeResourcesFit misses for the preemptor on a node as it is now; empty when it is not resources that
+// keep it out.
+//
+// How much is missing is asked of that plugin, and so is what counts: extended resources may be named in its arguments
+// as somebody else's business (ignoredResources), and a DeviceClass may stand for them (DRAExtendedResource), which are
+// then the concern of other filters. A resource it has not complained of on any node is left out: no bound is derived
+// from it.
 func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	lacking := amounts{}
-	if at.request == nil {
-		return lacking
-	}
-	allocatable, requested := node.GetAllocatable(), node.GetRequested()
-	lack := func(name v1.ResourceName, request, allocatable, requested int64) {
-		if missing := request + requested - allocatable; request > 0 && missing > 0 {
-			lacking[name] = missing
+	for _, unmet := range noderesources.Fits(at.preemptor, node, at.pl.devices, at.pl.fit) {
+		if at.unmet[unmet.Reason] {
+			lacking[unmet.ResourceName] = unmet.Requested + unmet.Used - unmet.Capacity
 		}
-	}
-	lack(v1.ResourcePods, 1, int64(allocatable.GetAllowedPodNumber()), int64(len(node.GetPods())))
-	lack(v1.ResourceCPU, at.request.GetMilliCPU(), allocatable.GetMilliCPU(), requested.GetMilliCPU())
-	lack(v1.ResourceMemory, at.request.GetMemory(), allocatable.GetMemory(), requested.GetMemory())
-	lack(v1.ResourceEphemeralStorage, at.request.GetEphemeralStorage(),
-		allocatable.GetEphemeralStorage(), requested.GetEphemeralStorage())
-	for name, request := range at.request.GetScalarResources() {
-		lack(name, request, allocatable.GetScalarResources()[name], requested.GetScalarResources()[name])
 	}
 	return lacking
 }

@@ -27,6 +27,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 )
@@ -45,6 +46,9 @@ type Plugin struct {
 	decided    *decisions
 	entitle    *entitlement
 	waiting    *waiting
+	// devices and fit are what NodeResourcesFit judges by.
+	devices fwk.SharedDRAManager
+	fit     noderesources.ResourceRequestsOptions
 }
 
 var (
@@ -85,6 +89,13 @@ func newPlugin(
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
 		decided:           newDecisions(clock),
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
+		fit: noderesources.ResourceRequestsOptions{
+			EnablePodLevelResources:   features.EnablePodLevelResources,
+			EnableDRAExtendedResource: features.EnableDRAExtendedResource,
+		},
+	}
+	if features.EnableDRAExtendedResource {
+		pl.devices = handle.SharedDRAManager()
 	}
 	pl.waiting = newWaiting(clock, pods.Lister(), func(pods map[string]*v1.Pod) {
 		handle.Activate(klog.FromContext(ctx), pods)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
 func objects(list ...runtime.Object) []runtime.Object { return list }
@@ -597,9 +599,40 @@ func TestLeastAtRiskBeyondTheSample(t *testing.T) {
 	}
 }
 
+// The preemptor also asks for what NodeResourcesFit leaves to somebody else: its arguments say so, or a DeviceClass does.
+func TestLeastAtRiskBesideResourcesThatFitSkips(t *testing.T) {
+	for name, w := range map[string]world{
+		"ignored": {fit: &config.NodeResourcesFitArgs{
+			ScoringStrategy: leastAllocated(), IgnoredResources: []string{"example.com/gpu"},
+		}},
+		"a group ignored": {fit: &config.NodeResourcesFitArgs{
+			ScoringStrategy: leastAllocated(), IgnoredResourceGroups: []string{"example.com"},
+		}},
+		"devices": {byDRA: []v1.ResourceName{"example.com/gpu"}, features: feature.Features{EnableDRAExtendedResource: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(2, 20))
+			for range 20 {
+				checkLeastAtRiskFor(t, random, w, 30, pending("web", "1").request("example.com/gpu", "1"))
+			}
+		})
+	}
+}
+
+func leastAllocated() *config.ScoringStrategy {
+	return &config.ScoringStrategy{
+		Type: config.LeastAllocated, Resources: []config.ResourceSpec{{Name: "cpu", Weight: 1}},
+	}
+}
+
 func checkLeastAtRisk(t *testing.T, random *rand.Rand, size int) {
 	t.Helper()
-	w := world{nodes: nodes(size, "2")}
+	checkLeastAtRiskFor(t, random, world{}, size, pending("web", "1"))
+}
+
+func checkLeastAtRiskFor(t *testing.T, random *rand.Rand, w world, size int, web pod) {
+	t.Helper()
+	w.nodes = nodes(size, "2")
 	least, who := 2e6, ""
 	for i, n := range w.nodes {
 		risk := random.Float64() * 1e6
@@ -610,7 +643,6 @@ func checkLeastAtRisk(t *testing.T, random *rand.Rand, size int) {
 			least, who = risk, name
 		}
 	}
-	web := pending("web", "1")
 	w.pods = append(w.pods, web)
 	s := w.start(t)
 	if _, status := s.preempt(web); !status.IsSuccess() {
@@ -675,7 +707,7 @@ func TestWaitsForItsVictim(t *testing.T) {
 			web.Status.NominatedNodeName = "node-000"
 			s := world{nodes: nodes(2, "1"), pods: []pod{web, tt.victim, scavenger("b", "node-001", "1", "1")}}.start(t)
 			if tt.status != nil {
-				s.statuses.Set("node-000", tt.status)
+				s.setStatus("node-000", tt.status)
 			}
 			s.preempt(web)
 			checkVictims(t, tt.victims, s.victims())
