@@ -29,14 +29,15 @@ func BenchmarkDecision(b *testing.B) {
 
 func benchmark(b *testing.B, s *scheduler, web pod, changed bool) {
 	s.dry()
+	state := s.filter(web)
 	for b.Loop() {
-		if _, status := s.preempt(web); !status.IsSuccess() {
+		if _, status := s.postFilter(state, web); !status.IsSuccess() {
 			b.Fatal(status)
 		}
 		if s.plugin == nil {
 			continue
 		}
-		clear(s.plugin.decided.until)
+		s.plugin.decided.reset()
 		if changed {
 			clear(s.plugin.jobs.jobs)
 		}

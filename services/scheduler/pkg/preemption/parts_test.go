@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestArgs(t *testing.T) {
@@ -168,6 +169,54 @@ func TestEntitlement(t *testing.T) {
 	s.clock.Step(3 * time.Minute)
 	if !e.has(p.Pod, s.clock.Now()) {
 		t.Error("ungated five minutes ago, and not entitled")
+	}
+}
+
+// A pod counts as waiting from the moment its scheduling gates are lifted, whenever it is first tried.
+func TestEntitlementFromTheLiftingOfGates(t *testing.T) {
+	web := pending("web", "1").created(time.Hour)
+	web.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}}
+	s := world{nodes: nodes(1, "1"), pods: []pod{web}}.start(t)
+	web.Spec.SchedulingGates = nil
+	s.update(web)
+	s.eventually("the gates are seen to be lifted", func() bool { return s.plugin.entitle.knows(web.UID) })
+	s.clock.Step(2 * time.Minute)
+	if got := s.plugin.entitle.remaining(web.Pod); got != 3*time.Minute {
+		t.Errorf("%v left, want 3 minutes", got)
+	}
+	if err := s.client.CoreV1().Pods("default").Delete(s.ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod is forgotten", func() bool { return !s.plugin.entitle.knows(web.UID) })
+}
+
+// A scheduler that has not seen the gates of a pod, as it was started later, does not take it for one without.
+func TestEntitlementAfterARestart(t *testing.T) {
+	tried := func(created, tried time.Duration, generation int64) pod {
+		p := pending("web", "1").created(created)
+		p.Generation = generation
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			LastTransitionTime: metav1.NewTime(noon.Add(-tried)),
+		}}
+		return p
+	}
+	for _, tt := range []struct {
+		name string
+		pod  pod
+		want time.Duration
+	}{
+		{"never gated, tried at once", tried(time.Hour, time.Hour, 1), 0},
+		{"changed later, by whomever", tried(time.Hour, 59*time.Minute, 2), 0},
+		{"gated once: the condition is as old as the pod, and the pod has changed since", tried(time.Hour, time.Hour, 2), 5 * time.Minute},
+		{"from an API server that counts no generations", tried(time.Hour, time.Hour, 0), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEntitlement(5*time.Minute, testingclock.NewFakeClock(noon))
+			if got := e.remaining(tt.pod.Pod); got != tt.want {
+				t.Errorf("%v left, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@
 //   - attempt.go   what is remembered during one attempt, and what a set of victims costs
 //   - scavenger.go which pods are scavenger pods, their class, and what is at risk in them
 //   - jobs.go      what a whole job would lose, kept up to date
+//   - decisions.go who has to go and is not seen to go yet
 //   - victims.go   the victims on one node: scavenger pods before any ordinary pod, whole jobs, least CPU time at risk
 //   - bound.go     which nodes cannot be better than the best one found, without trying them
 //   - score.go     the order of the nodes
@@ -22,6 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,6 +48,8 @@ type Plugin struct {
 	decided    *decisions
 	entitle    *entitlement
 	waiting    *waiting
+	// async: victims are removed while the next pod is being scheduled.
+	async bool
 	// devices and fit are what NodeResourcesFit judges by.
 	devices fwk.SharedDRAManager
 	fit     noderesources.ResourceRequestsOptions
@@ -76,7 +80,7 @@ func newPlugin(
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
-	jobs, err := newJobTable(pods.Informer())
+	known, err := sharedOf(ctx, handle.SharedInformerFactory(), clock)
 	if err != nil {
 		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
 	}
@@ -85,10 +89,11 @@ func newPlugin(
 		DefaultPreemption: embedded,
 		handle:            handle,
 		clock:             clock,
-		jobs:              jobs,
+		jobs:              known.jobs,
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
-		decided:           newDecisions(clock),
+		decided:           known.decided,
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
+		async:             features.EnableAsyncPreemption,
 		fit: noderesources.ResourceRequestsOptions{
 			EnablePodLevelResources:   features.EnablePodLevelResources,
 			EnableDRAExtendedResource: features.EnableDRAExtendedResource,
@@ -100,8 +105,10 @@ func newPlugin(
 	pl.waiting = newWaiting(clock, pods.Lister(), func(pods map[string]*v1.Pod) {
 		handle.Activate(klog.FromContext(ctx), pods)
 	})
-	if _, err := pods.Informer().AddEventHandler(pl.waiting.handler()); err != nil {
-		return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
+	for _, handler := range []cache.ResourceEventHandler{pl.waiting.handler(), pl.entitle.handler()} {
+		if _, err := pods.Informer().AddEventHandler(handler); err != nil {
+			return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
+		}
 	}
 
 	// The embedded plugin made itself the implementation; from here on the outer one is asked.
@@ -136,6 +143,9 @@ func (pl *Plugin) PostFilter(
 	if !pl.jobs.empty() {
 		statuses = promising{statuses, at, attemptCtx, state}
 	}
+	if pl.async {
+		defer pl.decided.deciding(pod.UID)()
+	}
 	result, status := pl.DefaultPreemption.PostFilter(attemptCtx, state, pod, statuses)
 	attempts.WithLabelValues(pl.conclude(ctx, at, result, status)).Inc()
 	decisionSeconds.Observe(pl.clock.Since(began).Seconds())
@@ -163,7 +173,7 @@ func (pl *Plugin) conclude(
 		if loss == nil {
 			loss = at.weigh(nil, 0)
 		}
-		pl.decided.add(loss.pods)
+		pl.decided.add(at.preemptor.UID, loss.pods)
 		for _, pod := range loss.pods {
 			pl.jobs.forget(keyOf(pod))
 		}

@@ -1,6 +1,8 @@
 package preemption
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,10 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func objects(list ...runtime.Object) []runtime.Object { return list }
@@ -677,6 +682,117 @@ func TestTwoPreemptorsAtOnce(t *testing.T) {
 			t.Errorf("%v CPU-seconds counted as lost, want 20", lost)
 		}
 	})
+}
+
+// The profiles of one scheduler decide about the same pods: a gang that one of them has broken is broken for all.
+func TestTwoProfiles(t *testing.T) {
+	first, second := pending("web-1", "1"), pending("web-2", "1")
+	pods := gang("gang", []string{"node-000", "node-001"}, "1", "20")
+	s := world{nodes: nodes(3, "1"), pods: append(pods, first, second, scavenger("a", "node-002", "1", "25"))}.start(t)
+	args := Args{}
+	args.setDefaults()
+	other, err := newPlugin(s.ctx, &args, s.framework, feature.Features{}, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dry()
+	other.Executor.PreemptPod = s.plugin.Executor.PreemptPod
+	for _, plugin := range []*Plugin{s.plugin, other} {
+		if j := plugin.newAttempt(second.Pod, noon).job(keyOf(pods[0].Pod), pods[0].Pod); j.seconds != 20 {
+			t.Fatalf("the gang is taken for %+v", j)
+		}
+	}
+	before := s.lostSeconds(preemptible)
+	result, _ := s.preempt(first)
+	s.nominate(first, result.NominatedNodeName)
+	if _, status := other.PostFilter(s.ctx, s.filter(second), second.Pod, s.statuses); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if lost := s.lostSeconds(preemptible) - before; lost != 20 {
+		t.Errorf("%v CPU-seconds counted as lost, want 20", lost)
+	}
+}
+
+// Victims whose removal fails, or is not even tried after that, are as they were.
+func TestFailedRemoval(t *testing.T) {
+	web := pending("web", "3")
+	for _, async := range []bool{false, true} {
+		t.Run(fmt.Sprint("asynchronous: ", async), func(t *testing.T) {
+			jobs := []pod{
+				scavenger("a", "node-000", "1", "10"), scavenger("b", "node-000", "1", "10"), scavenger("c", "node-000", "1", "10"),
+			}
+			s := world{
+				nodes: nodes(1, "3"), pods: append(slices.Clone(jobs), web),
+				features: feature.Features{EnableAsyncPreemption: async},
+			}.start(t)
+			s.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("the API server is tired")
+			})
+			s.preempt(web)
+			s.eventually("the removal is over", func() bool { return !s.plugin.Executor.IsPodRunningPreemption(web.UID) })
+			if len(s.victims()) == 0 {
+				t.Fatal("no removal was tried")
+			}
+			for _, p := range jobs {
+				if s.plugin.decided.has(p.UID) {
+					t.Errorf("%s counts as going", p.Name)
+				}
+				if j := s.plugin.newAttempt(web.Pod, noon).job(keyOf(p.Pod), p.Pod); j.lost || j.seconds != 10 {
+					t.Errorf("%s is taken for %+v", p.Name, j)
+				}
+			}
+		})
+	}
+}
+
+// One victim's failure says nothing of those that are going, nor of a gang that one of them belongs to.
+func TestFailedRemovalOfSome(t *testing.T) {
+	d := newDecisions(testingclock.NewFakeClock(noon))
+	pods := gang("gang", names("node-%03d", 3), "1", "10")
+	single := scavenger("single", "node-003", "1", "10")
+	d.add("web", []*v1.Pod{pods[0].Pod, pods[1].Pod, pods[2].Pod, single.Pod})
+	d.attempt("web", pods[0].Pod)
+	d.attempt("web", pods[1].Pod)
+	forgotten := d.fail("web", pods[1].Pod)
+	if len(forgotten) != 3 || d.has("gang-1") || d.has("gang-2") || d.has("single") {
+		t.Errorf("%d forgotten", len(forgotten))
+	}
+	if !d.has("gang-0") || !d.has("gang-run") {
+		t.Error("the pod whose removal was tried, or its run, is forgotten")
+	}
+	d.add("web", []*v1.Pod{single.Pod})
+	d.fail("another", single.Pod)
+	if !d.has("single") {
+		t.Error("a decision was taken back by somebody else's failure")
+	}
+}
+
+// No victim is removed before the decision is remembered: its failure would be forgotten first and remembered then.
+func TestRemovalWaitsForTheDecision(t *testing.T) {
+	web := pending("web", "1")
+	s := world{
+		nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "10")},
+		features: feature.Features{EnableAsyncPreemption: true},
+	}.start(t)
+	calls := make(chan func() error, 1)
+	preempt := s.plugin.Executor.PreemptPod
+	s.plugin.Executor.PreemptPod = func(
+		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+	) error {
+		calls <- func() error { return preempt(ctx, c, by, victim, plugin) }
+		return nil
+	}
+	s.preempt(web)
+	remove, removed := <-calls, make(chan error)
+	conclude := s.plugin.decided.deciding(web.UID)
+	go func() { removed <- remove() }()
+	select {
+	case <-removed:
+		t.Error("removed before the decision")
+	case <-time.After(20 * time.Millisecond):
+		conclude()
+		<-removed
+	}
 }
 
 // The preemptor comes by again while its victim is still going, and is not to take another.

@@ -348,8 +348,9 @@ func (s *scheduler) sync() {
 }
 
 // filter runs the filters for a pod, as the scheduler does before it asks for a preemption.
-func (s *scheduler) filter(state fwk.CycleState, p pod) {
+func (s *scheduler) filter(p pod) fwk.CycleState {
 	s.t.Helper()
+	state := framework.NewCycleState()
 	if _, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p.Pod); !status.IsSuccess() {
 		s.t.Fatalf("PreFilter: %v", status)
 	}
@@ -364,6 +365,7 @@ func (s *scheduler) filter(state fwk.CycleState, p pod) {
 		}
 		s.statuses.Set(name, status)
 	}
+	return state
 }
 
 // setStatus has the filters say this of a node from here on.
@@ -375,8 +377,11 @@ func (s *scheduler) setStatus(nodeName string, status *fwk.Status) {
 // preempt runs PostFilter for a pod; the pod must be in the world.
 func (s *scheduler) preempt(p pod) (*fwk.PostFilterResult, *fwk.Status) {
 	s.t.Helper()
-	state := framework.NewCycleState()
-	s.filter(state, p)
+	return s.postFilter(s.filter(p), p)
+}
+
+// postFilter asks for victims after the filters have run.
+func (s *scheduler) postFilter(state fwk.CycleState, p pod) (*fwk.PostFilterResult, *fwk.Status) {
 	if s.plugin != nil {
 		return s.plugin.PostFilter(s.ctx, state, p.Pod, s.statuses)
 	}
@@ -422,6 +427,14 @@ func (s *scheduler) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	for _, pod := range pods {
 		s.woken = append(s.woken, pod.Name)
 	}
+}
+
+// reset forgets all decisions.
+func (d *decisions) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.pods)
+	clear(d.runs)
 }
 
 // dry lets decisions have no consequences.
