@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
 
@@ -35,6 +36,9 @@ type decision struct {
 	until time.Time
 	// attempted says that its removal was begun.
 	attempted bool
+	// overdue is when the pod will be given up, zero as long as it is not seen to leave; who waits for it is told.
+	overdue time.Time
+	waiting []func(overdue time.Time)
 }
 
 func newDecisions(clock clock.PassiveClock) *decisions {
@@ -92,6 +96,42 @@ func (d *decisions) attempt(by types.UID, pod *v1.Pod) (news bool) {
 		made.attempted = true
 	}
 	return !known
+}
+
+// whenLeaving calls back as soon as one of some pods that have to go is seen to leave, with the time when it will be given
+// up.
+func (d *decisions) whenLeaving(pods []*v1.Pod, waiting func(overdue time.Time)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, pod := range pods {
+		switch known, ok := d.pods[pod.UID]; {
+		case !ok:
+		case known.overdue.IsZero():
+			known.waiting = append(known.waiting, waiting)
+		default:
+			waiting(known.overdue)
+		}
+	}
+}
+
+// handler watches pods that begin to leave.
+func (d *decisions) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {
+		pod, ok := after.(*v1.Pod)
+		if !ok || pod.DeletionTimestamp == nil || !isScavenger(pod) {
+			return
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		known, ok := d.pods[pod.UID]
+		if !ok || !known.overdue.IsZero() {
+			return
+		}
+		known.overdue = overdueAt(pod)
+		for _, waiting := range known.waiting {
+			waiting(known.overdue)
+		}
+	}}
 }
 
 // fail takes back that a pod has to go for a preemptor, whose removal the API server would not have, and the same of all
@@ -175,6 +215,9 @@ func sharedOf(ctx context.Context, factory informers.SharedInformerFactory, cloc
 		return nil, err
 	}
 	made := &shared{jobs: jobs, decided: newDecisions(clock)}
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(made.decided.handler()); err != nil {
+		return nil, err
+	}
 	sharedBy[factory] = made
 	context.AfterFunc(ctx, func() {
 		sharedMutex.Lock()

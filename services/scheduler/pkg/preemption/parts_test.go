@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
@@ -239,6 +241,77 @@ func TestTriedAgainWhenEntitled(t *testing.T) {
 		t.Fatal(status)
 	}
 	checkVictims(t, []string{"a"}, s.victims())
+}
+
+// A preemptor that waits for a pod to leave is tried again when that pod is given up, and takes another.
+func TestTriedAgainWhenAVictimHangs(t *testing.T) {
+	slow := func() pod { return scavenger("a", "node-000", "1", "9").terminating(25 * time.Second) }
+	for _, tt := range []struct {
+		name  string
+		web   pod
+		slow  pod
+		later bool // the victim is chosen first, and is seen to leave then
+	}{
+		{name: "one that was leaving when it came", web: pending("web", "1"), slow: slow()},
+		{name: "its own victim, seen again", web: nominatedTo(pending("web", "1"), "node-000"), slow: slow().preempted()},
+		{name: "its own victim", web: pending("web", "1"), slow: scavenger("a", "node-000", "1", "0"), later: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := scavenger("b", "node-001", "1", "1")
+			s := world{nodes: nodes(2, "1"), pods: []pod{tt.web, tt.slow, b}}.start(t)
+			if tt.later {
+				s.dry()
+			}
+			s.preempt(tt.web)
+			checkVictims(t, nil, s.victims())
+			if tt.later {
+				s.update(tt.slow.terminating(25 * time.Second))
+			}
+			s.eventually("a timer is set", s.clock.HasWaiters)
+			s.preempt(tt.web) // for whatever reason; it goes on waiting
+			s.clock.Step(25*time.Second + overdueAfter - time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
+			if got := s.activated(); len(got) != 0 {
+				t.Fatalf("%v tried again too early", got)
+			}
+			s.clock.Step(time.Millisecond)
+			s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+			result, status := s.preempt(tt.web)
+			if !status.IsSuccess() || result.NominatedNodeName != "node-001" {
+				t.Fatalf("nominated to %+v: %v", result, status)
+			}
+		})
+	}
+}
+
+// Two preemptors that wait for the pods of one gang are both tried again.
+func TestBothTriedAgainWhenAGangHangs(t *testing.T) {
+	first, second := pending("web-1", "1"), pending("web-2", "1")
+	pods := gang("gang", []string{"node-000", "node-000"}, "1", "9")
+	s := world{nodes: nodes(1, "2"), pods: append(pods, first, second)}.start(t)
+	s.dry()
+	for _, web := range []pod{first, second} {
+		result, _ := s.preempt(web)
+		s.nominate(web, result.NominatedNodeName)
+	}
+	for _, p := range pods {
+		s.update(p.terminating(25 * time.Second))
+	}
+	seen := map[string]bool{}
+	s.eventually("the pods are seen to leave", func() bool { return len(s.plugin.waiting.laterPods()) == 2 })
+	s.clock.Step(25*time.Second + overdueAfter)
+	s.eventually("both are tried again", func() bool {
+		for _, name := range s.activated() {
+			seen[name] = true
+		}
+		return len(seen) == 2
+	})
+}
+
+func (w *waiting) laterPods() (uids []types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.later))
 }
 
 func TestNotTriedAgain(t *testing.T) {

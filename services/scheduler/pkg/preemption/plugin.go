@@ -177,6 +177,7 @@ func (pl *Plugin) conclude(
 		for _, pod := range loss.pods {
 			pl.jobs.forget(keyOf(pod))
 		}
+		pl.giveUpInTime(at, loss.victims)
 		for class, seconds := range loss.secondsByClass {
 			lostSeconds.WithLabelValues(string(class)).Add(seconds)
 		}
@@ -196,9 +197,33 @@ func (pl *Plugin) conclude(
 			"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
 	}
 	if result == nil {
+		pl.giveUpInTime(at, pl.podsOn(at.preemptor.Status.NominatedNodeName))
 		return resultAwaiting
 	}
 	return resultNoCandidate
+}
+
+// giveUpInTime has the preemptor tried again when the first of these pods that is leaving, or will be, is overdue: no
+// event would tell that it hangs.
+func (pl *Plugin) giveUpInTime(at *attempt, pods []*v1.Pod) {
+	again := func(overdue time.Time) { pl.waiting.again(at.preemptor, overdue) }
+	for _, pod := range pods {
+		if isScavenger(pod) && leaving(pod, at.now) {
+			again(overdueAt(pod))
+		}
+	}
+	pl.decided.whenLeaving(pods, again)
+}
+
+func (pl *Plugin) podsOn(node string) (pods []*v1.Pod) {
+	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range info.GetPods() {
+		pods = append(pods, pod.GetPod())
+	}
+	return pods
 }
 
 // GetOffsetAndNumCandidates makes the dry run visit every node that bound.go lets it see, once there are scavenger pods:

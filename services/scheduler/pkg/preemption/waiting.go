@@ -152,6 +152,8 @@ type waiting struct {
 	mu    sync.Mutex
 	pods  map[types.UID]types.NamespacedName
 	awake bool
+	// later is when pods that wait for others to leave are tried again, as those hang.
+	later map[types.UID]time.Time
 }
 
 func newWaiting(
@@ -159,6 +161,7 @@ func newWaiting(
 ) *waiting {
 	return &waiting{
 		clock: clock, lister: lister, activate: activate, pods: map[types.UID]types.NamespacedName{},
+		later: map[types.UID]time.Time{},
 	}
 }
 
@@ -171,6 +174,27 @@ func (w *waiting) add(pod *v1.Pod, remaining time.Duration) {
 	}
 	w.pods[pod.UID] = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	w.clock.AfterFunc(remaining, func() { w.due(pod.UID) })
+}
+
+// again has a pod tried again at a time, unless it is tried earlier: then it is seen what there is to wait for.
+func (w *waiting) again(pod *v1.Pod, when time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known, ok := w.later[pod.UID]; ok && !when.Before(known) {
+		return
+	}
+	w.later[pod.UID] = when
+	w.clock.AfterFunc(when.Sub(w.clock.Now()), func() {
+		w.mu.Lock()
+		superseded := !w.later[pod.UID].Equal(when)
+		if !superseded {
+			delete(w.later, pod.UID)
+		}
+		w.mu.Unlock()
+		if !superseded {
+			w.retry(map[types.UID]types.NamespacedName{pod.UID: {Namespace: pod.Namespace, Name: pod.Name}})
+		}
+	})
 }
 
 // due tries one pod again, now that its time has come.
