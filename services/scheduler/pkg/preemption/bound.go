@@ -188,14 +188,15 @@ func amountOfAll(pods []fwk.PodInfo, name v1.ResourceName) (amount int64) {
 	return amount
 }
 
-// coveredBy tells whether these pods' leaving ends a shortage.
-func (a amounts) coveredBy(pods []fwk.PodInfo) bool {
+// without is what is missing after pods have left.
+func (a amounts) without(pods []fwk.PodInfo) amounts {
+	left := amounts{}
 	for name, amount := range a {
-		if amountOfAll(pods, name) < amount {
-			return false
+		if missing := amount - amountOfAll(pods, name); missing > 0 {
+			left[name] = missing
 		}
 	}
-	return true
+	return left
 }
 
 // cannotBeBetter returns a status for a node that need not be tried, nil for one that has to be.
@@ -222,51 +223,17 @@ func (at *attempt) cannotBeBetter(o *outlook) *fwk.Status {
 }
 
 // atLeast returns a lower bound of what ending a shortage by these jobs loses, and whether they can end it at all.
-//
-// Per resource the smallest loss is that of a knapsack whose items may be cut: cheapest per amount first. No choice of
-// whole jobs loses less, and none that also ends the other shortages. Non-preemptible jobs count as needed, once, where
-// the preemptible ones together are too small.
 func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 	if len(shares) == 0 {
 		return sum{}, false
 	}
-	type item struct {
-		seconds float64
-		amount  int64
+	s := newSelection(needed, shares)
+	count, possible := s.atLeast(protected, 0, s.missing, math.Inf(1))
+	if !possible {
+		return sum{}, false
 	}
-	for name, missing := range needed {
-		items := make([]item, 0, len(shares))
-		var total, freely int64
-		for _, share := range shares {
-			amount := amountOfAll(share.pods, name)
-			if amount <= 0 {
-				continue
-			}
-			total += amount
-			if share.job.lost || share.job.class != nonPreemptible {
-				freely += amount
-			}
-			items = append(items, item{share.job.seconds, amount})
-		}
-		if total < missing {
-			return sum{}, false
-		}
-		if freely < missing {
-			least.nonPreemptible = 1
-		}
-		slices.SortFunc(items, func(a, b item) int {
-			return cmp.Compare(a.seconds*float64(b.amount), b.seconds*float64(a.amount))
-		})
-		seconds, left := 0.0, float64(missing)
-		for _, item := range items {
-			part := math.Min(1, left/float64(item.amount))
-			seconds += part * item.seconds
-			if left -= part * float64(item.amount); left <= 0 {
-				break
-			}
-		}
-		least.seconds = math.Max(least.seconds, seconds)
-	}
+	least.nonPreemptible = int(count)
+	least.seconds, _ = s.atLeast(atRisk, 0, s.missing, math.Inf(1))
 	return least, true
 }
 

@@ -9,6 +9,7 @@
 //   - jobs.go      what a whole job would lose, kept up to date
 //   - decisions.go who has to go and is not seen to go yet
 //   - victims.go   the victims on one node: scavenger pods before any ordinary pod, whole jobs, least CPU time at risk
+//   - choice.go    the jobs on one node that leave enough room and lose the least
 //   - bound.go     which nodes cannot be better than the best one found, without trying them
 //   - score.go     the order of the nodes
 //   - waiting.go   who may take non-preemptible jobs, and when those who may not yet are tried again

@@ -91,6 +91,19 @@ func TestVictims(t *testing.T) {
 			victims: []string{"b", "c"},
 		},
 		{
+			name:  "two larger losses instead of ten that are more together",
+			nodes: nodes(1, "20"),
+			pods: func() []pod {
+				pods := []pod{scavenger("x", "node-000", "5", "100"), scavenger("y", "node-000", "5", "100")}
+				for i := range 10 {
+					pods = append(pods, scavenger(fmt.Sprint("small-", i), "node-000", "1", "99"))
+				}
+				return pods
+			}(),
+			for_:    pending("web", "10"),
+			victims: []string{"x", "y"},
+		},
+		{
 			name:    "an ordinary pod outranks every scavenger job",
 			nodes:   nodes(2, "1"),
 			pods:    []pod{newPod("low", "node-000", "1").priority(0), scavenger("a", "node-001", "1", "99999999")},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -263,7 +264,7 @@ func (w world) prepare(t testing.TB) *scheduler {
 		tf.RegisterPluginAsExtensions(noderesources.Name, w.newFit, "PreFilter", "Filter"),
 		tf.RegisterPluginAsExtensions(interpodaffinity.Name, affinity, "PreFilter", "Filter"),
 		tf.RegisterPluginAsExtensions(tainttoleration.Name, taints, "Filter"),
-		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter"),
+		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter", "Filter"),
 		tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
 	}, "",
 		frameworkruntime.WithClientSet(s.client),
@@ -517,7 +518,7 @@ func (s *scheduler) victimsOf(c class) float64 {
 }
 func (s *scheduler) attempts(result string) float64 { return s.count(attempts.WithLabelValues(result)) }
 
-// brokenNodes fails on nodes labelled `broken`.
+// brokenNodes fails on nodes labelled `broken`, and turns those down that have more noisy pods than the label `noisy` says.
 type brokenNodes struct{}
 
 func newBrokenNodes(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
@@ -529,6 +530,22 @@ func (b brokenNodes) PreFilterExtensions() fwk.PreFilterExtensions { return b }
 
 func (brokenNodes) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	return nil, nil
+}
+
+func (brokenNodes) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) *fwk.Status {
+	limit, err := strconv.Atoi(n.Node().Labels["noisy"])
+	if err != nil {
+		return nil
+	}
+	for _, p := range n.GetPods() {
+		if p.GetPod().Labels["noisy"] != "" {
+			limit--
+		}
+	}
+	if limit < 0 {
+		return fwk.NewStatus(fwk.Unschedulable, "noisy")
+	}
+	return nil
 }
 
 func (brokenNodes) AddPod(_ context.Context, _ fwk.CycleState, _ *v1.Pod, _ fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
