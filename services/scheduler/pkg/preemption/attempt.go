@@ -22,6 +22,8 @@ type attempt struct {
 	// entitled: non-preemptible jobs may be taken. refused: one was left alone, as the preemptor is not entitled.
 	entitled bool
 	refused  atomic.Bool
+	// awaits: the preemptor has a victim that is still going.
+	awaits bool
 	// sample is how many candidates are tried before only a better one is of interest.
 	sample int
 

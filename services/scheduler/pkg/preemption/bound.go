@@ -157,12 +157,28 @@ type amounts map[v1.ResourceName]int64
 // from it.
 func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	lacking := amounts{}
-	for _, unmet := range noderesources.Fits(at.preemptor, node, at.pl.devices, at.pl.fit) {
+	for _, unmet := range noderesources.Fits(at.preemptor, at.withNominated(node), at.pl.devices, at.pl.fit) {
 		if at.unmet[unmet.Reason] {
 			lacking[unmet.ResourceName] = unmet.Requested + unmet.Used - unmet.Capacity
 		}
 	}
 	return lacking
+}
+
+// withNominated is a node as the filters see it: room was promised to pods of at least the preemptor's priority, whose victims
+// may be leaving yet.
+func (at *attempt) withNominated(node fwk.NodeInfo) fwk.NodeInfo {
+	seen := node
+	for _, nominated := range at.pl.handle.NominatedPodsForNode(node.Node().Name) {
+		if pod := nominated.GetPod(); priorityOf(pod) < at.priority || pod.UID == at.preemptor.UID {
+			continue
+		}
+		if seen == node {
+			seen = node.Snapshot()
+		}
+		seen.AddPodInfo(nominated)
+	}
+	return seen
 }
 
 // amountOf is what a pod leaves behind of one resource.

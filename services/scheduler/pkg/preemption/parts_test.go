@@ -402,6 +402,41 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
+// Room that was promised to pods of the same or a higher priority is no room for another.
+func TestShortageBesideNominatedPods(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		nominated pod
+		want      int64 // millicores
+	}{
+		{"of the same priority", pending("web-1", "1"), 2000},
+		{"of a higher one", pending("web-1", "1").priority(2000), 2000},
+		{"of a lower one", pending("web-1", "1").priority(999), 1000},
+		{"its own", pending("web-2", "1"), 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			web := pending("web-2", "1")
+			pods := []pod{web, scavenger("a", "node-000", "1", "10"), scavenger("b", "node-000", "1", "20")}
+			if tt.nominated.UID != web.UID {
+				pods = append(pods, tt.nominated)
+			}
+			s := world{nodes: nodes(1, "2"), pods: pods}.start(t)
+			s.nominate(tt.nominated, "node-000")
+			at := s.plugin.newAttempt(web.Pod, noon)
+			s.filter(web)
+			at.listen(s.statuses.Get("node-000"))
+			info, _ := s.framework.SnapshotSharedLister().NodeInfos().Get("node-000")
+			o := at.lookAt(info)
+			if got := o.needed[v1.ResourceCPU]; got != tt.want {
+				t.Errorf("%dm needed, want %dm", got, tt.want)
+			}
+			if want := map[int64]float64{1000: 10, 2000: 30}[tt.want]; o.least.seconds != want {
+				t.Errorf("at least %v CPU-seconds are lost, want %v", o.least.seconds, want)
+			}
+		})
+	}
+}
+
 func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 	for i := range 1 + random.IntN(8) {
 		p := scavenger(fmt.Sprint("j", i), "n", fmt.Sprint(1+random.IntN(4)), "0")
