@@ -8,18 +8,22 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 )
 
 // attempt is what one call of PostFilter knows and finds out. The nodes are tried in parallel; all of them share it.
 type attempt struct {
 	pl        *Plugin
 	preemptor *v1.Pod
-	request   fwk.Resource
 	now       time.Time
-	// entitled: non-preemptible jobs may be taken. refused: it would have needed one and was not entitled.
+	// unmet are the reasons that NodeResourcesFit gave for turning down nodes: what else a node may lack of the
+	// preemptor's requests does not keep it out.
+	unmet map[string]bool
+	// entitled: non-preemptible jobs may be taken. refused: one was left alone, as the preemptor is not entitled.
 	entitled bool
 	refused  atomic.Bool
+	// awaits: the preemptor has a victim that is still going.
+	awaits bool
 	// sample is how many candidates are tried before only a better one is of interest.
 	sample int
 
@@ -32,9 +36,10 @@ type attempt struct {
 	// outlooks are what a survey of the nodes saw, before any was tried.
 	outlooks map[string]*outlook
 
-	mu     sync.Mutex
-	losses map[string]*loss
-	best   *loss
+	mu       sync.Mutex
+	losses   map[string]*loss
+	refusals map[string]*fwk.Status
+	best     *loss
 	// compliant is the number of candidates that violate no budget; without one the search goes on, as upstream's does.
 	compliant int
 }
@@ -57,15 +62,22 @@ func (pl *Plugin) attemptFrom(ctx context.Context, preemptor *v1.Pod) *attempt {
 }
 
 func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sample int) *attempt {
-	at := &attempt{
+	return &attempt{
 		pl: pl, preemptor: preemptor, now: now, entitled: entitled, sample: sample,
 		priority: priorityOf(preemptor), priorities: pl.priorities.values(),
-		jobs: map[jobKey]*job{}, losses: map[string]*loss{},
+		jobs: map[jobKey]*job{}, losses: map[string]*loss{}, refusals: map[string]*fwk.Status{},
+		unmet: map[string]bool{},
 	}
-	if info, err := framework.NewPodInfo(preemptor); err == nil {
-		at.request = info.CalculateResource().Resource
+}
+
+// listen notes what NodeResourcesFit said of a node.
+func (at *attempt) listen(status *fwk.Status) {
+	if status.Plugin() != noderesources.Name {
+		return
 	}
-	return at
+	for _, reason := range status.Reasons() {
+		at.unmet[reason] = true
+	}
 }
 
 // job returns what the job of a pod would lose: as the table has it, or added up once an attempt where it depends on the
@@ -145,6 +157,30 @@ func (at *attempt) weigh(victims []*v1.Pod, violations int64) *loss {
 		}
 	}
 	return l
+}
+
+// entitle lets the attempt take non-preemptible jobs from here on, and forgets what was found without them.
+func (at *attempt) entitle() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.entitled = true
+	at.refused.Store(false)
+	at.losses, at.refusals = map[string]*loss{}, map[string]*fwk.Status{}
+	at.best, at.compliant = nil, 0
+}
+
+// refuse keeps why a node will not do.
+func (at *attempt) refuse(node string, status *fwk.Status) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.refusals[node] = status
+}
+
+// refusal returns why a node will not do; nil when it was not tried, or will.
+func (at *attempt) refusal(node string) *fwk.Status {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.refusals[node]
 }
 
 // record keeps what a node's victims cost, and whether they are the best so far.

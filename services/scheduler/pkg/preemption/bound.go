@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 )
 
 // Trying a node in earnest copies it and runs every filter once per job on it; over the whole of a large cluster that
@@ -30,15 +32,49 @@ type promising struct {
 
 func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	nodes, err := p.NodeToStatusReader.NodesForStatusCode(lister, code)
-	if err != nil || code != fwk.Unschedulable || len(nodes) < 2 {
+	if err != nil || code != fwk.Unschedulable {
 		return nodes, err
 	}
+	for _, node := range nodes {
+		p.at.listen(p.Get(node.Node().Name))
+	}
+	budgets, err := p.at.pl.Evaluator.PdbLister.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	kept, found := p.worthTrying(nodes, budgets)
+	if found == nil && p.spareOrdinary(kept, budgets) {
+		kept, _ = p.worthTrying(nodes, budgets)
+	}
+	return kept, nil
+}
+
+// spareOrdinary tells whether ordinary pods would go while non-preemptible jobs stay, because the preemptor has not
+// waited long enough. Every ordinary pod outranks every scavenger job, so from here on the attempt may take those too.
+func (p promising) spareOrdinary(nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) bool {
+	if p.at.entitled || !p.at.refused.Load() {
+		return false
+	}
+	// What is found, and what is not, is remembered: the dry run proper has nothing left to do. It also reports errors.
+	_, _, _ = p.at.pl.Evaluator.DryRunPreemption(p.ctx, p.state, p.at.preemptor, nodes, budgets, 0, int32(len(nodes)))
+	if best, _ := p.at.found(); best == nil || best.ordinary.count == 0 {
+		return false
+	}
+	p.at.entitle()
+	return true
+}
+
+// worthTrying returns the nodes to try; found is the loss on the first one that will do without the loss of an ordinary
+// pod, nil when none of the first few does.
+func (p promising) worthTrying(
+	nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget,
+) (kept []fwk.NodeInfo, found *loss) {
 	outlooks := p.at.survey(p.ctx, nodes)
 	slices.SortStableFunc(outlooks, func(a, b *outlook) int {
 		return cmp.Or(falseFirst(!a.possible, !b.possible), a.least.compare(b.least))
 	})
-	found := p.firstSuitable(outlooks)
-	kept, equals := nodes[:0:0], 0
+	found = p.firstSuitable(outlooks, budgets)
+	equals := 0
 	for _, o := range outlooks {
 		if found != nil {
 			difference := 1
@@ -54,21 +90,16 @@ func (p promising) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) 
 		}
 		kept = append(kept, o.node)
 	}
-	return kept, nil
+	return kept, found
 }
 
 // firstSuitable tries nodes until one will do without the loss of an ordinary pod, and returns its loss; nil: none did.
-func (p promising) firstSuitable(outlooks []*outlook) *loss {
-	pl := p.at.pl
-	budgets, err := pl.Evaluator.PdbLister.List(labels.Everything())
-	if err != nil {
-		return nil // the dry run meets it too, and says so
-	}
+func (p promising) firstSuitable(outlooks []*outlook, budgets []*policy.PodDisruptionBudget) *loss {
 	for _, o := range outlooks[:min(maxFirstTries, len(outlooks))] {
 		if !o.possible {
 			return nil
 		}
-		pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
+		p.at.pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
 		if found := p.at.lossOn(o.node.Node().Name); found != nil && found.ordinary.count == 0 {
 			return found
 		}
@@ -117,27 +148,37 @@ func (at *attempt) outlookOf(node fwk.NodeInfo) *outlook {
 // amounts are quantities per resource: millicores, bytes, pods, or whatever unit an extended resource has.
 type amounts map[v1.ResourceName]int64
 
-// shortage is what a node lacks, as it is now, for the preemptor; empty when it is not resources that keep it out.
+// shortage is what NodeResourcesFit misses for the preemptor on a node as it is now; empty when it is not resources that
+// keep it out.
+//
+// How much is missing is asked of that plugin, and so is what counts: extended resources may be named in its arguments
+// as somebody else's business (ignoredResources), and a DeviceClass may stand for them (DRAExtendedResource), which are
+// then the concern of other filters. A resource it has not complained of on any node is left out: no bound is derived
+// from it.
 func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	lacking := amounts{}
-	if at.request == nil {
-		return lacking
-	}
-	allocatable, requested := node.GetAllocatable(), node.GetRequested()
-	lack := func(name v1.ResourceName, request, allocatable, requested int64) {
-		if missing := request + requested - allocatable; request > 0 && missing > 0 {
-			lacking[name] = missing
+	for _, unmet := range noderesources.Fits(at.preemptor, at.withNominated(node), at.pl.devices, at.pl.fit) {
+		if at.unmet[unmet.Reason] {
+			lacking[unmet.ResourceName] = unmet.Requested + unmet.Used - unmet.Capacity
 		}
 	}
-	lack(v1.ResourcePods, 1, int64(allocatable.GetAllowedPodNumber()), int64(len(node.GetPods())))
-	lack(v1.ResourceCPU, at.request.GetMilliCPU(), allocatable.GetMilliCPU(), requested.GetMilliCPU())
-	lack(v1.ResourceMemory, at.request.GetMemory(), allocatable.GetMemory(), requested.GetMemory())
-	lack(v1.ResourceEphemeralStorage, at.request.GetEphemeralStorage(),
-		allocatable.GetEphemeralStorage(), requested.GetEphemeralStorage())
-	for name, request := range at.request.GetScalarResources() {
-		lack(name, request, allocatable.GetScalarResources()[name], requested.GetScalarResources()[name])
-	}
 	return lacking
+}
+
+// withNominated is a node as the filters see it: room was promised to pods of at least the preemptor's priority, whose victims
+// may be leaving yet.
+func (at *attempt) withNominated(node fwk.NodeInfo) fwk.NodeInfo {
+	seen := node
+	for _, nominated := range at.pl.handle.NominatedPodsForNode(node.Node().Name) {
+		if pod := nominated.GetPod(); priorityOf(pod) < at.priority || pod.UID == at.preemptor.UID {
+			continue
+		}
+		if seen == node {
+			seen = node.Snapshot()
+		}
+		seen.AddPodInfo(nominated)
+	}
+	return seen
 }
 
 // amountOf is what a pod leaves behind of one resource.
@@ -163,14 +204,15 @@ func amountOfAll(pods []fwk.PodInfo, name v1.ResourceName) (amount int64) {
 	return amount
 }
 
-// coveredBy tells whether these pods' leaving ends a shortage.
-func (a amounts) coveredBy(pods []fwk.PodInfo) bool {
+// without is what is missing after pods have left.
+func (a amounts) without(pods []fwk.PodInfo) amounts {
+	left := amounts{}
 	for name, amount := range a {
-		if amountOfAll(pods, name) < amount {
-			return false
+		if missing := amount - amountOfAll(pods, name); missing > 0 {
+			left[name] = missing
 		}
 	}
-	return true
+	return left
 }
 
 // cannotBeBetter returns a status for a node that need not be tried, nil for one that has to be.
@@ -197,51 +239,17 @@ func (at *attempt) cannotBeBetter(o *outlook) *fwk.Status {
 }
 
 // atLeast returns a lower bound of what ending a shortage by these jobs loses, and whether they can end it at all.
-//
-// Per resource the smallest loss is that of a knapsack whose items may be cut: cheapest per amount first. No choice of
-// whole jobs loses less, and none that also ends the other shortages. Non-preemptible jobs count as needed, once, where
-// the preemptible ones together are too small.
 func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 	if len(shares) == 0 {
 		return sum{}, false
 	}
-	type item struct {
-		seconds float64
-		amount  int64
+	s := newSelection(needed, shares)
+	count, possible := s.atLeast(protected, 0, s.missing, math.Inf(1))
+	if !possible {
+		return sum{}, false
 	}
-	for name, missing := range needed {
-		items := make([]item, 0, len(shares))
-		var total, freely int64
-		for _, share := range shares {
-			amount := amountOfAll(share.pods, name)
-			if amount <= 0 {
-				continue
-			}
-			total += amount
-			if share.job.lost || share.job.class != nonPreemptible {
-				freely += amount
-			}
-			items = append(items, item{share.job.seconds, amount})
-		}
-		if total < missing {
-			return sum{}, false
-		}
-		if freely < missing {
-			least.nonPreemptible = 1
-		}
-		slices.SortFunc(items, func(a, b item) int {
-			return cmp.Compare(a.seconds*float64(b.amount), b.seconds*float64(a.amount))
-		})
-		seconds, left := 0.0, float64(missing)
-		for _, item := range items {
-			part := math.Min(1, left/float64(item.amount))
-			seconds += part * item.seconds
-			if left -= part * float64(item.amount); left <= 0 {
-				break
-			}
-		}
-		least.seconds = math.Max(least.seconds, seconds)
-	}
+	least.nonPreemptible = int(count)
+	least.seconds, _ = s.atLeast(atRisk, 0, s.missing, math.Inf(1))
 	return least, true
 }
 

@@ -15,14 +15,20 @@ type preemptPodFunc = func(
 	ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
 ) error
 
-// reporting wraps the call that removes a victim: it counts, and tells a scavenger pod for whom it had to go.
+// reporting wraps the call that removes a victim: it waits until the decision is remembered, takes it back where the
+// removal fails, counts, and tells a scavenger pod for whom it had to go.
 func (pl *Plugin) reporting(preempt preemptPodFunc) preemptPodFunc {
 	return func(
 		ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
 	) error {
-		if err := preempt(ctx, c, preemptor, victim, plugin); err != nil {
-			pl.decided.forget(victim)
+		pl.decided.wait(preemptor.UID())
+		if pl.decided.attempt(preemptor.UID(), victim) {
 			pl.jobs.forget(keyOf(victim))
+		}
+		if err := preempt(ctx, c, preemptor, victim, plugin); err != nil {
+			for _, pod := range pl.decided.fail(preemptor.UID(), victim) {
+				pl.jobs.forget(keyOf(pod))
+			}
 			return err
 		}
 		victimsTotal.WithLabelValues(string(classOf(victim))).Inc()

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 )
 
 // jobIndex is the name of an index of the pod informer: pods by job.
@@ -81,12 +80,10 @@ type jobTable struct {
 	number  atomic.Int64
 }
 
-// newJobTable follows an informer; the profiles of a scheduler share one, so the index may be there.
+// newJobTable follows an informer, to which it adds an index.
 func newJobTable(informer cache.SharedIndexInformer) (*jobTable, error) {
-	if _, ok := informer.GetIndexer().GetIndexers()[jobIndex]; !ok {
-		if err := informer.AddIndexers(cache.Indexers{jobIndex: indexByJob}); err != nil {
-			return nil, err
-		}
+	if err := informer.AddIndexers(cache.Indexers{jobIndex: indexByJob}); err != nil {
+		return nil, err
 	}
 	t := &jobTable{pods: informer.GetIndexer(), jobs: map[jobKey]*job{}}
 	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
@@ -177,54 +174,4 @@ func (t *jobTable) addUp(key jobKey, pod *v1.Pod, now time.Time, decided func(ty
 		}
 	}
 	return made
-}
-
-// --- decisions ---
-
-// decisionMemory is how long a victim counts as going before the API server has said so.
-const decisionMemory = 30 * time.Second
-
-// decisions remembers victims, and the runs they belong to, between the decision and the moment their end is seen: the
-// next preemptor comes earlier, and must neither take a second job where a broken gang's other pods would do, nor count
-// a loss twice.
-type decisions struct {
-	clock clock.PassiveClock
-	mu    sync.RWMutex
-	until map[types.UID]time.Time
-}
-
-func newDecisions(clock clock.PassiveClock) *decisions {
-	return &decisions{clock: clock, until: map[types.UID]time.Time{}}
-}
-
-func (d *decisions) add(pods []*v1.Pod) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.clock.Now()
-	for uid, until := range d.until {
-		if now.After(until) {
-			delete(d.until, uid)
-		}
-	}
-	for _, pod := range pods {
-		d.until[pod.UID] = now.Add(decisionMemory)
-		if isScavenger(pod) {
-			d.until[runOf(pod)] = now.Add(decisionMemory)
-		}
-	}
-}
-
-// forget takes a decision back: the API server would not have it.
-func (d *decisions) forget(pod *v1.Pod) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.until, pod.UID)
-	delete(d.until, runOf(pod))
-}
-
-func (d *decisions) has(uid types.UID) bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	until, ok := d.until[uid]
-	return ok && !d.clock.Now().After(until)
 }

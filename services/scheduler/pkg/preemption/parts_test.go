@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestArgs(t *testing.T) {
@@ -171,6 +174,54 @@ func TestEntitlement(t *testing.T) {
 	}
 }
 
+// A pod counts as waiting from the moment its scheduling gates are lifted, whenever it is first tried.
+func TestEntitlementFromTheLiftingOfGates(t *testing.T) {
+	web := pending("web", "1").created(time.Hour)
+	web.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "quota"}}
+	s := world{nodes: nodes(1, "1"), pods: []pod{web}}.start(t)
+	web.Spec.SchedulingGates = nil
+	s.update(web)
+	s.eventually("the gates are seen to be lifted", func() bool { return s.plugin.entitle.knows(web.UID) })
+	s.clock.Step(2 * time.Minute)
+	if got := s.plugin.entitle.remaining(web.Pod); got != 3*time.Minute {
+		t.Errorf("%v left, want 3 minutes", got)
+	}
+	if err := s.client.CoreV1().Pods("default").Delete(s.ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the pod is forgotten", func() bool { return !s.plugin.entitle.knows(web.UID) })
+}
+
+// A scheduler that has not seen the gates of a pod, as it was started later, does not take it for one without.
+func TestEntitlementAfterARestart(t *testing.T) {
+	tried := func(created, tried time.Duration, generation int64) pod {
+		p := pending("web", "1").created(created)
+		p.Generation = generation
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			LastTransitionTime: metav1.NewTime(noon.Add(-tried)),
+		}}
+		return p
+	}
+	for _, tt := range []struct {
+		name string
+		pod  pod
+		want time.Duration
+	}{
+		{"never gated, tried at once", tried(time.Hour, time.Hour, 1), 0},
+		{"changed later, by whomever", tried(time.Hour, 59*time.Minute, 2), 0},
+		{"gated once: the condition is as old as the pod, and the pod has changed since", tried(time.Hour, time.Hour, 2), 5 * time.Minute},
+		{"from an API server that counts no generations", tried(time.Hour, time.Hour, 0), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEntitlement(5*time.Minute, testingclock.NewFakeClock(noon))
+			if got := e.remaining(tt.pod.Pod); got != tt.want {
+				t.Errorf("%v left, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // A pod that waits is tried again at the moment it becomes entitled.
 func TestTriedAgainWhenEntitled(t *testing.T) {
 	web := pending("web", "1")
@@ -190,6 +241,77 @@ func TestTriedAgainWhenEntitled(t *testing.T) {
 		t.Fatal(status)
 	}
 	checkVictims(t, []string{"a"}, s.victims())
+}
+
+// A preemptor that waits for a pod to leave is tried again when that pod is given up, and takes another.
+func TestTriedAgainWhenAVictimHangs(t *testing.T) {
+	slow := func() pod { return scavenger("a", "node-000", "1", "9").terminating(25 * time.Second) }
+	for _, tt := range []struct {
+		name  string
+		web   pod
+		slow  pod
+		later bool // the victim is chosen first, and is seen to leave then
+	}{
+		{name: "one that was leaving when it came", web: pending("web", "1"), slow: slow()},
+		{name: "its own victim, seen again", web: nominatedTo(pending("web", "1"), "node-000"), slow: slow().preempted()},
+		{name: "its own victim", web: pending("web", "1"), slow: scavenger("a", "node-000", "1", "0"), later: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := scavenger("b", "node-001", "1", "1")
+			s := world{nodes: nodes(2, "1"), pods: []pod{tt.web, tt.slow, b}}.start(t)
+			if tt.later {
+				s.dry()
+			}
+			s.preempt(tt.web)
+			checkVictims(t, nil, s.victims())
+			if tt.later {
+				s.update(tt.slow.terminating(25 * time.Second))
+			}
+			s.eventually("a timer is set", s.clock.HasWaiters)
+			s.preempt(tt.web) // for whatever reason; it goes on waiting
+			s.clock.Step(25*time.Second + overdueAfter - time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
+			if got := s.activated(); len(got) != 0 {
+				t.Fatalf("%v tried again too early", got)
+			}
+			s.clock.Step(time.Millisecond)
+			s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+			result, status := s.preempt(tt.web)
+			if !status.IsSuccess() || result.NominatedNodeName != "node-001" {
+				t.Fatalf("nominated to %+v: %v", result, status)
+			}
+		})
+	}
+}
+
+// Two preemptors that wait for the pods of one gang are both tried again.
+func TestBothTriedAgainWhenAGangHangs(t *testing.T) {
+	first, second := pending("web-1", "1"), pending("web-2", "1")
+	pods := gang("gang", []string{"node-000", "node-000"}, "1", "9")
+	s := world{nodes: nodes(1, "2"), pods: append(pods, first, second)}.start(t)
+	s.dry()
+	for _, web := range []pod{first, second} {
+		result, _ := s.preempt(web)
+		s.nominate(web, result.NominatedNodeName)
+	}
+	for _, p := range pods {
+		s.update(p.terminating(25 * time.Second))
+	}
+	seen := map[string]bool{}
+	s.eventually("the pods are seen to leave", func() bool { return len(s.plugin.waiting.laterPods()) == 2 })
+	s.clock.Step(25*time.Second + overdueAfter)
+	s.eventually("both are tried again", func() bool {
+		for _, name := range s.activated() {
+			seen[name] = true
+		}
+		return len(seen) == 2
+	})
+}
+
+func (w *waiting) laterPods() (uids []types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.later))
 }
 
 func TestNotTriedAgain(t *testing.T) {
@@ -280,6 +402,41 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
+// Room that was promised to pods of the same or a higher priority is no room for another.
+func TestShortageBesideNominatedPods(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		nominated pod
+		want      int64 // millicores
+	}{
+		{"of the same priority", pending("web-1", "1"), 2000},
+		{"of a higher one", pending("web-1", "1").priority(2000), 2000},
+		{"of a lower one", pending("web-1", "1").priority(999), 1000},
+		{"its own", pending("web-2", "1"), 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			web := pending("web-2", "1")
+			pods := []pod{web, scavenger("a", "node-000", "1", "10"), scavenger("b", "node-000", "1", "20")}
+			if tt.nominated.UID != web.UID {
+				pods = append(pods, tt.nominated)
+			}
+			s := world{nodes: nodes(1, "2"), pods: pods}.start(t)
+			s.nominate(tt.nominated, "node-000")
+			at := s.plugin.newAttempt(web.Pod, noon)
+			s.filter(web)
+			at.listen(s.statuses.Get("node-000"))
+			info, _ := s.framework.SnapshotSharedLister().NodeInfos().Get("node-000")
+			o := at.lookAt(info)
+			if got := o.needed[v1.ResourceCPU]; got != tt.want {
+				t.Errorf("%dm needed, want %dm", got, tt.want)
+			}
+			if want := map[int64]float64{1000: 10, 2000: 30}[tt.want]; o.least.seconds != want {
+				t.Errorf("at least %v CPU-seconds are lost, want %v", o.least.seconds, want)
+			}
+		})
+	}
+}
+
 func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 	for i := range 1 + random.IntN(8) {
 		p := scavenger(fmt.Sprint("j", i), "n", fmt.Sprint(1+random.IntN(4)), "0")
@@ -296,6 +453,15 @@ func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 	return shares, amounts{v1.ResourceCPU: int64(1000 * (1 + random.IntN(10))), v1.ResourcePods: int64(random.IntN(3))}
 }
 
+func sumOf(shares []*share) (s sum) {
+	for _, share := range shares {
+		p := priceOf(share)
+		s.nonPreemptible += int(p[protected])
+		s.seconds += p[atRisk]
+	}
+	return s
+}
+
 func exhaustive(shares []*share, needed amounts) (best sum, possible bool) {
 	for mask := range 1 << len(shares) {
 		var chosen []*share
@@ -304,7 +470,7 @@ func exhaustive(shares []*share, needed amounts) (best sum, possible bool) {
 				chosen = append(chosen, share)
 			}
 		}
-		if !needed.coveredBy(podsOf(chosen)) {
+		if len(needed.without(podsOf(chosen))) > 0 {
 			continue
 		}
 		if s := sumOf(chosen); !possible || s.compare(best) < 0 {
@@ -314,7 +480,7 @@ func exhaustive(shares []*share, needed amounts) (best sum, possible bool) {
 	return best, possible
 }
 
-// On full nodes of mixed jobs the CPU time lost stays close to the smallest possible, and nobody goes for nothing.
+// On full nodes of mixed jobs the CPU time lost is the smallest possible, and nobody goes for nothing.
 func TestLossAgainstExhaustiveSearch(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	lost, smallest := 0.0, 0.0
@@ -366,7 +532,7 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 		lost, smallest = lost+gone, smallest+best
 	}
 	t.Logf("CPU time lost / smallest possible: %.3f", lost/smallest)
-	if lost > 1.05*smallest {
+	if lost > smallest*(1+1e-9) {
 		t.Errorf("lost %.0f CPU-seconds where %.0f would do", lost, smallest)
 	}
 }

@@ -7,7 +7,9 @@
 //   - attempt.go   what is remembered during one attempt, and what a set of victims costs
 //   - scavenger.go which pods are scavenger pods, their class, and what is at risk in them
 //   - jobs.go      what a whole job would lose, kept up to date
+//   - decisions.go who has to go and is not seen to go yet
 //   - victims.go   the victims on one node: scavenger pods before any ordinary pod, whole jobs, least CPU time at risk
+//   - choice.go    the jobs on one node that leave enough room and lose the least
 //   - bound.go     which nodes cannot be better than the best one found, without trying them
 //   - score.go     the order of the nodes
 //   - waiting.go   who may take non-preemptible jobs, and when those who may not yet are tried again
@@ -22,11 +24,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 )
@@ -45,6 +49,11 @@ type Plugin struct {
 	decided    *decisions
 	entitle    *entitlement
 	waiting    *waiting
+	// async: victims are removed while the next pod is being scheduled.
+	async bool
+	// devices and fit are what NodeResourcesFit judges by.
+	devices fwk.SharedDRAManager
+	fit     noderesources.ResourceRequestsOptions
 }
 
 var (
@@ -72,7 +81,7 @@ func newPlugin(
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
-	jobs, err := newJobTable(pods.Informer())
+	known, err := sharedOf(ctx, handle.SharedInformerFactory(), clock)
 	if err != nil {
 		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
 	}
@@ -81,16 +90,26 @@ func newPlugin(
 		DefaultPreemption: embedded,
 		handle:            handle,
 		clock:             clock,
-		jobs:              jobs,
+		jobs:              known.jobs,
 		priorities:        watchPriorities(ctx, handle.ClientSet()),
-		decided:           newDecisions(clock),
+		decided:           known.decided,
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
+		async:             features.EnableAsyncPreemption,
+		fit: noderesources.ResourceRequestsOptions{
+			EnablePodLevelResources:   features.EnablePodLevelResources,
+			EnableDRAExtendedResource: features.EnableDRAExtendedResource,
+		},
+	}
+	if features.EnableDRAExtendedResource {
+		pl.devices = handle.SharedDRAManager()
 	}
 	pl.waiting = newWaiting(clock, pods.Lister(), func(pods map[string]*v1.Pod) {
 		handle.Activate(klog.FromContext(ctx), pods)
 	})
-	if _, err := pods.Informer().AddEventHandler(pl.waiting.handler()); err != nil {
-		return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
+	for _, handler := range []cache.ResourceEventHandler{pl.waiting.handler(), pl.entitle.handler()} {
+		if _, err := pods.Informer().AddEventHandler(handler); err != nil {
+			return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
+		}
 	}
 
 	// The embedded plugin made itself the implementation; from here on the outer one is asked.
@@ -125,6 +144,9 @@ func (pl *Plugin) PostFilter(
 	if !pl.jobs.empty() {
 		statuses = promising{statuses, at, attemptCtx, state}
 	}
+	if pl.async {
+		defer pl.decided.deciding(pod.UID)()
+	}
 	result, status := pl.DefaultPreemption.PostFilter(attemptCtx, state, pod, statuses)
 	attempts.WithLabelValues(pl.conclude(ctx, at, result, status)).Inc()
 	decisionSeconds.Observe(pl.clock.Since(began).Seconds())
@@ -152,10 +174,11 @@ func (pl *Plugin) conclude(
 		if loss == nil {
 			loss = at.weigh(nil, 0)
 		}
-		pl.decided.add(loss.pods)
+		pl.decided.add(at.preemptor.UID, loss.pods)
 		for _, pod := range loss.pods {
 			pl.jobs.forget(keyOf(pod))
 		}
+		pl.giveUpInTime(at, loss.victims)
 		for class, seconds := range loss.secondsByClass {
 			lostSeconds.WithLabelValues(string(class)).Add(seconds)
 		}
@@ -174,10 +197,50 @@ func (pl *Plugin) conclude(
 		logger.V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
 			"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
 	}
-	if result == nil {
+	switch {
+	case at.awaits:
+		pl.giveUpInTime(at, pl.podsOn(at.preemptor.Status.NominatedNodeName))
 		return resultAwaiting
+	case neverPreempts(at.preemptor):
+		return resultRefused
 	}
 	return resultNoCandidate
+}
+
+// PodEligibleToPreemptOthers leaves that to DefaultPreemption, and remembers who has to wait for a victim.
+func (pl *Plugin) PodEligibleToPreemptOthers(
+	ctx context.Context, pod *v1.Pod, nominatedNodeStatus *fwk.Status,
+) (bool, string) {
+	eligible, reason := pl.DefaultPreemption.PodEligibleToPreemptOthers(ctx, pod, nominatedNodeStatus)
+	pl.attemptFrom(ctx, pod).awaits = !eligible && !neverPreempts(pod)
+	return eligible, reason
+}
+
+func neverPreempts(pod *v1.Pod) bool {
+	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+}
+
+// giveUpInTime has the preemptor tried again when the first of these pods that is leaving, or will be, is overdue: no
+// event would tell that it hangs.
+func (pl *Plugin) giveUpInTime(at *attempt, pods []*v1.Pod) {
+	again := func(overdue time.Time) { pl.waiting.again(at.preemptor, overdue) }
+	for _, pod := range pods {
+		if isScavenger(pod) && leaving(pod, at.now) {
+			again(overdueAt(pod))
+		}
+	}
+	pl.decided.whenLeaving(pods, again)
+}
+
+func (pl *Plugin) podsOn(node string) (pods []*v1.Pod) {
+	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range info.GetPods() {
+		pods = append(pods, pod.GetPod())
+	}
+	return pods
 }
 
 // GetOffsetAndNumCandidates makes the dry run visit every node that bound.go lets it see, once there are scavenger pods:

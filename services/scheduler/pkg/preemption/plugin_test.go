@@ -1,6 +1,8 @@
 package preemption
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func objects(list ...runtime.Object) []runtime.Object { return list }
@@ -81,6 +90,19 @@ func TestVictims(t *testing.T) {
 			pods:    []pod{scavenger("big", "node-000", "2", "13"), scavenger("b", "node-000", "1", "6"), scavenger("c", "node-000", "1", "6")},
 			for_:    pending("web", "2"),
 			victims: []string{"b", "c"},
+		},
+		{
+			name:  "two larger losses instead of ten that are more together",
+			nodes: nodes(1, "20"),
+			pods: func() []pod {
+				pods := []pod{scavenger("x", "node-000", "5", "100"), scavenger("y", "node-000", "5", "100")}
+				for i := range 10 {
+					pods = append(pods, scavenger(fmt.Sprint("small-", i), "node-000", "1", "99"))
+				}
+				return pods
+			}(),
+			for_:    pending("web", "10"),
+			victims: []string{"x", "y"},
 		},
 		{
 			name:    "an ordinary pod outranks every scavenger job",
@@ -254,6 +276,68 @@ func TestVictims(t *testing.T) {
 			pods:    []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
 			for_:    pending("web", "1").created(5*time.Minute + time.Second),
 			victims: []string{"a"},
+		},
+		{
+			name:    "nor by one of system-critical priority",
+			nodes:   nodes(1, "1"),
+			pods:    []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:    pending("web", "1").priority(scheduling.SystemCriticalPriority),
+			victims: []string{"a"},
+		},
+		{
+			name:  "which no other priority is, be it the highest a user can have",
+			nodes: nodes(1, "1"),
+			pods:  []pod{scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:  pending("web", "1").priority(scheduling.HighestUserDefinablePriority),
+		},
+		{
+			name:    "they go before any ordinary pod on the node",
+			nodes:   nodes(1, "2"),
+			pods:    []pod{newPod("low", "node-000", "1"), scavenger("a", "node-000", "1", "99").nonPreemptible()},
+			for_:    pending("web", "1").priority(5000),
+			victims: []string{"a"},
+		},
+		{
+			name:    "and before one on another node",
+			nodes:   nodes(2, "1"),
+			pods:    []pod{newPod("low", "node-000", "1"), scavenger("a", "node-001", "1", "99").nonPreemptible()},
+			for_:    pending("web", "1"),
+			victims: []string{"a"}, node: "node-001",
+		},
+		{
+			name:  "of them the least at risk, on any node",
+			nodes: nodes(3, "1"),
+			pods: []pod{
+				newPod("low", "node-000", "1"),
+				scavenger("a", "node-001", "1", "99").nonPreemptible(), scavenger("b", "node-002", "1", "98").nonPreemptible(),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "and none for nothing beside an ordinary pod that has to go all the same",
+			nodes: nodes(1, "3"),
+			pods: []pod{
+				newPod("low", "node-000", "2"), scavenger("a", "node-000", "1", "99").nonPreemptible(),
+			},
+			for_:    pending("web", "2"),
+			victims: []string{"low"},
+		},
+		{
+			name:  "but not where preemptible ones make the room",
+			nodes: nodes(3, "1"),
+			pods: []pod{
+				newPod("low", "node-000", "1"), scavenger("a", "node-001", "1", "1").nonPreemptible(),
+				scavenger("b", "node-002", "1", "1000"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"b"},
+		},
+		{
+			name:  "nor where no ordinary pod would go without them",
+			nodes: nodes(1, "2"),
+			pods:  []pod{newPod("low", "node-000", "1"), scavenger("a", "node-000", "1", "1").nonPreemptible()},
+			for_:  pending("web", "2"),
 		},
 		{
 			name:  "which is not a second less",
@@ -534,9 +618,40 @@ func TestLeastAtRiskBeyondTheSample(t *testing.T) {
 	}
 }
 
+// The preemptor also asks for what NodeResourcesFit leaves to somebody else: its arguments say so, or a DeviceClass does.
+func TestLeastAtRiskBesideResourcesThatFitSkips(t *testing.T) {
+	for name, w := range map[string]world{
+		"ignored": {fit: &config.NodeResourcesFitArgs{
+			ScoringStrategy: leastAllocated(), IgnoredResources: []string{"example.com/gpu"},
+		}},
+		"a group ignored": {fit: &config.NodeResourcesFitArgs{
+			ScoringStrategy: leastAllocated(), IgnoredResourceGroups: []string{"example.com"},
+		}},
+		"devices": {byDRA: []v1.ResourceName{"example.com/gpu"}, features: feature.Features{EnableDRAExtendedResource: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(2, 20))
+			for range 20 {
+				checkLeastAtRiskFor(t, random, w, 30, pending("web", "1").request("example.com/gpu", "1"))
+			}
+		})
+	}
+}
+
+func leastAllocated() *config.ScoringStrategy {
+	return &config.ScoringStrategy{
+		Type: config.LeastAllocated, Resources: []config.ResourceSpec{{Name: "cpu", Weight: 1}},
+	}
+}
+
 func checkLeastAtRisk(t *testing.T, random *rand.Rand, size int) {
 	t.Helper()
-	w := world{nodes: nodes(size, "2")}
+	checkLeastAtRiskFor(t, random, world{}, size, pending("web", "1"))
+}
+
+func checkLeastAtRiskFor(t *testing.T, random *rand.Rand, w world, size int, web pod) {
+	t.Helper()
+	w.nodes = nodes(size, "2")
 	least, who := 2e6, ""
 	for i, n := range w.nodes {
 		risk := random.Float64() * 1e6
@@ -547,7 +662,6 @@ func checkLeastAtRisk(t *testing.T, random *rand.Rand, size int) {
 			least, who = risk, name
 		}
 	}
-	web := pending("web", "1")
 	w.pods = append(w.pods, web)
 	s := w.start(t)
 	if _, status := s.preempt(web); !status.IsSuccess() {
@@ -584,6 +698,117 @@ func TestTwoPreemptorsAtOnce(t *testing.T) {
 	})
 }
 
+// The profiles of one scheduler decide about the same pods: a gang that one of them has broken is broken for all.
+func TestTwoProfiles(t *testing.T) {
+	first, second := pending("web-1", "1"), pending("web-2", "1")
+	pods := gang("gang", []string{"node-000", "node-001"}, "1", "20")
+	s := world{nodes: nodes(3, "1"), pods: append(pods, first, second, scavenger("a", "node-002", "1", "25"))}.start(t)
+	args := Args{}
+	args.setDefaults()
+	other, err := newPlugin(s.ctx, &args, s.framework, feature.Features{}, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dry()
+	other.Executor.PreemptPod = s.plugin.Executor.PreemptPod
+	for _, plugin := range []*Plugin{s.plugin, other} {
+		if j := plugin.newAttempt(second.Pod, noon).job(keyOf(pods[0].Pod), pods[0].Pod); j.seconds != 20 {
+			t.Fatalf("the gang is taken for %+v", j)
+		}
+	}
+	before := s.lostSeconds(preemptible)
+	result, _ := s.preempt(first)
+	s.nominate(first, result.NominatedNodeName)
+	if _, status := other.PostFilter(s.ctx, s.filter(second), second.Pod, s.statuses); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if lost := s.lostSeconds(preemptible) - before; lost != 20 {
+		t.Errorf("%v CPU-seconds counted as lost, want 20", lost)
+	}
+}
+
+// Victims whose removal fails, or is not even tried after that, are as they were.
+func TestFailedRemoval(t *testing.T) {
+	web := pending("web", "3")
+	for _, async := range []bool{false, true} {
+		t.Run(fmt.Sprint("asynchronous: ", async), func(t *testing.T) {
+			jobs := []pod{
+				scavenger("a", "node-000", "1", "10"), scavenger("b", "node-000", "1", "10"), scavenger("c", "node-000", "1", "10"),
+			}
+			s := world{
+				nodes: nodes(1, "3"), pods: append(slices.Clone(jobs), web),
+				features: feature.Features{EnableAsyncPreemption: async},
+			}.start(t)
+			s.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("the API server is tired")
+			})
+			s.preempt(web)
+			s.eventually("the removal is over", func() bool { return !s.plugin.Executor.IsPodRunningPreemption(web.UID) })
+			if len(s.victims()) == 0 {
+				t.Fatal("no removal was tried")
+			}
+			for _, p := range jobs {
+				if s.plugin.decided.has(p.UID) {
+					t.Errorf("%s counts as going", p.Name)
+				}
+				if j := s.plugin.newAttempt(web.Pod, noon).job(keyOf(p.Pod), p.Pod); j.lost || j.seconds != 10 {
+					t.Errorf("%s is taken for %+v", p.Name, j)
+				}
+			}
+		})
+	}
+}
+
+// One victim's failure says nothing of those that are going, nor of a gang that one of them belongs to.
+func TestFailedRemovalOfSome(t *testing.T) {
+	d := newDecisions(testingclock.NewFakeClock(noon))
+	pods := gang("gang", names("node-%03d", 3), "1", "10")
+	single := scavenger("single", "node-003", "1", "10")
+	d.add("web", []*v1.Pod{pods[0].Pod, pods[1].Pod, pods[2].Pod, single.Pod})
+	d.attempt("web", pods[0].Pod)
+	d.attempt("web", pods[1].Pod)
+	forgotten := d.fail("web", pods[1].Pod)
+	if len(forgotten) != 3 || d.has("gang-1") || d.has("gang-2") || d.has("single") {
+		t.Errorf("%d forgotten", len(forgotten))
+	}
+	if !d.has("gang-0") || !d.has("gang-run") {
+		t.Error("the pod whose removal was tried, or its run, is forgotten")
+	}
+	d.add("web", []*v1.Pod{single.Pod})
+	d.fail("another", single.Pod)
+	if !d.has("single") {
+		t.Error("a decision was taken back by somebody else's failure")
+	}
+}
+
+// No victim is removed before the decision is remembered: its failure would be forgotten first and remembered then.
+func TestRemovalWaitsForTheDecision(t *testing.T) {
+	web := pending("web", "1")
+	s := world{
+		nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "10")},
+		features: feature.Features{EnableAsyncPreemption: true},
+	}.start(t)
+	calls := make(chan func() error, 1)
+	preempt := s.plugin.Executor.PreemptPod
+	s.plugin.Executor.PreemptPod = func(
+		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
+	) error {
+		calls <- func() error { return preempt(ctx, c, by, victim, plugin) }
+		return nil
+	}
+	s.preempt(web)
+	remove, removed := <-calls, make(chan error)
+	conclude := s.plugin.decided.deciding(web.UID)
+	go func() { removed <- remove() }()
+	select {
+	case <-removed:
+		t.Error("removed before the decision")
+	case <-time.After(20 * time.Millisecond):
+		conclude()
+		<-removed
+	}
+}
+
 // The preemptor comes by again while its victim is still going, and is not to take another.
 func TestWaitsForItsVictim(t *testing.T) {
 	for _, tt := range []struct {
@@ -612,7 +837,7 @@ func TestWaitsForItsVictim(t *testing.T) {
 			web.Status.NominatedNodeName = "node-000"
 			s := world{nodes: nodes(2, "1"), pods: []pod{web, tt.victim, scavenger("b", "node-001", "1", "1")}}.start(t)
 			if tt.status != nil {
-				s.statuses.Set("node-000", tt.status)
+				s.setStatus("node-000", tt.status)
 			}
 			s.preempt(web)
 			checkVictims(t, tt.victims, s.victims())
@@ -638,20 +863,70 @@ func TestEventNamesThePreemptor(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	web, batch := pending("web", "1"), unbound(scavenger("z", "", "1", "0"))
-	s := world{nodes: nodes(2, "1"), pods: append(gang("gang", names("node-%03d", 2), "1", "40"), web, batch)}.start(t)
+	web, batch, meek := pending("web", "1"), unbound(scavenger("z", "", "1", "0")), pending("meek", "1")
+	meek.Spec.PreemptionPolicy = new(v1.PreemptNever)
+	s := world{nodes: nodes(2, "1"), pods: append(gang("gang", names("node-%03d", 2), "1", "40"), web, batch, meek)}.start(t)
 	lost, chosen, refused := s.lostSeconds(preemptible), s.attempts(resultPreempted), s.attempts(resultRefused)
 	removed := s.victimsOf(preemptible)
+	waits, none := s.attempts(resultAwaiting), s.attempts(resultNoCandidate)
 	s.preempt(web)
 	s.preempt(batch)
+	s.preempt(meek)
 	for what, figures := range map[string][2]float64{
 		"CPU-seconds lost": {s.lostSeconds(preemptible) - lost, 40},
 		"preempted":        {s.attempts(resultPreempted) - chosen, 1},
-		"refused":          {s.attempts(resultRefused) - refused, 1},
+		"refused":          {s.attempts(resultRefused) - refused, 2},
+		"awaiting":         {s.attempts(resultAwaiting) - waits, 0},
+		"no candidate":     {s.attempts(resultNoCandidate) - none, 0},
 		"victims":          {s.victimsOf(preemptible) - removed, 1},
 	} {
 		if figures[0] != figures[1] {
 			t.Errorf("%s: counted %v, want %v", what, figures[0], figures[1])
 		}
+	}
+}
+
+// A pod that waits for its victim is told from one whose nodes an extender turned down.
+func TestMetricsOfWaiting(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		world world
+		for_  pod
+		want  string
+	}{
+		{
+			name: "its victim is leaving",
+			world: world{nodes: nodes(1, "1"), pods: []pod{
+				scavenger("a", "node-000", "1", "1").terminating(20 * time.Second).preempted(),
+			}},
+			for_: nominatedTo(pending("web", "1"), "node-000"),
+			want: resultAwaiting,
+		},
+		{
+			name: "somebody else is",
+			world: world{nodes: nodes(1, "1"), pods: []pod{
+				scavenger("a", "node-000", "1", "1").terminating(20 * time.Second),
+			}},
+			for_: pending("web", "1"),
+			want: resultAwaiting,
+		},
+		{
+			name: "an extender turns all nodes down",
+			world: world{nodes: nodes(1, "1"), pods: []pod{scavenger("a", "node-000", "1", "1")}, extender: &tf.FakeExtender{
+				ExtenderName: "picky", Predicates: []tf.FitPredicate{tf.FalsePredicateExtender},
+			}},
+			for_: pending("web", "1"),
+			want: resultNoCandidate,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.world.pods = append(tt.world.pods, tt.for_)
+			s := tt.world.start(t)
+			before := s.attempts(tt.want)
+			s.preempt(tt.for_)
+			if got := s.attempts(tt.want) - before; got != 1 {
+				t.Errorf("%v attempts counted as %s, want 1", got, tt.want)
+			}
+		})
 	}
 }

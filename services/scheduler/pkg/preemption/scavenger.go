@@ -174,5 +174,10 @@ const overdueAfter = time.Minute
 
 // leaving tells whether a pod is on its way out and can be expected to arrive there.
 func leaving(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.Before(pod.DeletionTimestamp.Add(overdueAfter))
+	return pod.DeletionTimestamp != nil && now.Before(overdueAt(pod))
+}
+
+// overdueAt is when a pod that is on its way out is given up.
+func overdueAt(pod *v1.Pod) time.Time {
+	return pod.DeletionTimestamp.Add(overdueAfter)
 }

@@ -3,7 +3,6 @@ package preemption
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -25,14 +24,13 @@ type share struct {
 	staying int
 }
 
-// SelectVictimsOnNode chooses what has to leave a node so that the preemptor fits, in five steps:
+// SelectVictimsOnNode chooses what has to leave a node so that the preemptor fits, in four steps:
 //
 //  1. All scavenger pods that may go are taken off.
 //  2. If that is not enough, DefaultPreemption adds ordinary pods, by its own rules and with their budgets.
-//  3. Jobs are given their places back, whole, from the most to the least important, as long as the preemptor fits.
+//  3. All jobs are given their places back, whole, but those that lose the least and leave enough room (choice.go).
 //     PodDisruptionBudgets of scavenger pods play no part: they only carry to other schedulers what the label says here.
-//  4. Several broken jobs are exchanged for a single one when that loses less.
-//  5. The pods of a broken job that need not be removed for the room's sake are left to whoever cancels the job.
+//  4. The pods of a broken job that need not be removed for the room's sake are left to whoever cancels the job.
 //
 // The number returned counts violated budgets of ordinary pods.
 func (pl *Plugin) SelectVictimsOnNode(
@@ -42,12 +40,18 @@ func (pl *Plugin) SelectVictimsOnNode(
 	if known := at.lossOn(node.Node().Name); known != nil {
 		return known.victims, int(known.ordinary.violations), nil
 	}
+	if status := at.refusal(node.Node().Name); status != nil {
+		return nil, 0, status
+	}
 	outlook := at.outlookOf(node)
 	if status := at.cannotBeBetter(outlook); status != nil {
 		return nil, 0, status
 	}
 	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, outlook, pdbs)
-	if status.IsSuccess() && len(victims) > 0 {
+	switch {
+	case !status.IsSuccess():
+		at.refuse(node.Node().Name, status)
+	case len(victims) > 0:
 		at.record(node.Node().Name, victims, violations)
 	}
 	return victims, violations, status
@@ -66,7 +70,7 @@ func (pl *Plugin) selectVictims(
 		}
 	}
 	var victims []*v1.Pod
-	violations := 0
+	violations, needed := 0, outlook.needed
 	if status := room.fits(); !status.IsSuccess() {
 		if best, _ := at.found(); best != nil && best.ordinary.count == 0 {
 			return nil, 0, notBetter()
@@ -80,23 +84,28 @@ func (pl *Plugin) selectVictims(
 			}
 			return nil, 0, default_
 		}
+		needed = needed.without(infosOf(outlook.node, victims))
 	}
 	slices.SortFunc(shares, moreImportant)
-	broken, err := room.giveBack(shares)
+	broken, err := room.choose(shares, needed)
 	if err != nil {
 		return nil, 0, fwk.AsStatus(err)
 	}
-	if broken, err = room.exchange(shares, broken, outlook.needed); err != nil {
+	pods, err := room.neededOf(broken)
+	if err != nil {
 		return nil, 0, fwk.AsStatus(err)
 	}
-	for _, share := range broken {
-		pods, err := room.neededOf(share)
-		if err != nil {
-			return nil, 0, fwk.AsStatus(err)
+	return append(victims, pods...), violations, fwk.NewStatus(fwk.Success)
+}
+
+// infosOf returns what a node knows of some of its pods.
+func infosOf(node fwk.NodeInfo, pods []*v1.Pod) (infos []fwk.PodInfo) {
+	for _, info := range node.GetPods() {
+		if slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == info.GetPod().UID }) {
+			infos = append(infos, info)
 		}
-		victims = append(victims, pods...)
 	}
-	return victims, violations, fwk.NewStatus(fwk.Success)
+	return infos
 }
 
 // sharesOn returns the jobs with pods on a node that may go, with these pods.
@@ -225,61 +234,91 @@ func (r *room) putIfFits(pods ...fwk.PodInfo) (bool, error) {
 	return false, r.take(pods...)
 }
 
-// giveBack lets jobs keep their places, the most important first, and returns those that cannot, in the same order.
-func (r *room) giveBack(shares []*share) (broken []*share, err error) {
-	for _, share := range shares {
-		kept, err := r.putIfFits(share.pods...)
-		if err != nil {
-			return nil, err
+// choose gives jobs their places back, all of which are off, and returns the others: those that lose the least, in the same
+// order.
+//
+// Most often it is resources alone that are short. Then the choice follows from what NodeResourcesFit misses, and the
+// filters are asked once. Otherwise jobs that stand in the way by themselves, such as those with a host port or an
+// anti-affinity, are found one by one; choices beyond that are shown to the filters, a limited number, and the jobs are
+// given their places back by importance if none of these will do.
+func (r *room) choose(shares []*share, needed amounts) ([]*share, error) {
+	a := &arrangement{room: r, shares: shares, off: slices.Repeat([]bool{true}, len(shares))}
+	s := newSelection(needed, shares)
+	if !a.works(s.cheapest()) && a.err == nil {
+		must := a.inTheWay()
+		best := s.cheapestOf(a.byImportance(), must, a.works)
+		a.set(best)
+	}
+	return a.broken(), a.err
+}
+
+// arrangement is which jobs are off a node.
+type arrangement struct {
+	room   *room
+	shares []*share
+	off    []bool
+	err    error
+}
+
+// set takes jobs off and puts the others back.
+func (a *arrangement) set(off []bool) {
+	for i, share := range a.shares {
+		if a.err != nil || a.off[i] == off[i] {
+			continue
 		}
-		if !kept {
+		a.off[i] = off[i]
+		if off[i] {
+			a.err = a.room.take(share.pods...)
+		} else {
+			a.err = a.room.put(share.pods...)
+		}
+	}
+}
+
+// works tells whether the preemptor fits with these jobs off.
+func (a *arrangement) works(off []bool) bool {
+	a.set(off)
+	return a.err == nil && a.room.fits().IsSuccess()
+}
+
+// inTheWay returns the jobs that keep the preemptor out each by itself.
+func (a *arrangement) inTheWay() []bool {
+	off, found := slices.Repeat([]bool{true}, len(a.shares)), make([]bool, len(a.shares))
+	for i := range off {
+		off[i] = false
+		found[i] = !a.works(off)
+		off[i] = true
+	}
+	return found
+}
+
+// byImportance lets jobs keep their places, the most important first, as long as the preemptor fits.
+func (a *arrangement) byImportance() []bool {
+	off := slices.Repeat([]bool{true}, len(a.shares))
+	for i := range off {
+		off[i] = false
+		off[i] = !a.works(off)
+	}
+	return off
+}
+
+func (a *arrangement) broken() (broken []*share) {
+	for i, share := range a.shares {
+		if a.off[i] {
 			broken = append(broken, share)
 		}
 	}
-	return broken, nil
+	return broken
 }
 
-// exchange looks for one job that makes the room alone and loses less than several broken ones together.
-//
-// Giving back by importance keeps the most expensive victim as cheap as can be, but not their sum. Only a job more
-// important than the first broken one can be such a substitute: with all of those in place it did not fit.
-func (r *room) exchange(shares, broken []*share, needed amounts) ([]*share, error) {
-	if len(broken) < 2 {
-		return broken, nil
-	}
-	loses := sumOf(broken)
-	for i := slices.Index(shares, broken[0]) - 1; i >= 0; i-- {
-		alone := shares[i : i+1 : i+1]
-		if sumOf(alone).compare(loses) >= 0 {
-			break
-		}
-		if !needed.coveredBy(alone[0].pods) {
-			continue
-		}
-		if err := r.take(alone[0].pods...); err != nil {
-			return nil, err
-		}
-		swapped, err := r.putIfFits(podsOf(broken)...)
-		if err != nil {
-			return nil, err
-		}
-		if swapped {
-			return alone, nil
-		}
-		if err := r.put(alone[0].pods...); err != nil {
-			return nil, err
-		}
-	}
-	return broken, nil
-}
-
-// neededOf returns the pods of a broken job that have to go for the preemptor to fit.
-func (r *room) neededOf(broken *share) ([]*v1.Pod, error) {
-	if len(broken.pods) == 1 {
-		return []*v1.Pod{broken.pods[0].GetPod()}, nil
+// neededOf returns the pods of broken jobs that have to go for the preemptor to fit.
+func (r *room) neededOf(broken []*share) ([]*v1.Pod, error) {
+	pods := podsOf(broken)
+	if len(pods) == 1 {
+		return []*v1.Pod{pods[0].GetPod()}, nil
 	}
 	var victims []*v1.Pod
-	for _, pod := range broken.pods {
+	for _, pod := range pods {
 		stays, err := r.putIfFits(pod)
 		if err != nil {
 			return nil, err
@@ -297,25 +336,11 @@ type sum struct {
 	seconds        float64
 }
 
-func sumOf(shares []*share) (s sum) {
-	for _, share := range shares {
-		if share.job.lost {
-			continue
-		}
-		if share.job.class == nonPreemptible {
-			s.nonPreemptible += len(share.pods)
-		}
-		s.seconds += share.job.seconds
-	}
-	return s
-}
-
-// compare takes figures for equal that were only added up in another order.
 func (s sum) compare(other sum) int {
-	if math.Abs(s.seconds-other.seconds) <= 1e-6+1e-9*other.seconds {
-		return cmp.Compare(s.nonPreemptible, other.nonPreemptible)
+	if difference := compareFigures(s.seconds, other.seconds); difference != 0 {
+		return cmp.Or(cmp.Compare(s.nonPreemptible, other.nonPreemptible), difference)
 	}
-	return cmp.Or(cmp.Compare(s.nonPreemptible, other.nonPreemptible), cmp.Compare(s.seconds, other.seconds))
+	return cmp.Compare(s.nonPreemptible, other.nonPreemptible)
 }
 
 func podsOf(shares []*share) (pods []fwk.PodInfo) {

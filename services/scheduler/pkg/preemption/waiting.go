@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/utils/clock"
 )
 
@@ -18,8 +19,8 @@ type entitlement struct {
 	wait  time.Duration
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	// ungated holds when pods with scheduling gates were first tried. Kubernetes does not record it, and the time
-	// behind a gate is no time spent waiting for room.
+	// ungated holds when the scheduling gates of pending pods were lifted, or a pod that had some was first tried.
+	// Kubernetes does not record it, and the time behind a gate is no time spent waiting for room.
 	ungated map[types.UID]time.Time
 }
 
@@ -27,9 +28,9 @@ func newEntitlement(wait time.Duration, clock clock.PassiveClock) *entitlement {
 	return &entitlement{wait: wait, clock: clock, ungated: map[types.UID]time.Time{}}
 }
 
-// has tells whether a pod is interactive or has waited long enough.
+// has tells whether a pod is interactive, critical for the system, or has waited long enough.
 func (e *entitlement) has(pod *v1.Pod, now time.Time) bool {
-	return interactive(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
+	return interactive(pod) || critical(pod) || e.wait == 0 || now.Sub(e.since(pod, now)) >= e.wait
 }
 
 // remaining is how long the pod still has to wait.
@@ -46,12 +47,7 @@ func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
 	if at, ok := e.ungated[pod.UID]; ok {
 		return at
 	}
-	if gated(pod) {
-		for uid, at := range e.ungated {
-			if now.Sub(at) > e.wait {
-				delete(e.ungated, uid) // entitled by now, and its creation time says so too
-			}
-		}
+	if gated(pod) || gatedOnce(pod) {
 		e.ungated[pod.UID] = now
 		return now
 	}
@@ -61,18 +57,84 @@ func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
 	return pod.CreationTimestamp.Add(time.Second)
 }
 
+// critical tells whether a pod's priority is one that only Kubernetes' own classes have: system-cluster-critical and
+// system-node-critical.
+func critical(pod *v1.Pod) bool {
+	return priorityOf(pod) >= scheduling.SystemCriticalPriority
+}
+
 func interactive(pod *v1.Pod) bool {
 	return pod.Annotations[annotationLatency] == latencyInteractive
 }
 
+// handler watches gates being lifted, and forgets pods that wait no longer.
+func (e *entitlement) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			old, ok := before.(*v1.Pod)
+			if !ok {
+				return
+			}
+			pod, ok := after.(*v1.Pod)
+			if !ok {
+				return
+			}
+			switch {
+			case pod.Spec.NodeName != "":
+				if old.Spec.NodeName == "" {
+					e.forget(pod.UID)
+				}
+			case len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0:
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				e.ungated[pod.UID] = e.clock.Now()
+			}
+		},
+		DeleteFunc: func(object any) {
+			if pod, ok := podOf(object); ok {
+				e.forget(pod.UID)
+			}
+		},
+	}
+}
+
+func (e *entitlement) forget(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.ungated, uid)
+}
+
+// knows tells whether it was seen when a pod's gates were lifted.
+func (e *entitlement) knows(uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := e.ungated[uid]
+	return ok
+}
+
 // gated tells whether the last thing known of a pod is that it stood behind a scheduling gate.
 func gated(pod *v1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == v1.PodScheduled {
-			return condition.Reason == v1.PodReasonSchedulingGated
+	condition := scheduledCondition(pod)
+	return condition != nil && condition.Reason == v1.PodReasonSchedulingGated
+}
+
+// gatedOnce tells of a pod whose gates this scheduler has not seen, as it was not running then, that it had some: the API
+// server gives gated pods, and no others, their condition PodScheduled at creation, and lifting the gates changes the
+// specification. Somebody else's change to a pod that was tried in the second of its creation looks the same; then a pod
+// waits too long rather than too short.
+func gatedOnce(pod *v1.Pod) bool {
+	condition := scheduledCondition(pod)
+	return condition != nil && pod.Generation > 1 &&
+		!condition.LastTransitionTime.After(pod.CreationTimestamp.Add(time.Second))
+}
+
+func scheduledCondition(pod *v1.Pod) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+			return &pod.Status.Conditions[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // --- who waits, and when they are tried again ---
@@ -90,6 +152,8 @@ type waiting struct {
 	mu    sync.Mutex
 	pods  map[types.UID]types.NamespacedName
 	awake bool
+	// later is when pods that wait for others to leave are tried again, as those hang.
+	later map[types.UID]time.Time
 }
 
 func newWaiting(
@@ -97,6 +161,7 @@ func newWaiting(
 ) *waiting {
 	return &waiting{
 		clock: clock, lister: lister, activate: activate, pods: map[types.UID]types.NamespacedName{},
+		later: map[types.UID]time.Time{},
 	}
 }
 
@@ -109,6 +174,27 @@ func (w *waiting) add(pod *v1.Pod, remaining time.Duration) {
 	}
 	w.pods[pod.UID] = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	w.clock.AfterFunc(remaining, func() { w.due(pod.UID) })
+}
+
+// again has a pod tried again at a time, unless it is tried earlier: then it is seen what there is to wait for.
+func (w *waiting) again(pod *v1.Pod, when time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known, ok := w.later[pod.UID]; ok && !when.Before(known) {
+		return
+	}
+	w.later[pod.UID] = when
+	w.clock.AfterFunc(when.Sub(w.clock.Now()), func() {
+		w.mu.Lock()
+		superseded := !w.later[pod.UID].Equal(when)
+		if !superseded {
+			delete(w.later, pod.UID)
+		}
+		w.mu.Unlock()
+		if !superseded {
+			w.retry(map[types.UID]types.NamespacedName{pod.UID: {Namespace: pod.Namespace, Name: pod.Name}})
+		}
+	})
 }
 
 // due tries one pod again, now that its time has come.

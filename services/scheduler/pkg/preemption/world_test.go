@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -104,8 +107,9 @@ func gang(job string, nodeNames []string, cpu, risk string) (pods []pod) {
 	return pods
 }
 
-func (p pod) memory(amount string) pod {
-	p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse(amount)
+func (p pod) memory(amount string) pod { return p.request(v1.ResourceMemory, amount) }
+func (p pod) request(name v1.ResourceName, amount string) pod {
+	p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount)
 	return p
 }
 func (p pod) priority(value int32) pod { p.Spec.Priority = &value; return p }
@@ -168,6 +172,10 @@ type world struct {
 	args     Args
 	features feature.Features
 	extender fwk.Extender
+	// fit are the arguments of NodeResourcesFit; nil: the defaults. byDRA are the extended resources that a DeviceClass
+	// stands for.
+	fit   *config.NodeResourcesFitArgs
+	byDRA []v1.ResourceName
 	// statuses of nodes that another filter turned down for good.
 	unresolvable []string
 }
@@ -180,6 +188,7 @@ type scheduler struct {
 	client    *fake.Clientset
 	clock     *testingclock.FakeClock
 	statuses  *framework.NodeToStatus
+	filtered  []string // nodes whose status the filters say
 	plugin    *Plugin
 	stock     *defaultpreemption.DefaultPreemption
 	recorder  *events.FakeRecorder
@@ -248,15 +257,14 @@ func (w world) prepare(t testing.TB) *scheduler {
 	snapshot := internalcache.NewSnapshot(running, w.nodes)
 	s.queue = internalqueue.NewPriorityQueue(
 		func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }, factory)
-	fit := frameworkruntime.FactoryAdapter(feature.Features{}, noderesources.NewFit)
 	affinity := frameworkruntime.FactoryAdapter(feature.Features{}, interpodaffinity.New)
 	taints := frameworkruntime.FactoryAdapter(feature.Features{}, tainttoleration.New)
 	f, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
 		tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New),
-		tf.RegisterPluginAsExtensions(noderesources.Name, fit, "PreFilter", "Filter"),
+		tf.RegisterPluginAsExtensions(noderesources.Name, w.newFit, "PreFilter", "Filter"),
 		tf.RegisterPluginAsExtensions(interpodaffinity.Name, affinity, "PreFilter", "Filter"),
 		tf.RegisterPluginAsExtensions(tainttoleration.Name, taints, "Filter"),
-		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter"),
+		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter", "Filter"),
 		tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
 	}, "",
 		frameworkruntime.WithClientSet(s.client),
@@ -266,6 +274,7 @@ func (w world) prepare(t testing.TB) *scheduler {
 		frameworkruntime.WithPodActivator(s),
 		frameworkruntime.WithExtenders(extenders),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithSharedDRAManager(deviceClasses(w.byDRA)),
 		frameworkruntime.WithLogger(logger),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
@@ -277,10 +286,32 @@ func (w world) prepare(t testing.TB) *scheduler {
 	s.statuses = framework.NewNodeToStatus(map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
 	for _, n := range w.nodes {
 		if !slices.Contains(w.unresolvable, n.Name) {
-			s.statuses.Set(n.Name, fwk.NewStatus(fwk.Unschedulable))
+			s.filtered = append(s.filtered, n.Name)
 		}
 	}
 	return s
+}
+
+func (w world) newFit(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	if w.fit != nil {
+		args = w.fit
+	}
+	return noderesources.NewFit(ctx, args, handle, w.features)
+}
+
+// deviceClasses are DeviceClasses by the extended resource they stand for.
+type deviceClasses []v1.ResourceName
+
+func (d deviceClasses) ResourceClaims() fwk.ResourceClaimTracker     { return nil }
+func (d deviceClasses) ResourceSlices() fwk.ResourceSliceLister      { return nil }
+func (d deviceClasses) DeviceClasses() fwk.DeviceClassLister         { return nil }
+func (d deviceClasses) DeviceClassResolver() fwk.DeviceClassResolver { return d }
+func (d deviceClasses) PodGroups() fwk.PodGroupLister                { return nil }
+func (d deviceClasses) GetDeviceClass(n v1.ResourceName) *resourceapi.DeviceClass {
+	if slices.Contains(d, n) {
+		return &resourceapi.DeviceClass{}
+	}
+	return nil
 }
 
 // watch notes which victims are removed, and lets the call through to the fake API server.
@@ -317,13 +348,41 @@ func (s *scheduler) sync() {
 	})
 }
 
-// preempt runs PostFilter for a pod; the pod must be in the world.
-func (s *scheduler) preempt(p pod) (*fwk.PostFilterResult, *fwk.Status) {
+// filter runs the filters for a pod, as the scheduler does before it asks for a preemption.
+func (s *scheduler) filter(p pod) fwk.CycleState {
 	s.t.Helper()
 	state := framework.NewCycleState()
 	if _, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, p.Pod); !status.IsSuccess() {
 		s.t.Fatalf("PreFilter: %v", status)
 	}
+	for _, name := range s.filtered {
+		info, err := s.framework.SnapshotSharedLister().NodeInfos().Get(name)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		status := s.framework.RunFilterPluginsWithNominatedPods(s.ctx, state, p.Pod, info)
+		if status.Code() != fwk.Unschedulable { // what the world says of it is not of concern here: it is full
+			status = fwk.NewStatus(fwk.Unschedulable)
+		}
+		s.statuses.Set(name, status)
+	}
+	return state
+}
+
+// setStatus has the filters say this of a node from here on.
+func (s *scheduler) setStatus(nodeName string, status *fwk.Status) {
+	s.filtered = slices.DeleteFunc(s.filtered, func(name string) bool { return name == nodeName })
+	s.statuses.Set(nodeName, status)
+}
+
+// preempt runs PostFilter for a pod; the pod must be in the world.
+func (s *scheduler) preempt(p pod) (*fwk.PostFilterResult, *fwk.Status) {
+	s.t.Helper()
+	return s.postFilter(s.filter(p), p)
+}
+
+// postFilter asks for victims after the filters have run.
+func (s *scheduler) postFilter(state fwk.CycleState, p pod) (*fwk.PostFilterResult, *fwk.Status) {
 	if s.plugin != nil {
 		return s.plugin.PostFilter(s.ctx, state, p.Pod, s.statuses)
 	}
@@ -369,6 +428,14 @@ func (s *scheduler) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	for _, pod := range pods {
 		s.woken = append(s.woken, pod.Name)
 	}
+}
+
+// reset forgets all decisions.
+func (d *decisions) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.pods)
+	clear(d.runs)
 }
 
 // dry lets decisions have no consequences.
@@ -451,7 +518,7 @@ func (s *scheduler) victimsOf(c class) float64 {
 }
 func (s *scheduler) attempts(result string) float64 { return s.count(attempts.WithLabelValues(result)) }
 
-// brokenNodes fails on nodes labelled `broken`.
+// brokenNodes fails on nodes labelled `broken`, and turns those down that have more noisy pods than the label `noisy` says.
 type brokenNodes struct{}
 
 func newBrokenNodes(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
@@ -463,6 +530,22 @@ func (b brokenNodes) PreFilterExtensions() fwk.PreFilterExtensions { return b }
 
 func (brokenNodes) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	return nil, nil
+}
+
+func (brokenNodes) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) *fwk.Status {
+	limit, err := strconv.Atoi(n.Node().Labels["noisy"])
+	if err != nil {
+		return nil
+	}
+	for _, p := range n.GetPods() {
+		if p.GetPod().Labels["noisy"] != "" {
+			limit--
+		}
+	}
+	if limit < 0 {
+		return fwk.NewStatus(fwk.Unschedulable, "noisy")
+	}
+	return nil
 }
 
 func (brokenNodes) AddPod(_ context.Context, _ fwk.CycleState, _ *v1.Pod, _ fwk.PodInfo, n fwk.NodeInfo) *fwk.Status {
