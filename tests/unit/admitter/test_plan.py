@@ -132,7 +132,7 @@ TAINT = Taint(key="gpu", value="a100", effect="NoSchedule")
     ("change", "wanted", "reason"),
     [
         ({}, {}, None),
-        ({"place": False}, {}, WaitReason.NO_PLACE),
+        ({"schedulable": False}, {}, WaitReason.NO_PLACE),
         ({"taints": (TAINT,)}, {}, WaitReason.TAINT_NOT_TOLERATED),
         ({"taints": (TAINT,)}, {"tolerations": [Toleration(key="gpu", operator="Exists")]}, None),
         ({"labels": {"zone": "a"}}, {"node_selector": {"zone": "a"}}, None),
