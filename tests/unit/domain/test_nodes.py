@@ -24,10 +24,10 @@ CASES: list[tuple[dict[str, Any], bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "place", "counted"), CASES)
-def test_nodes(changes: dict[str, Any], place: bool, counted: bool) -> None:
+@pytest.mark.parametrize(("changes", "takes_pods", "counted"), CASES)
+def test_nodes(changes: dict[str, Any], takes_pods: bool, counted: bool) -> None:
     node = builders.node(**changes)
-    assert schedulable(node) is place
+    assert schedulable(node) is takes_pods
     assert counts(node, ("ours",)) is counted
     assert not counts(node) or counted
 
