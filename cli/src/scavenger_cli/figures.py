@@ -52,6 +52,7 @@ def _load(view: LevelsView, name: str, wanted: int, room: Room | None) -> Load |
     now = view.load(name)
     if now is None:
         return None
+    now = max(0.0, now - view.gives_way(name))
     if room is None or use is None or not use.allocatable:
         return Load(now, now, admission, False, None)
     now += 100.0 * room.unseen.get(name, 0) / use.allocatable

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
 from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
+from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.admission.starvation import Starved
@@ -62,6 +63,15 @@ def test_published_levels_are_obeyed() -> None:
     assert not found.counted_with_candidate
     averaged = format_time(START - timedelta(seconds=10))
     assert rule({**LEVELS, "averagedSince": averaged}).observed_at == NOW - 10_000_000, "pods started since are unseen"
+
+
+def test_cpu_that_gives_way_keeps_nobody_from_starting() -> None:
+    found = rule({**LEVELS, "load.cpu": "80", "givesWay.cpu": "25"})
+    assert (dict(found.load_ppm)["cpu"], dict(found.gives_way_ppm)) == (800_000, {"cpu": 250_000, "memory": 0})
+    limit = LoadLimit("cpu", 100, 0, 800_000, 800_000, 250_000)
+    assert (limit.under(24), limit.under(25), limit.ppm(24)) == (True, False, 790_000)
+    assert limit.plus(20).under(4)
+    assert not limit.plus(20).under(5)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def test_pods_that_started_while_the_average_was_taken_are_not_fully_seen() -> N
     assert LevelsView.of(averaged.to_data(), NOW + timedelta(hours=1)).unseen_since is None, "stale"
 
 
+def test_what_gives_way_is_written_where_there_is_any() -> None:
+    data = replace(LEVELS, resources={"cpu": replace(CPU, gives_way=12.5), "memory": CPU}).to_data()
+    assert {key: value for key, value in data.items() if "givesWay" in key} == {"givesWay.cpu": "12.5"}
+    view = LevelsView.of(data, NOW)
+    assert (view.load("cpu"), view.gives_way("cpu"), view.gives_way("memory")) == (72.25, 12.5, 0.0)
+    assert LevelsView.of(data, NOW + timedelta(hours=1)).gives_way("cpu") == 0.0, "stale"
+    assert LevelsView.of({**data, "givesWay.cpu": "much"}, NOW).visibility is Visibility.BLIND
+
+
 def test_every_key_of_the_contract_is_written() -> None:
     assert set(LEVELS.to_data()) >= {
         names.LEVELS_PREEMPTIBLE_PERCENTAGE,

@@ -253,6 +253,16 @@ def test_a_burst_interrupts_nobody_on_reclaimed_capacity() -> None:
     assert decision.published.resources["cpu"].load == 100, "what is published is what is in use"
 
 
+def test_cpu_on_reclaimed_capacity_closes_neither_the_cluster_nor_a_node() -> None:
+    """8 of 10 cores in use, 3 of them give way: whoever has a guarantee finds 30 points under the admission level."""
+    gangs = [gang(f"r{i}", pod_reclaimed=True) for i in range(3)]
+    published = decide(snapshot(gangs, cpu=8), rules=replace(RULES, per_node=True)).published
+    assert (published.admit, published.closed_nodes) == (True, frozenset())
+    cpu, memory = published.resources["cpu"], published.resources["memory"]
+    assert (cpu.load, round(cpu.gives_way, 6), memory.gives_way) == (80, 30, 0)
+    assert PublishedLevels.parse(published.to_data()).resources["cpu"].gives_way == 30
+
+
 def test_who_has_a_guarantee_goes_when_the_firm_load_is_too_high() -> None:
     gangs = [gang("cheap", 1, pod_reclaimed=True), gang("a", 300), gang("b", 600), gang("c", 900)]
     assert victims(decide(snapshot(gangs, cpu=10))) == ["a", "b"], "9 firm cores come down to 7"

@@ -38,6 +38,10 @@ AVERAGED_SINCE: Final = "averagedSince"
 """Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
 not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
 
+GIVES_WAY: Final = "givesWay"
+"""Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
+The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""
+
 MAX_PERIOD_SECONDS: Final = 86_400.0
 ORDER_TOLERANCE: Final = 0.01
 """Percentage points by which rounding may put two levels out of order."""
@@ -61,7 +65,7 @@ class ResourceLevels:
     """One resource: load, its statistics and the three levels, all in percent of what the counted nodes can
     allocate.
 
-    mean, stdev: of the ordinary load over the window; None before there is history.
+    mean, stdev: of the ordinary load over the window; None before there is history. gives_way: see GIVES_WAY.
     """
 
     load: float
@@ -70,6 +74,7 @@ class ResourceLevels:
     upper: float
     mean: float | None = None
     stdev: float | None = None
+    gives_way: float = 0.0
 
 
 class _GarbageError(ValueError):
@@ -125,6 +130,8 @@ class PublishedLevels:
                 value: float | None = getattr(levels, name)
                 if value is not None:
                     data[f"{name}.{resource}"] = _number(value)
+            if (gives_way := _number(levels.gives_way)) != "0":
+                data[f"{GIVES_WAY}.{resource}"] = gives_way
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
@@ -263,6 +270,11 @@ class LevelsView:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
         return self.levels.load(resource) if self.visibility is Visibility.FRESH and self.levels else None
 
+    def gives_way(self, resource: str) -> float:
+        """Points of `load` that are in the way of nobody who starts, as they give way by themselves."""
+        found = self.levels.resources.get(resource) if self.visibility is Visibility.FRESH and self.levels else None
+        return found.gives_way if found else 0.0
+
     def admission(self, resource: str) -> float | None:
         """The admission level in percent; None: no level for this resource, or nothing may start at all
         (`admit`)."""
@@ -305,6 +317,7 @@ def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | N
         upper=_read_number(data, f"upper.{resource}"),
         mean=_read_optional(data, f"mean.{resource}"),
         stdev=_read_optional(data, f"stdev.{resource}"),
+        gives_way=_read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
     )
     if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
         raise _GarbageError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scavenger_api.names import (
@@ -38,10 +38,12 @@ class Level:
     Attributes:
         load: measured use.
         admission: new jobs start only below this.
+        gives_way: part of the load that is CPU on reclaimed capacity; it keeps nobody from starting.
     """
 
     load: float
     admission: float
+    gives_way: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class LoadRule:
     Attributes:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
         load_ppm: measured load per resource, in millionths; None: the load is what is requested.
+        gives_way_ppm: part of it that keeps nobody from starting.
         observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
             of the oldest sample, or when its averaging began; None with `load_ppm`.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
@@ -61,6 +64,7 @@ class LoadRule:
 
     admission_ppm: tuple[tuple[str, int], ...] = ()
     load_ppm: tuple[tuple[str, int], ...] | None = None
+    gives_way_ppm: tuple[tuple[str, int], ...] = ()
     observed_at: int | None = None
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
@@ -121,6 +125,7 @@ class LoadRule:
         return cls(
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
             load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
+            gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
@@ -168,6 +173,7 @@ class LoadLimit:
             yet.
         load_ppm: measured load in millionths of allocatable; 0 without measurements.
         admission_ppm: level in millionths of allocatable.
+        gives_way_ppm: part of the measured load that is used but not in the way of whoever starts.
     """
 
     resource: str
@@ -175,18 +181,24 @@ class LoadLimit:
     requested: int
     load_ppm: int
     admission_ppm: int
+    gives_way_ppm: int = 0
+
+    @property
+    def firm_ppm(self) -> int:
+        """The measured load without what gives way."""
+        return max(0, self.load_ppm - self.gives_way_ppm)
 
     def under(self, extra: int = 0) -> bool:
         """Whether the load with `extra` requested on top is strictly below the level (of nothing, never)."""
-        taken = self.load_ppm * self.allocatable + (self.requested + extra) * PPM
+        taken = self.firm_ppm * self.allocatable + (self.requested + extra) * PPM
         return taken < self.admission_ppm * self.allocatable
 
     def ppm(self, extra: int = 0) -> int:
         """The load with `extra` on top, in millionths, rounded down; for people, decisions use `under`."""
         if not self.allocatable:
             return PPM
-        return self.load_ppm + (self.requested + extra) * PPM // self.allocatable
+        return self.firm_ppm + (self.requested + extra) * PPM // self.allocatable
 
     def plus(self, extra: int) -> LoadLimit:
         """The limit after `extra` has been given away."""
-        return LoadLimit(self.resource, self.allocatable, self.requested + extra, self.load_ppm, self.admission_ppm)
+        return replace(self, requested=self.requested + extra)

@@ -301,7 +301,7 @@ class ClusterState:
         requested = dict(self._used) if by_requests else self._starts.since(rule.observed_at or 0)
         for _, reservation in reservations:
             add(requested, reservation.shape.counted, reservation.count)
-        load = dict(rule.load_ppm or ())
+        load, gives_way = dict(rule.load_ppm or ()), dict(rule.gives_way_ppm)
         return tuple(
             LoadLimit(
                 resource=name,
@@ -310,6 +310,7 @@ class ClusterState:
                 # A resource that has a level but no measurement counts as full, not as empty.
                 load_ppm=0 if by_requests else load.get(name, PPM),
                 admission_ppm=admission,
+                gives_way_ppm=gives_way.get(name, 0),
             )
             for name, admission in rule.admission_ppm
         )
