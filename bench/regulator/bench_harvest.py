@@ -3,7 +3,10 @@
 The regulator's own functions decide in virtual time, everything else is simulated: 50 nodes, each with 20 virtual
 machines of a PlanetLab day (a figure every five minutes) as its ordinary pods. Each machine has reserved its peak of
 the day (`peak`), or a core (`share`), and nodes are just as big as what is reserved there. One job on each node takes
-all that is offered. Metrics are 15 s late.
+all that is offered, and is as small again in the next period as the offer has become. Metrics are 15 s late.
+
+What a node has to offer is counted, which is less than what its status shows while more than that is placed there: a
+job that never shrinks would keep the status at the highest offer of the day, and the harvest would be that.
 
 - harvest_share: CPU time that was offered and idle under the admission level / all that was idle under it.
 - over_upper_count: times (node and period) that ordinary use plus offer was over the upper level, *before* the
@@ -29,6 +32,7 @@ from scavenger_regulator.core.history import History
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.reclaimed.offer import (
     LastSample,
+    Offer,
     OfferRules,
     latest_samples,
     learn_profiles,
@@ -163,9 +167,12 @@ class Model:
     last_samples: dict[str, LastSample] = field(default_factory=dict)
     states: dict[str, ScopeState] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=lambda: {r: History() for r in RESOURCES})
-    offered: dict[str, dict[str, int]] = field(default_factory=dict)
-    shown: dict[str, float] = field(default_factory=dict)
-    """Cores offered when the last sample was taken."""
+    shown: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By node, what its status shows."""
+    offered: dict[str, float] = field(default_factory=dict)
+    """Cores that a node really has to offer, and the job there takes."""
+    taken: dict[str, float] = field(default_factory=dict)
+    """The same when the last sample was taken."""
 
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.rules.half_life)
@@ -189,10 +196,11 @@ class Model:
             self.profiles,
             self.rules,
         )
-        self.shown = {name: self.offered.get(name, {}).get("cpu", 0) / 1000 for name in seen.nodes}
+        self.taken = dict(self.offered)
         for name, offer in planned.items():
-            harvest.writes += offer.amounts != self.offered.get(name, dict.fromkeys(RESOURCES, 0))
-            self.offered[name] = dict(offer.amounts)
+            harvest.writes += offer.amounts != self.shown.get(name, dict.fromkeys(RESOURCES, 0))
+            self.shown[name] = dict(offer.amounts)
+            self.offered[name] = has_to_offer(offer)
         if decided.reading and decided.reading.ordinary:
             for resource in RESOURCES:
                 self.history[resource].add(decided.reading.observed_at, decided.reading.ordinary[resource])
@@ -202,7 +210,7 @@ class Model:
     def count(self, at: float, admission: float, upper: float, harvest: Harvest) -> None:
         """What is used until the next period."""
         for number, node in enumerate(self.nodes):
-            ordinary, offered = node.ordinary(at), self.offered[f"n{number}"]["cpu"] / 1000
+            ordinary, offered = node.ordinary(at), self.offered[f"n{number}"]
             idle = max(0.0, node.cores * admission / 100 - ordinary)
             harvest.idle += PERIOD * idle
             harvest.harvested += PERIOD * min(idle, offered)
@@ -218,15 +226,20 @@ class Model:
         for number, node in enumerate(self.nodes):
             name = f"n{number}"
             room = {"cpu": node.cores, "memory": MEMORY}
-            facts[name] = NodeFacts(name, room, room, counts=True, offered=self.offered.get(name, {}))
-            ordinary = node.ordinary(at - LATE)
-            scavenged = min(self.shown.get(name, 0.0), node.cores - ordinary)
+            facts[name] = NodeFacts(name, room, room, counts=True, offered=self.shown.get(name, {}))
+            ordinary, placed = node.ordinary(at - LATE), self.offered.get(name, 0.0)
+            scavenged = min(self.taken.get(name, 0.0), node.cores - ordinary)
             nodes[name] = _figures(ordinary + scavenged, MEMORY_USED * MEMORY, taken)
             pods[f"lab/{name}"] = _figures(scavenged, 0.0, taken)
-            pod = PodFacts(f"lab/{name}", name, name, {"cpu": scavenged, "memory": 0.0}, True, BEGIN, reclaimed=True)
-            gangs.append(Gang(f"lab/{name}", name, (pod,), 1800.0, scavenged, running=True, started=BEGIN))
+            pod = PodFacts(f"lab/{name}", name, name, {"cpu": placed, "memory": 0.0}, True, BEGIN, reclaimed=True)
+            gangs.append(Gang(f"lab/{name}", name, (pod,), 1800.0, placed, running=True, started=BEGIN))
         history = {r: f for r, h in self.history.items() if (f := h.figures) is not None}
         return Seen(now, BEGIN, facts, tuple(gangs), Measurement(nodes, pods), history={CLUSTER: history})
+
+
+def has_to_offer(offer: Offer) -> float:
+    """Cores that there really are for whoever comes, be more than that placed."""
+    return (offer.amounts["cpu"] if offer.crowded is None else offer.crowded) / 1000
 
 
 def _figures(cpu: float, memory: float, at: datetime) -> dict[str, Figure]:
