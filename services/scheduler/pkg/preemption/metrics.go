@@ -14,7 +14,7 @@ const (
 	resultPreempted   = "preempted"    // victims were chosen
 	resultAwaiting    = "awaiting"     // what is leaving anyway makes room
 	resultNoCandidate = "no_candidate" // nothing that may go would make room
-	resultRefused     = "refused"      // the pending pod is a scavenger pod
+	resultRefused     = "refused"      // the pending pod never preempts: a scavenger pod, or preemptionPolicy Never
 	resultError       = "error"
 )
 

@@ -402,6 +402,41 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
+// Room that was promised to pods of the same or a higher priority is no room for another.
+func TestShortageBesideNominatedPods(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		nominated pod
+		want      int64 // millicores
+	}{
+		{"of the same priority", pending("web-1", "1"), 2000},
+		{"of a higher one", pending("web-1", "1").priority(2000), 2000},
+		{"of a lower one", pending("web-1", "1").priority(999), 1000},
+		{"its own", pending("web-2", "1"), 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			web := pending("web-2", "1")
+			pods := []pod{web, scavenger("a", "node-000", "1", "10"), scavenger("b", "node-000", "1", "20")}
+			if tt.nominated.UID != web.UID {
+				pods = append(pods, tt.nominated)
+			}
+			s := world{nodes: nodes(1, "2"), pods: pods}.start(t)
+			s.nominate(tt.nominated, "node-000")
+			at := s.plugin.newAttempt(web.Pod, noon)
+			s.filter(web)
+			at.listen(s.statuses.Get("node-000"))
+			info, _ := s.framework.SnapshotSharedLister().NodeInfos().Get("node-000")
+			o := at.lookAt(info)
+			if want := (amounts{{v1.ResourceCPU, tt.want}}); !slices.Equal(o.needed, want) {
+				t.Errorf("%v needed, want %v", o.needed, want)
+			}
+			if want := map[int64]float64{1000: 10, 2000: 30}[tt.want]; o.least.seconds != want {
+				t.Errorf("at least %v CPU-seconds are lost, want %v", o.least.seconds, want)
+			}
+		})
+	}
+}
+
 func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 	for i := range 1 + random.IntN(8) {
 		p := scavenger(fmt.Sprint("j", i), "n", fmt.Sprint(1+random.IntN(4)), "0")
@@ -415,7 +450,7 @@ func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 		}
 		shares = append(shares, &share{job: j, pods: []fwk.PodInfo{info}})
 	}
-	return shares, amounts{v1.ResourceCPU: int64(1000 * (1 + random.IntN(10))), v1.ResourcePods: int64(random.IntN(3))}
+	return shares, amounts{{v1.ResourceCPU, int64(1000 * (1 + random.IntN(10)))}, {v1.ResourcePods, int64(random.IntN(3))}}
 }
 
 func sumOf(shares []*share) (s sum) {
@@ -473,7 +508,7 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 					all = append(all, &share{pods: []fwk.PodInfo{info}, job: &job{class: preemptible, seconds: written(p)}})
 				}
 			}
-			if s, ok := exhaustive(all, amounts{v1.ResourceCPU: int64(size) * 1000}); ok {
+			if s, ok := exhaustive(all, amounts{{v1.ResourceCPU, int64(size) * 1000}}); ok {
 				best = min(best, s.seconds)
 			}
 		}

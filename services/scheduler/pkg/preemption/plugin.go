@@ -197,11 +197,27 @@ func (pl *Plugin) conclude(
 		logger.V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
 			"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
 	}
-	if result == nil {
+	switch {
+	case at.awaits:
 		pl.giveUpInTime(at, pl.podsOn(at.preemptor.Status.NominatedNodeName))
 		return resultAwaiting
+	case neverPreempts(at.preemptor):
+		return resultRefused
 	}
 	return resultNoCandidate
+}
+
+// PodEligibleToPreemptOthers leaves that to DefaultPreemption, and remembers who has to wait for a victim.
+func (pl *Plugin) PodEligibleToPreemptOthers(
+	ctx context.Context, pod *v1.Pod, nominatedNodeStatus *fwk.Status,
+) (bool, string) {
+	eligible, reason := pl.DefaultPreemption.PodEligibleToPreemptOthers(ctx, pod, nominatedNodeStatus)
+	pl.attemptFrom(ctx, pod).awaits = !eligible && !neverPreempts(pod)
+	return eligible, reason
+}
+
+func neverPreempts(pod *v1.Pod) bool {
+	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 }
 
 // giveUpInTime has the preemptor tried again when the first of these pods that is leaving, or will be, is overdue: no

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -862,20 +863,70 @@ func TestEventNamesThePreemptor(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	web, batch := pending("web", "1"), unbound(scavenger("z", "", "1", "0"))
-	s := world{nodes: nodes(2, "1"), pods: append(gang("gang", names("node-%03d", 2), "1", "40"), web, batch)}.start(t)
+	web, batch, meek := pending("web", "1"), unbound(scavenger("z", "", "1", "0")), pending("meek", "1")
+	meek.Spec.PreemptionPolicy = new(v1.PreemptNever)
+	s := world{nodes: nodes(2, "1"), pods: append(gang("gang", names("node-%03d", 2), "1", "40"), web, batch, meek)}.start(t)
 	lost, chosen, refused := s.lostSeconds(preemptible), s.attempts(resultPreempted), s.attempts(resultRefused)
 	removed := s.victimsOf(preemptible)
+	waits, none := s.attempts(resultAwaiting), s.attempts(resultNoCandidate)
 	s.preempt(web)
 	s.preempt(batch)
+	s.preempt(meek)
 	for what, figures := range map[string][2]float64{
 		"CPU-seconds lost": {s.lostSeconds(preemptible) - lost, 40},
 		"preempted":        {s.attempts(resultPreempted) - chosen, 1},
-		"refused":          {s.attempts(resultRefused) - refused, 1},
+		"refused":          {s.attempts(resultRefused) - refused, 2},
+		"awaiting":         {s.attempts(resultAwaiting) - waits, 0},
+		"no candidate":     {s.attempts(resultNoCandidate) - none, 0},
 		"victims":          {s.victimsOf(preemptible) - removed, 1},
 	} {
 		if figures[0] != figures[1] {
 			t.Errorf("%s: counted %v, want %v", what, figures[0], figures[1])
 		}
+	}
+}
+
+// A pod that waits for its victim is told from one whose nodes an extender turned down.
+func TestMetricsOfWaiting(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		world world
+		for_  pod
+		want  string
+	}{
+		{
+			name: "its victim is leaving",
+			world: world{nodes: nodes(1, "1"), pods: []pod{
+				scavenger("a", "node-000", "1", "1").terminating(20 * time.Second).preempted(),
+			}},
+			for_: nominatedTo(pending("web", "1"), "node-000"),
+			want: resultAwaiting,
+		},
+		{
+			name: "somebody else is",
+			world: world{nodes: nodes(1, "1"), pods: []pod{
+				scavenger("a", "node-000", "1", "1").terminating(20 * time.Second),
+			}},
+			for_: pending("web", "1"),
+			want: resultAwaiting,
+		},
+		{
+			name: "an extender turns all nodes down",
+			world: world{nodes: nodes(1, "1"), pods: []pod{scavenger("a", "node-000", "1", "1")}, extender: &tf.FakeExtender{
+				ExtenderName: "picky", Predicates: []tf.FitPredicate{tf.FalsePredicateExtender},
+			}},
+			for_: pending("web", "1"),
+			want: resultNoCandidate,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.world.pods = append(tt.world.pods, tt.for_)
+			s := tt.world.start(t)
+			before := s.attempts(tt.want)
+			s.preempt(tt.for_)
+			if got := s.attempts(tt.want) - before; got != 1 {
+				t.Errorf("%v attempts counted as %s, want 1", got, tt.want)
+			}
+		})
 	}
 }
