@@ -33,7 +33,7 @@ type attempt struct {
 
 	jobsMutex sync.RWMutex
 	jobs      map[jobKey]*job
-	// outlooks are what a survey of the nodes saw, before any was tried.
+	// outlooks are what a survey saw of the nodes that are tried.
 	outlooks map[string]*outlook
 
 	mu       sync.Mutex
@@ -76,7 +76,9 @@ func (at *attempt) listen(status *fwk.Status) {
 		return
 	}
 	for _, reason := range status.Reasons() {
-		at.unmet[reason] = true
+		if !at.unmet[reason] {
+			at.unmet[reason] = true
+		}
 	}
 }
 
@@ -166,7 +168,7 @@ func (at *attempt) entitle() {
 	at.entitled = true
 	at.refused.Store(false)
 	at.losses, at.refusals = map[string]*loss{}, map[string]*fwk.Status{}
-	at.best, at.compliant = nil, 0
+	at.best, at.compliant, at.outlooks = nil, 0, nil
 }
 
 // refuse keeps why a node will not do.

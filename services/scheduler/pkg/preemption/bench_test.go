@@ -91,6 +91,7 @@ func BenchmarkBurst(b *testing.B) {
 			}
 			b.ReportMetric(percentile(took, 50), "p50-ms")
 			b.ReportMetric(percentile(took, 99), "p99-ms")
+			b.ReportMetric(percentile(cost, 50), "p50-cpu-ms")
 			b.ReportMetric(percentile(cost, 99), "p99-cpu-ms")
 		})
 	}

@@ -70,24 +70,26 @@ func (p promising) worthTrying(
 	nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget,
 ) (kept []fwk.NodeInfo, found *loss) {
 	outlooks := p.at.survey(p.ctx, nodes)
-	slices.SortStableFunc(outlooks, func(a, b *outlook) int {
-		return cmp.Or(falseFirst(!a.possible, !b.possible), a.least.compare(b.least))
-	})
-	found = p.firstSuitable(outlooks, budgets)
+	first := cheapest(outlooks, maxFirstTries)
+	p.at.remember(first)
+	found = p.firstSuitable(first, budgets)
 	equals := 0
-	for _, o := range outlooks {
-		if found != nil {
-			difference := 1
-			if o.possible {
-				difference = o.least.compare(found.sum())
-			}
-			if difference == 0 {
-				equals++
-			}
-			if difference > 0 || equals > p.at.sample {
-				break
-			}
+	worth := slices.DeleteFunc(outlooks, func(o *outlook) bool {
+		if found == nil {
+			return false
 		}
+		difference := 1
+		if o.possible {
+			difference = o.least.compare(found.sum())
+		}
+		if difference == 0 {
+			equals++
+		}
+		return difference > 0 || difference == 0 && equals > p.at.sample
+	})
+	slices.SortStableFunc(worth, (*outlook).compare)
+	p.at.remember(worth)
+	for _, o := range worth {
 		kept = append(kept, o.node)
 	}
 	return kept, found
@@ -95,7 +97,7 @@ func (p promising) worthTrying(
 
 // firstSuitable tries nodes until one will do without the loss of an ordinary pod, and returns its loss; nil: none did.
 func (p promising) firstSuitable(outlooks []*outlook, budgets []*policy.PodDisruptionBudget) *loss {
-	for _, o := range outlooks[:min(maxFirstTries, len(outlooks))] {
+	for _, o := range outlooks {
 		if !o.possible {
 			return nil
 		}
@@ -124,17 +126,48 @@ func (at *attempt) survey(ctx context.Context, nodes []fwk.NodeInfo) []*outlook 
 	if slices.Contains(outlooks, nil) {
 		return nil // cancelled
 	}
-	at.outlooks = make(map[string]*outlook, len(nodes))
-	for _, o := range outlooks {
-		at.outlooks[o.node.Node().Name] = o
-	}
 	return outlooks
 }
 
+// remember keeps what was seen of nodes that are going to be tried.
+func (at *attempt) remember(outlooks []*outlook) {
+	if at.outlooks == nil {
+		at.outlooks = make(map[string]*outlook, len(outlooks))
+	}
+	for _, o := range outlooks {
+		at.outlooks[o.node.Node().Name] = o
+	}
+}
+
 func (at *attempt) lookAt(node fwk.NodeInfo) *outlook {
-	o := &outlook{node: node, shares: at.sharesOn(node), needed: at.shortage(node)}
-	o.least, o.possible = atLeast(o.needed, o.shares)
+	o := &outlook{node: node, shares: at.sharesOn(node)}
+	if len(o.shares) > 0 {
+		o.needed = at.shortage(node)
+		o.least, o.possible = atLeast(o.needed, o.shares)
+	}
 	return o
+}
+
+// compare puts nodes that scavenger jobs can make room on first, and of these the one that loses less at the least.
+func (o *outlook) compare(other *outlook) int {
+	return cmp.Or(falseFirst(!o.possible, !other.possible), o.least.compare(other.least))
+}
+
+// cheapest returns so many of the nodes, in order, without putting all of them in order.
+func cheapest(outlooks []*outlook, number int) []*outlook {
+	first := make([]*outlook, 0, number+1)
+	for _, o := range outlooks {
+		if len(first) == number && o.compare(first[number-1]) >= 0 {
+			continue
+		}
+		i := len(first)
+		for i > 0 && o.compare(first[i-1]) < 0 {
+			i--
+		}
+		first = slices.Insert(first, i, o)
+		first = first[:min(number, len(first))]
+	}
+	return first
 }
 
 // outlookOf returns what the survey saw of a node, or looks now.
@@ -145,8 +178,13 @@ func (at *attempt) outlookOf(node fwk.NodeInfo) *outlook {
 	return at.lookAt(node)
 }
 
-// amounts are quantities per resource: millicores, bytes, pods, or whatever unit an extended resource has.
-type amounts map[v1.ResourceName]int64
+// amounts are quantities by resource: millicores, bytes, pods, or whatever unit an extended resource has.
+type amounts []amount
+
+type amount struct {
+	name     v1.ResourceName
+	quantity int64
+}
 
 // shortage is what NodeResourcesFit misses for the preemptor on a node as it is now; empty when it is not resources that
 // keep it out.
@@ -156,11 +194,14 @@ type amounts map[v1.ResourceName]int64
 // then the concern of other filters. A resource it has not complained of on any node is left out: no bound is derived
 // from it.
 func (at *attempt) shortage(node fwk.NodeInfo) amounts {
-	lacking := amounts{}
+	var lacking amounts
 	for _, unmet := range noderesources.Fits(at.preemptor, at.withNominated(node), at.pl.devices, at.pl.fit) {
 		if at.unmet[unmet.Reason] {
-			lacking[unmet.ResourceName] = unmet.Requested + unmet.Used - unmet.Capacity
+			lacking = append(lacking, amount{unmet.ResourceName, unmet.Requested + unmet.Used - unmet.Capacity})
 		}
+	}
+	if len(lacking) > 1 { // extended resources come in any order
+		slices.SortFunc(lacking, func(a, b amount) int { return cmp.Compare(a.name, b.name) })
 	}
 	return lacking
 }
@@ -205,11 +246,10 @@ func amountOfAll(pods []fwk.PodInfo, name v1.ResourceName) (amount int64) {
 }
 
 // without is what is missing after pods have left.
-func (a amounts) without(pods []fwk.PodInfo) amounts {
-	left := amounts{}
-	for name, amount := range a {
-		if missing := amount - amountOfAll(pods, name); missing > 0 {
-			left[name] = missing
+func (a amounts) without(pods []fwk.PodInfo) (left amounts) {
+	for _, missing := range a {
+		if missing.quantity -= amountOfAll(pods, missing.name); missing.quantity > 0 {
+			left = append(left, missing)
 		}
 	}
 	return left
@@ -244,13 +284,12 @@ func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 		return sum{}, false
 	}
 	s := newSelection(needed, shares)
-	count, possible := s.atLeast(protected, 0, s.missing, math.Inf(1))
-	if !possible {
-		return sum{}, false
+	if slices.ContainsFunc(s.prices, func(p price) bool { return p[protected] > 0 }) {
+		count, _ := s.atLeast(protected, 0, s.missing, math.Inf(1))
+		least.nonPreemptible = int(count)
 	}
-	least.nonPreemptible = int(count)
-	least.seconds, _ = s.atLeast(atRisk, 0, s.missing, math.Inf(1))
-	return least, true
+	least.seconds, possible = s.atLeast(atRisk, 0, s.missing, math.Inf(1))
+	return least, possible
 }
 
 func notBetter() *fwk.Status {

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 )
@@ -97,17 +96,16 @@ type selection struct {
 
 // newSelection sets the problem for jobs in the order of their importance.
 func newSelection(needed amounts, shares []*share) *selection {
-	names := slices.Sorted(maps.Keys(needed))
 	s := &selection{
-		prices: make([]price, len(shares)), missing: make([]int64, len(names)), amounts: make([][]int64, len(names)),
+		prices: make([]price, len(shares)), missing: make([]int64, len(needed)), amounts: make([][]int64, len(needed)),
 	}
 	for i, share := range shares {
 		s.prices[i] = priceOf(share)
 	}
-	for r, name := range names {
-		s.missing[r], s.amounts[r] = needed[name], make([]int64, len(shares))
+	for r, lacking := range needed {
+		s.missing[r], s.amounts[r] = lacking.quantity, make([]int64, len(shares))
 		for i, share := range shares {
-			s.amounts[r][i] = amountOfAll(share.pods, name)
+			s.amounts[r][i] = amountOfAll(share.pods, lacking.name)
 		}
 	}
 	return s

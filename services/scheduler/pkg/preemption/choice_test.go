@@ -52,8 +52,8 @@ func (s *scheduler) chooseAtRandom(random *rand.Rand, name string) (lostOverOpti
 	}
 	at := s.plugin.newAttempt(web.Pod, noon)
 	at.listen(s.framework.RunFilterPluginsWithNominatedPods(s.ctx, state, web.Pod, info))
-	problem := at.lookAt(info)
-	optimum, possible := exhaustive(problem.shares, problem.needed)
+	needed := at.shortage(info)
+	optimum, possible := exhaustive(at.sharesOn(info), needed)
 	victims, _, status := s.plugin.SelectVictimsOnNode(withAttempt(s.ctx, at), state, web.Pod, info.Snapshot(), nil)
 	if possible != status.IsSuccess() {
 		s.t.Fatalf("%s: status %v, possible: %t", name, status, possible)
@@ -67,7 +67,7 @@ func (s *scheduler) chooseAtRandom(random *rand.Rand, name string) (lostOverOpti
 	}
 	for i, victim := range victims {
 		others := append(append([]*v1.Pod{}, victims[:i]...), victims[i+1:]...)
-		if len(problem.needed.without(infosOf(info, others))) == 0 {
+		if len(needed.without(infosOf(info, others))) == 0 {
 			s.t.Errorf("%s: %s goes for nothing", name, victim.Name)
 		}
 	}

@@ -70,22 +70,22 @@ func TestRiskOfOnePod(t *testing.T) {
 	}{
 		{"as annotated", minute("2").annotate(annotationRisk, "12.5"), 12.5},
 		{"zero is a figure", minute("2").annotate(annotationRisk, "0"), 0},
-		{"none: request times time since the start and its cost", minute("2"), 240},
-		{"half a core", minute("500m"), 60},
-		{"empty", minute("2").annotate(annotationRisk, ""), 240},
-		{"not a number", minute("2").annotate(annotationRisk, "NaN"), 240},
-		{"infinite", minute("2").annotate(annotationRisk, "Inf"), 240},
-		{"negative", minute("2").annotate(annotationRisk, "-1"), 240},
-		{"with a unit", minute("2").annotate(annotationRisk, "5s"), 240},
-		{"out of range", minute("2").annotate(annotationRisk, "1e999"), 240},
+		{"none: request times time since the start", minute("2"), 120},
+		{"half a core", minute("500m"), 30},
+		{"empty", minute("2").annotate(annotationRisk, ""), 120},
+		{"not a number", minute("2").annotate(annotationRisk, "NaN"), 120},
+		{"infinite", minute("2").annotate(annotationRisk, "Inf"), 120},
+		{"negative", minute("2").annotate(annotationRisk, "-1"), 120},
+		{"with a unit", minute("2").annotate(annotationRisk, "5s"), 120},
+		{"out of range", minute("2").annotate(annotationRisk, "1e999"), 120},
 		{"beyond reason", minute("2").annotate(annotationRisk, "1e300"), maxRisk},
 		{"since the last checkpoint", minute("2").annotate(annotationCheckpoint, at(10*time.Second)), 20},
-		{"not one of an earlier run", minute("2").annotate(annotationCheckpoint, at(time.Hour)), 240},
-		{"nor of the future", minute("2").annotate(annotationCheckpoint, at(-time.Hour)), 240},
-		{"nor nonsense", minute("2").annotate(annotationCheckpoint, "yesterday"), 240},
+		{"not one of an earlier run", minute("2").annotate(annotationCheckpoint, at(time.Hour)), 120},
+		{"nor of the future", minute("2").annotate(annotationCheckpoint, at(-time.Hour)), 120},
+		{"nor nonsense", minute("2").annotate(annotationCheckpoint, "yesterday"), 120},
 		{"not started", func() pod { p := minute("2"); p.Status.StartTime = nil; return p }(), 0},
-		{"started in the future, by another clock", minute("2").running(-time.Minute), 120},
-		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 180},
+		{"started in the future, by another clock", minute("2").running(-time.Minute), 0},
+		{"on reclaimed capacity", reclaimed(minute("0"), "1500"), 90},
 		{"on reclaimed capacity, as annotated", reclaimed(minute("0"), "1500").annotate(annotationRisk, "3"), 3},
 		{"on reclaimed capacity, which has been idle", reclaimed(minute("0"), "1500").annotate(annotationRisk, "0"), 0},
 		{
@@ -114,8 +114,8 @@ func TestRiskOfAGang(t *testing.T) {
 		{"being written for the first time", []string{"70", "-", "-"}, 70, true},
 		{"garbage beside a figure", []string{"NaN", "70", "lots"}, 70, true},
 		{"zero is a figure for all of them", []string{"-", "0", "-"}, 0, true},
-		{"none: the estimates of all pods", []string{"-", "-", "-"}, 720, false},
-		{"garbage only", []string{"NaN", "-1", "5s"}, 720, false},
+		{"none: the estimates of all pods", []string{"-", "-", "-"}, 360, false},
+		{"garbage only", []string{"NaN", "-1", "5s"}, 360, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var pods []*v1.Pod
@@ -427,8 +427,8 @@ func TestShortageBesideNominatedPods(t *testing.T) {
 			at.listen(s.statuses.Get("node-000"))
 			info, _ := s.framework.SnapshotSharedLister().NodeInfos().Get("node-000")
 			o := at.lookAt(info)
-			if got := o.needed[v1.ResourceCPU]; got != tt.want {
-				t.Errorf("%dm needed, want %dm", got, tt.want)
+			if want := (amounts{{v1.ResourceCPU, tt.want}}); !slices.Equal(o.needed, want) {
+				t.Errorf("%v needed, want %v", o.needed, want)
 			}
 			if want := map[int64]float64{1000: 10, 2000: 30}[tt.want]; o.least.seconds != want {
 				t.Errorf("at least %v CPU-seconds are lost, want %v", o.least.seconds, want)
@@ -450,7 +450,7 @@ func randomShares(random *rand.Rand) (shares []*share, needed amounts) {
 		}
 		shares = append(shares, &share{job: j, pods: []fwk.PodInfo{info}})
 	}
-	return shares, amounts{v1.ResourceCPU: int64(1000 * (1 + random.IntN(10))), v1.ResourcePods: int64(random.IntN(3))}
+	return shares, amounts{{v1.ResourceCPU, int64(1000 * (1 + random.IntN(10)))}, {v1.ResourcePods, int64(random.IntN(3))}}
 }
 
 func sumOf(shares []*share) (s sum) {
@@ -508,7 +508,7 @@ func TestLossAgainstExhaustiveSearch(t *testing.T) {
 					all = append(all, &share{pods: []fwk.PodInfo{info}, job: &job{class: preemptible, seconds: written(p)}})
 				}
 			}
-			if s, ok := exhaustive(all, amounts{v1.ResourceCPU: int64(size) * 1000}); ok {
+			if s, ok := exhaustive(all, amounts{{v1.ResourceCPU, int64(size) * 1000}}); ok {
 				best = min(best, s.seconds)
 			}
 		}

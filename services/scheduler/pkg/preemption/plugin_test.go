@@ -399,6 +399,42 @@ func TestVictims(t *testing.T) {
 			for_: pending("web", "1"),
 		},
 		{
+			name:  "labels make no scavenger of an ordinary pod",
+			nodes: nodes(1, "1"),
+			pods: []pod{
+				newPod("posing", "node-000", "1").priority(0).label(labelJob, "j").label(labelClass, string(nonPreemptible)),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"posing"},
+		},
+		{
+			name:  "neither to its disadvantage",
+			nodes: nodes(2, "1"),
+			pods: []pod{
+				newPod("posing", "node-000", "1").priority(0).label(labelJob, "j").label(labelClass, string(preemptible)),
+				scavenger("a", "node-001", "1", "99999"),
+			},
+			for_:    pending("web", "1"),
+			victims: []string{"a"},
+		},
+		{
+			name:  "nor a part of somebody's gang",
+			nodes: nodes(3, "1"),
+			pods: append(gang("gang", []string{"node-000"}, "1", "10"),
+				newPod("posing", "node-001", "1").priority(2000).label(labelJob, "gang").label(labelClass, string(nonPreemptible)).
+					annotate(annotationRisk, "99999"),
+				scavenger("a", "node-002", "1", "20")),
+			for_:    pending("web", "1"),
+			victims: []string{"gang-0"},
+		},
+		{
+			name:    "and keep none from preempting",
+			nodes:   nodes(1, "1"),
+			pods:    []pod{scavenger("a", "node-000", "1", "1")},
+			for_:    pending("web", "1").label(labelJob, "j").label(labelClass, string(preemptible)),
+			victims: []string{"a"},
+		},
+		{
 			name:    "without a job label a pod is a job of its own",
 			nodes:   nodes(2, "1"),
 			pods:    []pod{scavenger("a", "node-000", "1", "1").unlabel(labelJob), scavenger("b", "node-001", "1", "2").unlabel(labelJob)},

@@ -46,14 +46,9 @@ const (
 // defaultPriorities hold where a PriorityClass cannot be read.
 var defaultPriorities = map[string]int32{priorityClassNonPreemptible: -1000, priorityClassPreemptible: -2000}
 
-// isScavenger tells whether a pod belongs to a scavenger job; one of its marks is enough.
+// isScavenger tells whether a pod belongs to a scavenger job: its PriorityClass is one of theirs. That cannot be changed
+// after creation; labels can, by whoever may write pods, and say something about scavenger pods only.
 func isScavenger(pod *v1.Pod) bool {
-	if _, ok := pod.Labels[labelJob]; ok {
-		return true
-	}
-	if _, ok := pod.Labels[labelClass]; ok {
-		return true
-	}
 	return pod.Spec.PriorityClassName == priorityClassPreemptible || pod.Spec.PriorityClassName == priorityClassNonPreemptible
 }
 
