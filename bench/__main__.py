@@ -28,6 +28,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_plan": ("admission.full_cycle", "admission.one_arrival"),
     "bench.admitter.bench_scale": ("scale.plan",),
     "bench.admitter.bench_memory": ("scale.rss",),
+    "bench.admitter.bench_takeover": ("scale.takeover",),
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
     "bench.regulator.bench_margin": ("regulator.margin",),

@@ -15,6 +15,7 @@ snapshot and planning, in the first cycle after a start: nothing has been judged
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -176,6 +177,7 @@ def prepared(case: str) -> ClusterState:
 def plan(case: str) -> tuple[float, int]:
     """CPU seconds of a cycle, and how many jobs it starts."""
     state, starts = prepared(case), CASES[case][3]
+    gc.collect()
     begun = time.process_time()
     found = plan_admissions(state.snapshot(now=NOW, rule=LoadRule.fixed(99)), max_starts_per_cycle=starts)
     return time.process_time() - begun, len(found.starts)

@@ -66,7 +66,8 @@ class EmptyCluster:
         unsure: set[int] = set()
         for number, nodes in groups:
             size = self._sizes[number]
-            low, high = _holds(size.least, shape), _holds(size.most, shape)
+            high = _holds(size.most, shape)
+            low = _holds(size.least, shape) if high else 0
             sure += low * nodes
             likely += high * nodes
             if sure >= count:

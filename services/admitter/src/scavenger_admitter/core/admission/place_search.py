@@ -31,7 +31,7 @@ MANY: Final = 24
 """After so many pods of one shape all of its nodes are ranked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask:
     """What one pod asks for. Holds the columns of the room, not copies: what others take is seen here.
 
@@ -194,6 +194,8 @@ class PlaceSearch:
         if found is None:
             found = self._of_kinds[kinds] = sorted(n for kind in kinds for n in self._of_kind.get(kind, ()))
         for free, amount in ask.needs:
+            if not found:
+                break
             most = self._most_free(free)
             found = [number for number in found if most[number] >= amount]
         return found

@@ -36,7 +36,7 @@ from scavenger_admitter.core.waits import Wait, spell
 _SCORED: Final = ("cpu", "memory")
 MOST_LOOKS: Final = 200_000
 """Nodes looked at in a cycle to see whether whole gangs fit: about a tenth of a second."""
-_MOST_SEARCHES: Final = 32
+_MOST_SEARCHES: Final = 8
 """Sets of nodes, by selector, that are searched on their own; those of further selectors among all nodes."""
 
 
@@ -187,10 +187,11 @@ class Room:
         return places
 
     def _seek(self, shape: Shape, *, closed_too: bool) -> Places:
+        asked, column, offered = dict(shape.requests), self._column, self._index.offered
         ask = Ask(
-            needs=tuple((self._column(name), amount) for name, amount in shape.requests),
-            scored=tuple((self._column(name), shape.request(name), self._index.offered(name)) for name in _SCORED),
-            size=self._index.offered("cpu"),
+            needs=tuple([(column(name), amount) for name, amount in shape.requests]),
+            scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in _SCORED]),
+            size=offered("cpu"),
         )
         nodes = self._usable_nodes(self._index.matching(shape), closed_too=closed_too)
         if len(nodes) <= FEW:

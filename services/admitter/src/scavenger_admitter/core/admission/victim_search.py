@@ -175,10 +175,9 @@ class VictimSearch:
         needed = [0] * len(places)
         for resource, amount in shape.requests:
             free, gives = self.column(resource), self._gives(resource)
-            needed = [
-                max(n, -((free[i] - amount) // gives[i]) if gives[i] else 0 if free[i] >= amount else _NEVER)
-                for n, i in zip(needed, places, strict=True)
-            ]
+            for at in [at for at, i in enumerate(places) if free[i] < amount]:
+                i = places[at]
+                needed[at] = max(needed[at], -((free[i] - amount) // gives[i]) if gives[i] else _NEVER)
         bounds, without = self._bounds, [_FREE]
         found = ((n, i, bounds.get(i, without)) for n, i in zip(needed, places, strict=True))
         heap = [(costs[n], i) for n, i, costs in found if n < len(costs)]

@@ -1,0 +1,146 @@
+"""Taking over with 10,000 jobs: from the moment a warm standby is elected until every job has been looked at once.
+
+Half of the jobs run, one pod each, half wait, and nothing is to be done for any of them. The API server is the one in
+memory that the unit tests use, in the same process, so its answers to the lists of the freshness check are in the
+figures; that is little. Two jobs, one that runs and one that waits, are made by an admitter at work and copied.
+
+  * takeover_seconds: from election to the first cycle; on a machine that does something else as well, look at
+  * takeover_cpu_seconds: what the process computed meanwhile.
+  * takeover_writes: requests that change something; none is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from scavenger_admitter.controller import Admitter
+from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_api.times import format_time
+from scavenger_kube.resources import JOBS, NODES, PODS, Resource
+from scavenger_runtime import ServiceContext
+from scavenger_runtime.clock import SystemClock
+from scavenger_runtime.logging import configure_logging
+from scavenger_runtime.probes import ProbeServer
+from scavenger_testing import FakeApi, node_dict, running, scavengerjob_dict
+
+COUNT: Final = 10_000
+WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
+NS: Final = "team"
+
+Object = dict[str, Any]
+
+
+class _Standby:
+    """An admitter that is not elected yet."""
+
+    def __init__(self, api: FakeApi) -> None:
+        settings = AdmitterSettings(leader_elect=False, health_port=0, explain_after=0.0)
+        self.context = ServiceContext(names.ADMITTER, settings, api.client(), ProbeServer("127.0.0.1", 0))
+        self.admitter = Admitter(self.context)
+
+    async def lead_while(self, work: Callable[[], Any]) -> None:
+        """Lead until `work` says so."""
+        await self.context.wait_synced()
+        leading = asyncio.create_task(self.admitter.lead())
+        try:
+            while not work():  # noqa: ASYNC110 - the server in memory wakes nobody
+                await asyncio.sleep(0.01)
+        finally:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+            await self.context.close()
+
+
+async def _templates() -> tuple[list[Object], list[Object]]:
+    """A job that runs, with its Job and its pod; and one that waits for room."""
+    async with FakeApi() as api:
+        api.put(NODES, node_dict("node-0", cpu="1.6", memory="400Gi"))
+        now = format_time(SystemClock().now())
+        for name in ("runs", "waits"):
+            api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=now))
+
+        def play() -> bool:
+            for job in api.list(JOBS):
+                if not api.list(PODS):
+                    api.put(PODS, _pod(job, now))
+            found = {job["metadata"]["name"]: job.get("status") or {} for job in api.list(SCAVENGERJOBS)}
+            phases = {status.get("phase") for status in found.values()}
+            told = any(c["reason"] not in ("", "NotYet") for s in found.values() for c in s.get("conditions", ()))
+            return phases == {"Running", "Waiting"} and told
+
+        await asyncio.wait_for(_Standby(api).lead_while(play), 60)
+        ran = next(job for job in api.list(SCAVENGERJOBS) if job["status"]["phase"] == "Running")
+        waits = next(job for job in api.list(SCAVENGERJOBS) if job["status"]["phase"] == "Waiting")
+        return [ran, *api.list(JOBS), *api.list(PODS)], [waits]
+
+
+def _pod(job: Object, now: str) -> Object:
+    """What Job controller, scheduler and kubelet make of a Job."""
+    template, meta = job["spec"]["template"], job["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **template["metadata"],
+            "name": f"{meta['name']}-0",
+            "namespace": NS,
+            "ownerReferences": [owner],
+            "creationTimestamp": now,
+        },
+        "spec": {**template["spec"], "nodeName": "node-0"},
+        "status": {"phase": "Running", "startTime": now, "containerStatuses": [running(started=now)]},
+    }
+
+
+def _populate(api: FakeApi, templates: list[Object], numbers: range) -> None:
+    """Copies of a job and what it has, one on every second node."""
+    resources: dict[str, Resource[Any]] = {"ScavengerJob": SCAVENGERJOBS, "Job": JOBS, "Pod": PODS}
+    uids = {one["metadata"]["uid"] for one in templates}
+    name = templates[0]["metadata"]["name"]
+    for template in templates:
+        text = json.dumps(template).replace(f'"{name}', '"@name@').replace('"node-0"', '"@node@"')
+        for uid in uids:
+            text = text.replace(uid, uid[:-6] + "@uid@")
+        for number in numbers:
+            copy = text.replace("@name@", f"job-{number:06}").replace("@uid@", f"{number:06}")
+            api.put(resources[template["kind"]], json.loads(copy.replace("@node@", f"node-{number // 10}")))
+
+
+async def take_over(count: int = COUNT) -> dict[str, float]:
+    """Wall and CPU seconds of the first pass, and what it wrote."""
+    runs, waits = await _templates()
+    async with FakeApi() as api:
+        for number in range(count // 20):
+            api.put(NODES, node_dict(f"node-{number}", cpu="10.1", memory="400Gi"))
+        _populate(api, runs, range(count // 2))
+        _populate(api, waits, range(count // 2, count))
+        standby = _Standby(api)
+        await standby.context.wait_synced()
+        before = len(api.requests)
+        began, cpu = time.monotonic(), time.process_time()
+        await standby.lead_while(standby.admitter.first_pass_done.is_set)
+        return {
+            "seconds": time.monotonic() - began,
+            "cpu": time.process_time() - cpu,
+            "writes": sum(request.method in WRITES for request in api.requests[before:]),
+        }
+
+
+def run() -> list[dict[str, Any]]:
+    """The figures for bench.json."""
+    configure_logging(names.ADMITTER, level="warning")
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    found = asyncio.run(take_over())
+    return [
+        {"name": "scale.takeover_seconds", "value": round(found["seconds"], 2), "unit": "s", "goal": "<= 15"},
+        {"name": "scale.takeover_cpu_seconds", "value": round(found["cpu"], 2), "unit": "s", "goal": ""},
+        {"name": "scale.takeover_writes", "value": found["writes"], "unit": "writes", "goal": "<= 0"},
+    ]
