@@ -57,7 +57,7 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
         "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  PODS  CPU  MEMORY  CAPACITY  CLASS  "
         "LAST-CHECKPOINT  MESSAGE",
-        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  running",
+        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  running",
     ]
     assert sj("resume", "second") == ["scavengerjob.scavenger.dev/second resumed"]
     sj("wait", "second", "--for=running", "--timeout", "120s")
@@ -98,6 +98,7 @@ def test_the_story_of_an_interruption(sj: Sj) -> None:
         "Checkpoints  at least every SPAN; next due in SPAN",
         "Interrupted  1 time",
         sj("get", "sim")[9],
+        "Class  preemptible",
         "",
         "Timeline:",
         "  TIME  SPAN ago  submitted",

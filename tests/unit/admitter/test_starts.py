@@ -91,19 +91,41 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 
 def test_no_namespace_has_all_the_slots() -> None:
     clock, called = VirtualClock(), list[str]()
-    slots = StartSlots(clock, each=2, most=3, wake=called.append)
-    assert [slots.take(f"slow/{name}") for name in "abc"] == [True, True, False]
-    assert not slots.stuck("slow/c")
+    slots = StartSlots(clock, each=2, most=3, call=called.append)
+    for name in "abc":
+        slots.join(f"slow/{name}")
+    assert called == ["slow/a", "slow/b"]
+    assert [slots.is_called(f"slow/{name}") for name in "abc"] == [True, True, False]
+    for name in "ab":
+        slots.begin(f"slow/{name}")
+    assert (slots.under_way(), list(slots.stuck())) == (3, [])
     clock.jump(2)
-    assert slots.stuck("slow/c")
-    assert not slots.stuck("other/a")
-    assert [slots.take(f"other/{name}") for name in "ab"] == [True, False]
-    slots.give_back("slow/a")
-    assert called == ["slow/c"]
-    assert slots.take("slow/c")
-    assert not slots.stuck("slow/d")
-    slots.give_back("other/a")
-    assert called == ["slow/c", "other/b"]
+    assert (slots.under_way(), list(slots.stuck())) == (0, ["slow/c"])
+    for name in "ab":
+        slots.join(f"other/{name}")
+    assert called[2:] == ["other/a"]
+    assert slots.under_way() == 2
+    slots.leave("slow/a")
+    assert set(called[3:]) <= {"slow/c", "other/b"}
+    assert len(called) == 4
+    slots.leave("other/a")
+    assert sorted(called[2:]) == ["other/a", "other/b", "slow/c"]
+    assert not list(slots.stuck())
+
+
+def test_jobs_are_called_in_the_order_of_their_grants() -> None:
+    """Whoever looks in between, as an event about it came, does not pass those before it."""
+    clock, called = VirtualClock(), list[str]()
+    slots = StartSlots(clock, each=1, most=3, call=called.append)
+    for name in "abcd":
+        slots.join(f"ns/{name}")
+    slots.join("ns/c")
+    assert not any(slots.is_called(f"ns/{name}") for name in "bcd")
+    slots.leave("ns/b")  # its grant was taken back
+    for name in "ac":
+        slots.begin(f"ns/{name}")
+        slots.leave(f"ns/{name}")
+    assert called == ["ns/a", "ns/c", "ns/d"]
 
 
 async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> None:
@@ -294,15 +316,15 @@ async def test_a_job_that_is_suspended_after_it_was_granted_is_not_started() -> 
         admitter = c.admitter()
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Waiting")
-        enqueue = admitter.admitter._feed._enqueue
-        granted = list[str]()
-        admitter.admitter._feed._enqueue = lambda key, **words: granted.append(key)
+        slots, granted = admitter.admitter._slots, list[str]()
+        call = slots._call
+        slots._call = granted.append
         c.node()
         await c.until(lambda: granted)
         assert room(c) == {"lab/a"}
         c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["spec"].update(suspend=True))
         await c.until(lambda: c.phase("a") == "Suspended")
-        admitter.admitter._feed._enqueue = enqueue
+        slots._call = call
         assert posts(c) == 0
         assert room(c) == set()
 

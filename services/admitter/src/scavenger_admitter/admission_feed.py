@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
 
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason
@@ -31,7 +30,7 @@ from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import SLOW_SECONDS
+from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 
 log = get_logger(__name__)
 
@@ -42,9 +41,6 @@ KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
 """Causes of interruptions after which the job keeps its room: nobody else was meant to have it. After all others
 somebody was: an ordinary pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
-
-START_PRIORITY: Final = -10
-"""Of a job that is to be started, in the queue of reconciles: what has happened to others goes first."""
 
 
 class AdmissionFeed:
@@ -57,8 +53,9 @@ class AdmissionFeed:
         informers: what the API server shows.
         records: of all jobs.
         usage: CPU time that pods on reclaimed capacity used.
+        slots: who may create its Job.
         wake: has the admission loop look again.
-        enqueue: has a job reconciled, with a priority.
+        enqueue: has a job reconciled.
     """
 
     def __init__(
@@ -70,8 +67,9 @@ class AdmissionFeed:
         informers: Informers,
         records: JobRecords,
         usage: accounting.Usage,
+        slots: StartSlots,
         wake: Callable[[], None],
-        enqueue: Callable[..., None],
+        enqueue: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -79,9 +77,9 @@ class AdmissionFeed:
         self._informers = informers
         self._records = records
         self._usage = usage
+        self._slots = slots
         self._wake = wake
         self._enqueue = enqueue
-        self._unanswered: dict[str, float] = {}
 
     # --- what the loop is told --------------------------------------------------------------------------------------
 
@@ -170,7 +168,7 @@ class AdmissionFeed:
         if self._records[key].attempt.stage is not Stage.REFUSED:
             self._records[key].attempt.drop()
         self._state.assumed_starts.forget(key)
-        self._unanswered.pop(key, None)
+        self._slots.leave(key)
 
     # --- how starts go on -------------------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class AdmissionFeed:
         """Bring what is known of the start of a job up to date, before it is observed."""
         if not self._records[key].attempt.look(run, self._clock.monotonic()):
             self._state.assumed_starts.forget(key)
-            self._unanswered.pop(key, None)
+            self._slots.leave(key)
             self._wake()
 
     def take_back(self, key: str, seconds: float = 0.0) -> None:
@@ -196,19 +194,16 @@ class AdmissionFeed:
         of that name now."""
         attempt = self._records[key].attempt
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
-        self._unanswered.pop(key, None)
         if attempt.stage is Stage.REFUSED:
             self._state.assumed_starts.forget(key)
             self._wake()
         if attempt.stage is not Stage.POSTED:
             self._enqueue(key)
 
-    def under_way(self) -> int:
-        """How many starts were granted and are not answered; those that hang do not count."""
-        hanging = self._clock.monotonic() - SLOW_SECONDS
-        while self._unanswered and (first := next(iter(self._unanswered.items())))[1] <= hanging:
-            del self._unanswered[first[0]]
-        return len(self._unanswered)
+    def take_back_stuck(self) -> None:
+        """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile."""
+        for key in list(self._slots.stuck()):
+            self.take_back(key, SLOW_SECONDS)
 
     # --- what the loop reports --------------------------------------------------------------------------------------
 
@@ -225,9 +220,7 @@ class AdmissionFeed:
         self._state.assumed_starts.assume(
             key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
         )
-        self._unanswered.pop(key, None)
-        self._unanswered[key] = now
-        self._enqueue(key, priority=START_PRIORITY)
+        self._slots.join(key)
 
     def on_preempted(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

@@ -32,7 +32,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import StartSlots
+from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
@@ -64,6 +64,12 @@ class Admitter:
             running=self._informers.running_on_reclaimed,
             measured=self._on_measured,
         )
+        self._slots = StartSlots(
+            self._clock,
+            each=settings.concurrent_starts,
+            most=max(1, settings.workers * 3 // 4),
+            call=self._enqueue,
+        )
         self._feed = AdmissionFeed(
             settings=settings,
             clock=self._clock,
@@ -71,6 +77,7 @@ class Admitter:
             informers=self._informers,
             records=self._records,
             usage=self._usage.usage,
+            slots=self._slots,
             wake=lambda: self._admission.wake(),
             enqueue=self._enqueue,
         )
@@ -81,7 +88,7 @@ class Admitter:
             levels=self._informers.levels_view,
             job=self._informers.job,
             granted=self._feed.on_granted,
-            under_way=self._feed.under_way,
+            under_way=self._slots.under_way,
             preempted=self._feed.on_preempted,
             starved=self._feed.on_starved,
             budget=self._budget,
@@ -98,12 +105,7 @@ class Admitter:
             feed=self._feed,
             admission=self._admission,
             explanations=self._explanations,
-            slots=StartSlots(
-                self._clock,
-                each=settings.concurrent_starts,
-                most=max(1, settings.workers * 3 // 4),
-                wake=self._enqueue,
-            ),
+            slots=self._slots,
             usage=self._usage.usage,
             turns=self._turns,
         )
@@ -157,6 +159,7 @@ class Admitter:
             group.create_task(self._admit())
             group.create_task(self._explain())
             group.create_task(self._remind())
+            group.create_task(self._take_back_stuck())
             group.create_task(self._queue_controller.run())
             group.create_task(self._usage.run())
 
@@ -196,6 +199,11 @@ class Admitter:
             await self._clock.sleep(REMIND_SECONDS)
             if self._admission.unserved or self._state.kept_room.keys():
                 self._admission.wake()
+
+    async def _take_back_stuck(self) -> None:
+        while True:
+            await self._clock.sleep(SLOW_SECONDS / 2)
+            self._feed.take_back_stuck()
 
     def _enqueue(self, key: str, *, priority: int = 0) -> None:
         if self._loop is not None:

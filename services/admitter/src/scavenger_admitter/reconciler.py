@@ -30,7 +30,7 @@ from scavenger_admitter.freshness import confirmed, doubtful, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import AGAIN_SECONDS, SLOW_SECONDS, StartSlots
+from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_admitter.writer import Writer
 
@@ -53,7 +53,7 @@ class Reconciler:
         feed: told where each job stands.
         admission: says why jobs wait.
         explanations: which of them are told.
-        slots: how many Jobs are created at once.
+        slots: who may create its Job.
         usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
     """
@@ -115,7 +115,10 @@ class Reconciler:
         seen = self._observation(key, job)
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
         left_out = _left(outcome.quiet_until, seen.now)
-        requests = (outcome.changed and left_out is None) + len(outcome.actions)
+        create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
+        cleanups = [action for action in outcome.actions if not isinstance(action, CreateJob)]
+        may_create = create is not None and self._slots.is_called(key)
+        requests = (outcome.changed and left_out is None) + len(cleanups) + may_create
         if not self._turns.take(key, urgency_of(job, outcome), requests):
             return None  # it is looked at again when it has its turn
         if left_out is not None:
@@ -124,14 +127,14 @@ class Reconciler:
                 self._records[key].starting = run_of(job)
         elif outcome.changed:
             job = await self._commit(job, outcome)
-        create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
         if seen.granted and create is None:
             self._feed.take_back(key)  # what it was granted for is not so any more
         self._feed.update(key, job, outcome)
-        again = await self._start(job, create) if create is not None else None
-        await self._writer.carry_out(key, (one for one in outcome.actions if not isinstance(one, CreateJob)))
+        if create is not None and may_create:
+            await self._start(job, create)
+        await self._writer.carry_out(key, cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
-        waits = (left_out, outcome.requeue_after, again, *self._records[key].attempt.waits(self._clock))
+        waits = (left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
     async def _clear_orphans(self, key: str) -> Result | None:
@@ -147,17 +150,13 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
-    async def _start(self, job: ScavengerJob, action: CreateJob) -> float | None:
+    async def _start(self, job: ScavengerJob, action: CreateJob) -> None:
         """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
-        lifecycle. Returns in how many seconds to try again where it is not the job's turn."""
+        lifecycle."""
         key, attempt = job.key, self._records[job.key].attempt
         if attempt.stage is not Stage.GRANTED or attempt.run != action.run:
-            return None
-        if not self._slots.take(key):
-            self._turns.give_back()
-            if self._slots.stuck(key):
-                self._feed.take_back(key, SLOW_SECONDS)
-            return AGAIN_SECONDS
+            return
+        self._slots.begin(key)
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
@@ -171,10 +170,9 @@ class Reconciler:
             metrics.STARTS.labels(job.spec.queue).inc()
             _log_start(job, attempt.start)
         finally:
-            self._slots.give_back(key)
+            self._slots.leave(key)
         if self._records[key].attempt is attempt:  # else the job is gone, or another one has its name
             self._feed.on_answer(key, refusal)
-        return None
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)

@@ -1,13 +1,14 @@
-"""How many Jobs are being created at once, so that no namespace keeps the others waiting.
+"""Who may create its Job now: in the order of the grants, and so that no namespace keeps the others waiting.
 
 A create waits for the admission webhooks and policies of its namespace, for up to half a minute. Each has a worker of
-the reconcile loop for so long; without a bound, one namespace would have all of them.
+the reconcile loop for so long; without a bound, one namespace would have all of them. Jobs with a grant are in line, by
+namespace, and are called when there is a slot. Until then there is nothing to be done for them: a reconcile that an
+event causes meanwhile does not create, so nobody passes those before it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from scavenger_runtime import Clock
@@ -15,59 +16,92 @@ from scavenger_runtime import Clock
 SLOW_SECONDS: Final = 2.0
 """A create that takes longer hangs, as far as others are concerned."""
 
-AGAIN_SECONDS: Final = 1.0
-"""Who waits for a slot looks again after this, whether it was called or not: the one called may not need it."""
+_NOT_BEGUN: Final = float("inf")
 
 
 class StartSlots:
-    """Who may create its Job now.
+    """The line of starts of each namespace, and the slots of those called.
 
     Args:
         clock: to tell which creates hang.
         each: most creates at once in one namespace.
         most: most creates at once in all of them; fewer than there are workers.
-        wake: has a job reconciled whose turn it may be.
+        call: has a job reconciled whose turn it is.
     """
 
-    def __init__(self, clock: Clock, *, each: int, most: int, wake: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, *, each: int, most: int, call: Callable[[str], None]) -> None:
         self._clock = clock
         self._each = each
         self._most = most
-        self._wake = wake
-        self._busy: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
-        self._total = 0
+        self._call = call
+        # By namespace. Those in line in the order of their grants; those called with the time at which their create
+        # began, on the monotonic clock.
+        self._line: dict[str, dict[str, None]] = {}
+        self._called: dict[str, dict[str, float]] = {}
+        self._slots = 0
 
-    def take(self, key: str) -> bool:
-        """Whether the Job of `namespace/name` may be created now; else the job is called when it may be its turn."""
+    def join(self, key: str) -> None:
+        """`namespace/name` has a grant. It is called when it may create its Job, which may be at once."""
         namespace = _namespace(key)
-        if self._total < self._most and len(self._busy[namespace]) < self._each:
-            self._busy[namespace][key] = self._clock.monotonic()
-            self._total += 1
-            return True
-        waiting = self._waiting[namespace]
-        if key not in waiting:
-            waiting.append(key)
+        if key not in self._called.get(namespace, ()):
+            self._line.setdefault(namespace, {})[key] = None
+        self._call_next()
+
+    def is_called(self, key: str) -> bool:
+        """Whether the job may create its Job now."""
+        return key in self._called.get(_namespace(key), ())
+
+    def begin(self, key: str) -> None:
+        """The create of one that was called begins."""
+        self._called[_namespace(key)][key] = self._clock.monotonic()
+
+    def leave(self, key: str) -> None:
+        """The create is through, or there is nothing to create any more."""
+        namespace = _namespace(key)
+        _drop(self._line, namespace, key)
+        if _drop(self._called, namespace, key):
+            self._slots -= 1
+            self._call_next()
+
+    def under_way(self) -> int:
+        """How many starts were granted and are not answered; those that hang, and those behind them, do not count."""
+        slow = self._clock.monotonic() - SLOW_SECONDS
+        called = sum(begun > slow for busy in self._called.values() for begun in busy.values())
+        return called + sum(len(line) for namespace, line in self._line.items() if not self._is_stuck(namespace))
+
+    def stuck(self) -> Iterator[str]:
+        """Those in line where all creates there may be hang: nothing more is to be begun there."""
+        return (key for namespace, line in self._line.items() if self._is_stuck(namespace) for key in line)
+
+    def _is_stuck(self, namespace: str) -> bool:
+        busy = self._called.get(namespace, {})
+        slow = self._clock.monotonic() - SLOW_SECONDS
+        return len(busy) >= self._each and all(begun <= slow for begun in busy.values())
+
+    def _call_next(self) -> None:
+        """Give out the slots there are, to one namespace after the other."""
+        waiting = True
+        while waiting and self._slots < self._most:
+            waiting = False
+            for namespace in list(self._line):
+                if self._slots < self._most and len(self._called.get(namespace, ())) < self._each:
+                    key = next(iter(self._line[namespace]))
+                    _drop(self._line, namespace, key)
+                    self._called.setdefault(namespace, {})[key] = _NOT_BEGUN
+                    self._slots += 1
+                    waiting = True
+                    self._call(key)
+
+
+def _drop(groups: dict[str, dict[str, None]] | dict[str, dict[str, float]], group: str, key: str) -> bool:
+    """Take a key out of its group, and the group where it was the last; whether it was there."""
+    members = groups.get(group)
+    if members is None or key not in members:
         return False
-
-    def give_back(self, key: str) -> None:
-        """The create is through."""
-        namespace = _namespace(key)
-        self._total -= self._busy[namespace].pop(key, None) is not None
-        if not self._busy[namespace]:
-            del self._busy[namespace]
-        # The namespaces of others only wait where all slots were taken.
-        for candidate in (namespace, *self._waiting) if self._total == self._most - 1 else (namespace,):
-            if waiting := self._waiting.get(candidate):
-                self._wake(waiting.popleft())
-                if not waiting:
-                    del self._waiting[candidate]
-                return
-
-    def stuck(self, key: str) -> bool:
-        """Whether the creates of its namespace hang, all that there may be: nothing more is to be begun there."""
-        busy = self._busy.get(_namespace(key), {})
-        return len(busy) >= self._each and self._clock.monotonic() - max(busy.values()) >= SLOW_SECONDS
+    del members[key]
+    if not members:
+        del groups[group]
+    return True
 
 
 def _namespace(key: str) -> str:

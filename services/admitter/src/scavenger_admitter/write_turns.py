@@ -71,10 +71,6 @@ class WriteTurns:
         self._budget.spend(requests - 1)
         return True
 
-    def give_back(self) -> None:
-        """The turn that a job has just taken is not used."""
-        self._budget.give_back()
-
     def _has_turn(self, key: str, urgency: Urgency) -> bool:
         if key in self._given:
             self._given.discard(key)
