@@ -78,7 +78,7 @@ func (d *decisions) add(by types.UID, pods []*v1.Pod) {
 	defer d.mu.Unlock()
 	now := d.clock.Now()
 	for _, known := range d.pods {
-		if now.After(known.until) {
+		if !d.holds(known) {
 			d.drop(known)
 		}
 	}
@@ -150,7 +150,10 @@ func (d *decisions) fail(by types.UID, pod *v1.Pod) (forgotten []*v1.Pod) {
 
 func (d *decisions) put(by types.UID, pod *v1.Pod, now time.Time) *decision {
 	if known, ok := d.pods[pod.UID]; ok {
-		return known
+		if d.holds(known) {
+			return known
+		}
+		d.drop(known)
 	}
 	made := &decision{pod: pod, by: by, until: now.Add(decisionMemory)}
 	d.pods[pod.UID] = made
@@ -177,16 +180,19 @@ func (d *decisions) drop(known *decision) {
 func (d *decisions) has(uid types.UID) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	now := d.clock.Now()
-	if known, ok := d.pods[uid]; ok && !now.After(known.until) {
+	if known, ok := d.pods[uid]; ok && d.holds(known) {
 		return true
 	}
 	for _, known := range d.runs[uid] {
-		if !now.After(known.until) {
+		if d.holds(known) {
 			return true
 		}
 	}
 	return false
+}
+
+func (d *decisions) holds(known *decision) bool {
+	return !d.clock.Now().After(known.until)
 }
 
 // --- what profiles share ---

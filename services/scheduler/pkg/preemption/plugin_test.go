@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -773,11 +772,8 @@ func TestFailedRemoval(t *testing.T) {
 			}
 			s := world{
 				nodes: nodes(1, "3"), pods: append(slices.Clone(jobs), web),
-				features: feature.Features{EnableAsyncPreemption: async},
+				features: feature.Features{EnableAsyncPreemption: async}, patching: errors.New("the API server is tired"),
 			}.start(t)
-			s.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("the API server is tired")
-			})
 			s.preempt(web)
 			s.eventually("the removal is over", func() bool { return !s.plugin.Executor.IsPodRunningPreemption(web.UID) })
 			if len(s.victims()) == 0 {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	k8smetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -176,6 +177,8 @@ type world struct {
 	// stands for.
 	fit   *config.NodeResourcesFitArgs
 	byDRA []v1.ResourceName
+	// patching is what the API server has to say to changes of pods.
+	patching error
 	// statuses of nodes that another filter turned down for good.
 	unresolvable []string
 }
@@ -249,6 +252,11 @@ func (w world) prepare(t testing.TB) *scheduler {
 		objects = append(objects, n)
 	}
 	s.client = fake.NewClientset(objects...)
+	if w.patching != nil {
+		s.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, w.patching
+		})
+	}
 	factory := informers.NewSharedInformerFactory(s.client, 0)
 	var extenders []fwk.Extender
 	if w.extender != nil {

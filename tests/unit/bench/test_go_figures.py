@@ -1,0 +1,32 @@
+"""What is read of the output of Go benchmarks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from bench.__main__ import BENCHMARKS, wanted
+from bench.scheduler.go_figures import parse
+
+
+def test_metrics_by_part() -> None:
+    output = """\
+goos: linux
+BenchmarkLossOverOptimum-2   \t       1\t13700000000 ns/op\t         1.000 mean-ratio\t         1.050 worst-ratio
+BenchmarkBurst/ScavengerPreemption         \t       1\t63964532978 ns/op\t        41.75 p50-cpu-ms
+BenchmarkBurst/two-words
+--- BENCH: BenchmarkBurst/ScavengerPreemption
+PASS
+ok  \tscavenger.dev/scheduler/pkg/preemption\t1.2s
+"""
+    assert parse(output) == {
+        "LossOverOptimum": {"ns/op": 13700000000, "mean-ratio": 1.0, "worst-ratio": 1.05},
+        "Burst/ScavengerPreemption": {"ns/op": 63964532978, "p50-cpu-ms": 41.75},
+    }
+
+
+def test_figures_without_a_cluster_start_none() -> None:
+    chosen = [module for module, prefixes in BENCHMARKS.items() if wanted(prefixes, ["scheduler.loss"])]
+    assert chosen == ["bench.scheduler.bench_choice"]
