@@ -73,7 +73,7 @@ STARTUP_COST: Any = option(
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)
 PRESSED_WRITE_RATE: Any = option(
-    20.0,
+    4.0,
     "the same while ordinary pods wait for room, or victims are leaving: then what can wait does",
     unit="requests per second",
     gt=0,
