@@ -64,8 +64,8 @@ func (p promising) spareOrdinary(nodes []fwk.NodeInfo, budgets []*policy.PodDisr
 	return true
 }
 
-// worthTrying returns the nodes to try; found is the loss on the first one that will do without the loss of an ordinary
-// pod, nil when none of the first few does.
+// worthTrying returns the nodes to try; found is the loss on the first one that will do without the loss of an
+// ordinary pod, nil when none of the first few does.
 func (p promising) worthTrying(
 	nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget,
 ) (kept []fwk.NodeInfo, found *loss) {
@@ -186,13 +186,13 @@ type amount struct {
 	quantity int64
 }
 
-// shortage is what NodeResourcesFit misses for the preemptor on a node as it is now; empty when it is not resources that
-// keep it out.
+// shortage is what NodeResourcesFit misses for the preemptor on a node as it is now; empty when it is not resources
+// that keep it out.
 //
-// How much is missing is asked of that plugin, and so is what counts: extended resources may be named in its arguments
-// as somebody else's business (ignoredResources), and a DeviceClass may stand for them (DRAExtendedResource), which are
-// then the concern of other filters. A resource it has not complained of on any node is left out: no bound is derived
-// from it.
+// How much is missing is asked of that plugin, and so is what counts: extended resources may be named in its
+// arguments as somebody else's business (ignoredResources), and a DeviceClass may stand for them
+// (DRAExtendedResource), which are then the concern of other filters. A resource it has not complained of on any node
+// is left out: no bound is derived from it.
 func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	var lacking amounts
 	for _, unmet := range noderesources.Fits(at.preemptor, at.withNominated(node), at.pl.devices, at.pl.fit) {
@@ -206,8 +206,8 @@ func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	return lacking
 }
 
-// withNominated is a node as the filters see it: room was promised to pods of at least the preemptor's priority, whose victims
-// may be leaving yet.
+// withNominated is a node as the filters see it: room was promised to pods of at least the preemptor's priority,
+// whose victims may be leaving yet.
 func (at *attempt) withNominated(node fwk.NodeInfo) fwk.NodeInfo {
 	seen := node
 	for _, nominated := range at.pl.handle.NominatedPodsForNode(node.Node().Name) {

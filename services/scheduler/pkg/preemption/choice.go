@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Which jobs have to leave a node so that enough room is left behind is the minimum knapsack problem, with one knapsack
-// per resource that is short. A selection solves it by branch and bound, which finds the best answer there is. It stops
-// after a number of steps with the best answer found until then, which is never worse than what its two greedy
-// beginnings say: at most 2R times the least loss, where R resources are short (byDensity).
+// Which jobs have to leave a node so that enough room is left behind is the minimum knapsack problem, with one
+// knapsack per resource that is short. A selection solves it by branch and bound, which finds the best answer there
+// is. It stops after a number of steps with the best answer found until then, which is never worse than what its two
+// greedy beginnings say: at most 2R times the least loss, where R resources are short (byDensity).
 
 const (
 	// maxVisits is how many partial choices are looked at on a node with up to exactUpTo jobs, some 10 ms of work. With 16
@@ -123,8 +123,8 @@ func (s *selection) cheapest() []bool {
 	return s.best
 }
 
-// cheapestOf is cheapest where other things than resources count as well: `must` has the jobs that have to go in any case,
-// `try` tells whether a choice will do, and `best` is one that will.
+// cheapestOf is cheapest where other things than resources count as well: `must` has the jobs that have to go in any
+// case, `try` tells whether a choice will do, and `best` is one that will.
 func (s *selection) cheapestOf(best, must []bool, try func(broken []bool) bool) []bool {
 	s.must, s.try = must, try
 	s.visits, s.tries = 0, 0
@@ -149,8 +149,8 @@ func (s *selection) priceOf(broken []bool) (p price) {
 
 // --- branch and bound ---
 
-// search decides about the jobs from `next` on: keeping one comes first, so that of equal choices the one that keeps the
-// most important jobs is found first.
+// search decides about the jobs from `next` on: keeping one comes first, so that of equal choices the one that keeps
+// the most important jobs is found first.
 func (s *selection) search(next int, paid price) {
 	if s.visits >= s.limit() || s.tries >= maxTries {
 		return
@@ -239,11 +239,11 @@ func (s *selection) promising(next int, paid price) bool {
 	return !s.inOrder
 }
 
-// atLeast returns a lower bound, by one criterion, of what ending the rest of the shortage by jobs from `next` on costs,
-// none of them with more than `spare` protected pods; and whether these can end it at all.
+// atLeast returns a lower bound, by one criterion, of what ending the rest of the shortage by jobs from `next` on
+// costs, none of them with more than `spare` protected pods; and whether these can end it at all.
 //
-// Per resource the smallest price is that of a knapsack whose items may be cut: cheapest per amount first. No choice of
-// whole jobs costs less, and none that also ends the other shortages.
+// Per resource the smallest price is that of a knapsack whose items may be cut: cheapest per amount first. No choice
+// of whole jobs costs less, and none that also ends the other shortages.
 func (s *selection) atLeast(criterion, next int, left []int64, spare float64) (least float64, possible bool) {
 	for r, missing := range left {
 		if missing <= 0 {
@@ -316,15 +316,16 @@ func (s *selection) byImportance() []bool {
 	return broken
 }
 
-// byDensity is the greedy algorithm of Csirik, Frenk, Labbé and Zhang (Heuristics for the 0-1 min-knapsack problem, Acta
-// Cybernetica 10, 1991), one resource after the other: jobs are taken by price per amount, cheapest first; one that ends
-// the shortage together with those taken is a candidate, the others are taken; the cheapest candidate wins.
+// byDensity is the greedy algorithm of Csirik, Frenk, Labbé and Zhang (Heuristics for the 0-1 min-knapsack problem,
+// Acta Cybernetica 10, 1991), one resource after the other: jobs are taken by price per amount, cheapest first; one
+// that ends the shortage together with those taken is a candidate, the others are taken; the cheapest candidate wins.
 //
-// For one resource it pays at most twice the least price: of the jobs in the best choice, look at the first candidate.
-// It costs no more than that choice. What was taken before it is cheaper per amount than whatever the best choice has
-// instead, and less, as it did not end the shortage; so it costs no more either. What is left of the other resources'
-// shortages costs no more than ending all of them, so with R of them at most 2R times the least price is paid. By
-// criterion: at most 2R times as many protected pods as necessary, and where none are, at most 2R times the CPU-seconds.
+// For one resource it pays at most twice the least price: of the jobs in the best choice, look at the first
+// candidate. It costs no more than that choice. What was taken before it is cheaper per amount than whatever the best
+// choice has instead, and less, as it did not end the shortage; so it costs no more either. What is left of the other
+// resources' shortages costs no more than ending all of them, so with R of them at most 2R times the least price is
+// paid. By criterion: at most 2R times as many protected pods as necessary, and where none are, at most 2R times the
+// CPU-seconds.
 func (s *selection) byDensity() []bool {
 	broken, left := make([]bool, len(s.prices)), slices.Clone(s.missing)
 	for r := range left {
@@ -358,8 +359,8 @@ func (s *selection) byDensity() []bool {
 	return broken
 }
 
-// giveBack lets broken jobs keep their places that are not needed, the most important first. left has what is missing: what
-// there is too much of is negative.
+// giveBack lets broken jobs keep their places that are not needed, the most important first. left has what is
+// missing: what there is too much of is negative.
 func (s *selection) giveBack(broken []bool, left []int64) {
 	for i, gone := range broken {
 		if !gone || !s.spares(i, left) {

@@ -15,9 +15,9 @@ import (
 // decisionMemory is how long a victim counts as going before the API server has said so.
 const decisionMemory = 30 * time.Second
 
-// decisions remembers victims, and the runs they belong to, between the decision and the moment their end is seen: the
-// next preemptor comes earlier, and must neither take a second job where a broken gang's other pods would do, nor count
-// a loss twice.
+// decisions remembers victims, and the runs they belong to, between the decision and the moment their end is seen:
+// the next preemptor comes earlier, and must neither take a second job where a broken gang's other pods would do, nor
+// count a loss twice.
 type decisions struct {
 	clock clock.PassiveClock
 
@@ -98,8 +98,8 @@ func (d *decisions) attempt(by types.UID, pod *v1.Pod) (news bool) {
 	return !known
 }
 
-// whenLeaving calls back as soon as one of some pods that have to go is seen to leave, with the time when it will be given
-// up.
+// whenLeaving calls back as soon as one of some pods that have to go is seen to leave, with the time when it will be
+// given up.
 func (d *decisions) whenLeaving(pods []*v1.Pod, waiting func(overdue time.Time)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +134,8 @@ func (d *decisions) handler() cache.ResourceEventHandler {
 	}}
 }
 
-// fail takes back that a pod has to go for a preemptor, whose removal the API server would not have, and the same of all
-// pods whose removal has not begun: with one failure the rest is given up. It returns these pods.
+// fail takes back that a pod has to go for a preemptor, whose removal the API server would not have, and the same of
+// all pods whose removal has not begun: with one failure the rest is given up. It returns these pods.
 func (d *decisions) fail(by types.UID, pod *v1.Pod) (forgotten []*v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

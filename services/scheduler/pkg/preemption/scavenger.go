@@ -46,8 +46,8 @@ const (
 // defaultPriorities hold where a PriorityClass cannot be read.
 var defaultPriorities = map[string]int32{priorityClassNonPreemptible: -1000, priorityClassPreemptible: -2000}
 
-// isScavenger tells whether a pod belongs to a scavenger job: its PriorityClass is one of theirs. That cannot be changed
-// after creation; labels can, by whoever may write pods, and say something about scavenger pods only.
+// isScavenger tells whether a pod belongs to a scavenger job: its PriorityClass is one of theirs. That cannot be
+// changed after creation; labels can, by whoever may write pods, and say something about scavenger pods only.
 func isScavenger(pod *v1.Pod) bool {
 	return pod.Spec.PriorityClassName == priorityClassPreemptible || pod.Spec.PriorityClassName == priorityClassNonPreemptible
 }

@@ -234,13 +234,13 @@ func (r *room) putIfFits(pods ...fwk.PodInfo) (bool, error) {
 	return false, r.take(pods...)
 }
 
-// choose gives jobs their places back, all of which are off, and returns the others: those that lose the least, in the same
-// order.
+// choose gives jobs their places back, all of which are off, and returns the others: those that lose the least, in
+// the same order.
 //
 // Most often it is resources alone that are short. Then the choice follows from what NodeResourcesFit misses, and the
 // filters are asked once. Otherwise jobs that stand in the way by themselves, such as those with a host port or an
-// anti-affinity, are found one by one; choices beyond that are shown to the filters, a limited number, and the jobs are
-// given their places back by importance if none of these will do.
+// anti-affinity, are found one by one; choices beyond that are shown to the filters, a limited number, and the jobs
+// are given their places back by importance if none of these will do.
 func (r *room) choose(shares []*share, needed amounts) ([]*share, error) {
 	a := &arrangement{room: r, shares: shares, off: slices.Repeat([]bool{true}, len(shares))}
 	s := newSelection(needed, shares)

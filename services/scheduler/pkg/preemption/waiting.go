@@ -118,10 +118,10 @@ func gated(pod *v1.Pod) bool {
 	return condition != nil && condition.Reason == v1.PodReasonSchedulingGated
 }
 
-// gatedOnce tells of a pod whose gates this scheduler has not seen, as it was not running then, that it had some: the API
-// server gives gated pods, and no others, their condition PodScheduled at creation, and lifting the gates changes the
-// specification. Somebody else's change to a pod that was tried in the second of its creation looks the same; then a pod
-// waits too long rather than too short.
+// gatedOnce tells of a pod whose gates this scheduler has not seen, as it was not running then, that it had some: the
+// API server gives gated pods, and no others, their condition PodScheduled at creation, and lifting the gates changes
+// the specification. Somebody else's change to a pod that was tried in the second of its creation looks the same;
+// then a pod waits too long rather than too short.
 func gatedOnce(pod *v1.Pod) bool {
 	condition := scheduledCondition(pod)
 	return condition != nil && pod.Generation > 1 &&
