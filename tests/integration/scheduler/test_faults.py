@@ -113,10 +113,11 @@ def test_labels_missing_and_annotations_of_garbage(pool: Pool) -> None:
     assert pool.living() == {f"{nodes[4]}-y", *webs}
 
 
-def test_scavenger_pods_never_preempt_whatever_they_were_given(pool: Pool) -> None:
+def test_scavenger_pods_never_preempt_and_a_label_alone_makes_nobody_one(pool: Pool) -> None:
     jobs = full(pool, 1)
     pushy = pool.pods.ordinary(f"{pool.name}-pushy")
     pushy["metadata"]["labels"][names.LABEL_JOB] = "pushy"
+    pushy["spec"]["priorityClassName"] = names.PRIORITY_CLASS_NON_PREEMPTIBLE
     pool.submit(pushy)
 
     def turned_down() -> bool:
@@ -127,6 +128,11 @@ def test_scavenger_pods_never_preempt_whatever_they_were_given(pool: Pool) -> No
 
     pool.until("the pod to be turned down", turned_down)
     assert pool.living() == {*jobs, pushy["metadata"]["name"]}
+
+    labelled = pool.pods.ordinary(f"{pool.name}-labelled")
+    labelled["metadata"]["labels"][names.LABEL_JOB] = "pushy"
+    pool.submit(labelled)
+    pool.wait_running(labelled["metadata"]["name"])
 
 
 def test_a_waiting_pod_is_tried_again_when_a_job_becomes_preemptible_or_itself_interactive(pool: Pool) -> None:
