@@ -207,11 +207,11 @@ def rising(to: float, at: float = 0.0, base: float = 20.0) -> Callable[[float], 
 
 
 def random_jobs(rng: random.Random, total: float, *, pods: bool = True) -> list[Job]:
-    """Jobs of different sizes that use about `total` cores together."""
+    """Jobs of different sizes that use `total` cores together."""
     jobs: list[Job] = []
-    while sum(job.cpu for job in jobs) < total:
-        cpu = rng.choice([0.5, 1.0, 2.0, 4.0])
+    while (left := total - sum(job.cpu for job in jobs)) > 0:
         size = rng.choice([1, 1, 1, 2, 4]) if pods else 1
+        cpu = min(rng.choice([0.5, 1.0, 2.0, 4.0]), left / size)
         jobs.append(Job(f"job-{len(jobs)}", cpu * size, rng.uniform(0, 4) * GIB, size, started=-rng.uniform(60, 1700)))
     return jobs
 

@@ -132,13 +132,13 @@ def test_a_load_jump_does_not_take_all_that_is_labelled(lag: float, grace: float
 def test_with_labels_that_follow_it_comes_down_and_not_one_too_many(seed: int, lag: float, grace: float) -> None:
     rng = random.Random(seed)
     jump = rng.uniform(36, 50)
+    # Together they use what the node has, at most: figures of one that used more would not be believed.
     world = World(random_jobs(rng, 50.0), rising(jump, at=60.0), RULES, lag, grace=grace, labels=True)
     world.run(60)  # with slow figures and slow pods a plan takes eight periods to show, and labels follow each
     check(world)
     largest = max((job.cpu for _, job, _ in world.evictions), default=0.0)
     assert overshoot(world) <= largest + 1e-6, "freed more than the gap and one victim"
-    if jump + sum(job.cpu for job in world.jobs) >= UPPER:
-        assert world.load()[0] <= LOWER + 1e-6
+    assert world.load()[0] <= LOWER + 1e-6
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])
