@@ -272,14 +272,21 @@ class Informer(Generic[T]):
     def _collect(self, obj: T, found: dict[str, T], unreadable: set[str]) -> None:
         """Keep an object of a page. It is transformed at once: a list is never held in full size."""
         key, same = obj.metadata.key, self._cache.same(obj)
-        if same is obj and self._transform is not None:
-            try:
-                same = self._transform(obj)
-            except Exception as error:
-                self._report(Malformed(key, obj.metadata.resource_version, f"transform: {error!r}"))
-                unreadable.add(key)
-                return
-        found[key] = same
+        kept = self._kept(obj) if same is obj else same
+        if kept is None:
+            unreadable.add(key)
+        else:
+            found[key] = kept
+
+    def _kept(self, obj: T) -> T | None:
+        """What is kept of an object; None when the transform cannot take it, which is reported."""
+        if self._transform is None:
+            return obj
+        try:
+            return self._transform(obj)
+        except Exception as error:
+            self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"transform: {error!r}"))
+            return None
 
     def _replace(self, found: dict[str, T], unreadable: set[str], version: str) -> None:
         """Make the cache what the list says. An object that is there but unreadable keeps its last readable
@@ -346,7 +353,7 @@ class Informer(Generic[T]):
             if event.type == "DELETED":
                 self._remove(event.obj.metadata.key, event.obj)
             else:
-                self._notify(self._put(event.obj, transform=self._transform))
+                self._notify(self._add(event.obj))
         self._measure()
         if event.type == "BOOKMARK":
             self._bookmarked = True
@@ -355,11 +362,19 @@ class Informer(Generic[T]):
         self._backoff.reset()
         self._follow()
 
-    def _put(self, obj: T, *, initial: bool = False, transform: Callable[[T], T] | None = None) -> Iterable[Change[T]]:
-        """Store an object; one that an index function or the transform cannot take is left out like a malformed one."""
+    def _add(self, obj: T) -> Iterable[Change[T]]:
+        """Store an object of an event; one that the transform cannot take is left out like a malformed one."""
+        kept = self._kept(obj)
+        if kept is None:
+            self._unreadable.add(obj.metadata.key)
+            return ()
+        return self._put(kept)
+
+    def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
+        """Store what is kept of an object; one that an index function cannot take is left out like a malformed one."""
         key = obj.metadata.key
         try:
-            changes = self._cache.put(obj if transform is None else transform(obj), initial=initial)
+            changes = self._cache.put(obj, initial=initial)
         except Exception as error:
             self._unreadable.add(key)
             self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"))
