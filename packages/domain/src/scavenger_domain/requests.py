@@ -116,7 +116,7 @@ def pod_requests(pod: PodWithRequests) -> dict[str, int]:
     if pod.spec.init_containers:
         for name, value in containers.init_peak().items():
             taken[name] = max(taken.get(name, 0), value)
-    _apply_pod_level(taken, pod, containers.infeasible)
+    containers.apply_pod_level(taken)
     for name, text in pod.spec.overhead.items():
         taken[name] = taken.get(name, 0) + amount(name, text)
     return taken
@@ -132,7 +132,7 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
     """
     containers = _Containers(pod)
     taken = containers.running()
-    _apply_pod_level(taken, pod, containers.infeasible)
+    containers.apply_pod_level(taken)
     return taken
 
 
@@ -149,11 +149,11 @@ class _Containers:
     """The containers of a pod, with what their statuses say."""
 
     def __init__(self, pod: PodWithRequests) -> None:
+        self._spec, self._status = pod.spec, pod.status
         status = pod.status
-        self._spec = pod.spec
         self._statuses = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
         pending = (condition.reason for condition in status.conditions if condition.type == "PodResizePending")
-        self.infeasible = next(pending, "") == "Infeasible"
+        self._infeasible = next(pending, "") == "Infeasible"
 
     def running(self) -> dict[str, int]:
         """All that run beside each other once the init phase is over."""
@@ -176,12 +176,21 @@ class _Containers:
                 peak[name] = max(peak.get(name, 0), value)
         return peak
 
+    def apply_pod_level(self, sums: dict[str, int]) -> None:
+        """Let what the pod asks for as a whole take the place of the sums of its containers."""
+        requests = self._spec.resources.requests
+        named = [name for name in requests if name in _POD_LEVEL or name.startswith("hugepages-")]
+        asked = {name: amount(name, requests[name]) for name in named}
+        if asked:
+            _resize(asked, requests, self._status, self._infeasible)
+            sums.update((name, asked[name]) for name in named)
+
     def _add(self, sums: dict[str, int], container: _Container, *, resizable: bool = True) -> None:
         requests = container.resources.requests
         asked = {name: amount(name, text) for name, text in requests.items()}
         status = self._statuses.get(container.name) if resizable else None
         if status is not None:
-            _resize(asked, requests, status, self.infeasible)
+            _resize(asked, requests, status, self._infeasible)
         for name, value in asked.items():
             sums[name] = sums.get(name, 0) + value
 
@@ -198,15 +207,6 @@ def _resize(asked: dict[str, int], requests: _Quantities, status: _Resized, infe
         known = [amount(name, text) for text in (has, held) if text is not None]
         if name in asked or known:
             asked[name] = max(known if infeasible else (asked.get(name, 0), *known), default=0)
-
-
-def _apply_pod_level(sums: dict[str, int], pod: PodWithRequests, infeasible: bool) -> None:
-    requests = pod.spec.resources.requests.items()
-    asked = {name: amount(name, text) for name, text in requests if name in _POD_LEVEL or name.startswith("hugepages-")}
-    if asked:
-        effective = dict(asked)
-        _resize(effective, pod.spec.resources.requests, pod.status, infeasible)
-        sums.update((name, effective[name]) for name in asked)
 
 
 def _is_sidecar(container: _Container) -> bool:
