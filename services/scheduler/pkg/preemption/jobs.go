@@ -123,6 +123,17 @@ func podOf(object any) (*v1.Pod, bool) {
 	return pod, ok
 }
 
+// podUpdates hands on what an informer tells of pods that have changed, as such.
+func podUpdates(handle func(old, pod *v1.Pod)) func(before, after any) {
+	return func(before, after any) {
+		old, wasPod := before.(*v1.Pod)
+		pod, isPod := after.(*v1.Pod)
+		if wasPod && isPod {
+			handle(old, pod)
+		}
+	}
+}
+
 // empty tells whether there are no scavenger pods at all.
 func (t *jobTable) empty() bool {
 	return t.number.Load() == 0

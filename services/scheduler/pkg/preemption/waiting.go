@@ -70,15 +70,7 @@ func interactive(pod *v1.Pod) bool {
 // handler watches gates being lifted, and forgets pods that wait no longer.
 func (e *entitlement) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			old, ok := before.(*v1.Pod)
-			if !ok {
-				return
-			}
-			pod, ok := after.(*v1.Pod)
-			if !ok {
-				return
-			}
+		UpdateFunc: podUpdates(func(old, pod *v1.Pod) {
 			switch {
 			case pod.Spec.NodeName != "":
 				if old.Spec.NodeName == "" {
@@ -89,7 +81,7 @@ func (e *entitlement) handler() cache.ResourceEventHandler {
 				defer e.mu.Unlock()
 				e.ungated[pod.UID] = e.clock.Now()
 			}
-		},
+		}),
 		DeleteFunc: func(object any) {
 			if pod, ok := podOf(object); ok {
 				e.forget(pod.UID)
@@ -245,15 +237,7 @@ func (w *waiting) retry(names map[types.UID]types.NamespacedName) {
 
 // handler watches for what the scheduling queue takes no notice of.
 func (w *waiting) handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		old, ok := before.(*v1.Pod)
-		if !ok {
-			return
-		}
-		pod, ok := after.(*v1.Pod)
-		if !ok {
-			return
-		}
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: podUpdates(func(old, pod *v1.Pod) {
 		switch {
 		case pod.Spec.NodeName == "":
 			if interactive(pod) && !interactive(old) {
@@ -262,5 +246,5 @@ func (w *waiting) handler() cache.ResourceEventHandler {
 		case classOf(old) == nonPreemptible && classOf(pod) == preemptible:
 			w.classChanged()
 		}
-	}}
+	})}
 }
