@@ -188,7 +188,7 @@ def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
     runs: dict[str, list[Pod]] = {}
     for pod in pods:
         owner = pod.metadata.controller
-        if owner is not None and owner.kind == "Job" and occupies(pod) and pod.metadata.deletion_timestamp is not None:
+        if owner is not None and owner.kind == "Job" and pod.leaving:
             runs.setdefault(owner.name, []).append(pod)
     for run, members in sorted(runs.items()):
         meta, facts = members[0].metadata, tuple(pod_facts(pod) for pod in members)
