@@ -175,8 +175,7 @@ class AdmissionFeed:
     def look(self, key: str, run: str) -> None:
         """Bring what is known of the start of a job up to date, before it is observed."""
         if not self._records[key].attempt.look(run, self._clock.monotonic()):
-            self._state.assumed_starts.forget(key)
-            self._slots.leave(key)
+            self._give_back(key)
             self._wake()
 
     def take_back(self, key: str, seconds: float = 0.0) -> None:
@@ -195,7 +194,7 @@ class AdmissionFeed:
         attempt = self._records[key].attempt
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
-            self._state.assumed_starts.forget(key)
+            self._give_back(key)
             self._wake()
         if attempt.stage is not Stage.POSTED:
             self._enqueue(key)
