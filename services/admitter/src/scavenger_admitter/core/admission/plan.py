@@ -188,7 +188,7 @@ class _Cycle:
 
     def start_again(self) -> None:
         for candidate in self._snapshot.returning:
-            if self._left is not None and len(self._starts) >= self._left:
+            if self._full():
                 return
             if _not_open(candidate.queue, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
                 continue
@@ -312,13 +312,16 @@ class _Cycle:
 
     # --- turns ---
 
+    def _full(self) -> bool:
+        """Whether this cycle has started as much as one may."""
+        return self._pods >= MOST_PODS_PER_CYCLE or (self._left is not None and len(self._starts) >= self._left)
+
     def _turns(self, lines: Mapping[str, tuple[Candidate, ...]]) -> Iterator[Iterator[Candidate]]:
         """The line of the most under-served queue that still has jobs to look at, again and again; whoever is left when
         the limit of starts is reached waits for the next cycle."""
         turns = Lines(self._usage.shares, lines)
         while (line := turns.next()) is not None:
-            full = self._left is not None and len(self._starts) >= self._left
-            if full or self._pods >= MOST_PODS_PER_CYCLE:
+            if self._full():
                 self._truncated = True
                 for candidate in line:
                     self._held[candidate.key] = _NEXT_CYCLE
