@@ -12,7 +12,7 @@ from scavenger_api import names
 from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
-from scavenger_api.times import format_micro_time, micros
+from scavenger_api.times import micros
 from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
 
 from scavenger_admitter.core.admission.queue_status import state_of
@@ -36,15 +36,9 @@ def newer(one: ScavengerJob, other: ScavengerJob) -> bool:
 
 
 def run_of(job: ScavengerJob) -> str:
-    """The run that a start from the job's present place in line is: its queuedTimestamp."""
+    """The run that a start from the job's present place in line is; empty before it has one."""
     queued = job.status.queued_timestamp
-    return _place(queued) if queued is not None else ""
-
-
-@lru_cache(maxsize=1024)
-def _place(queued: datetime) -> str:
-    # Asked for half a dozen times in a reconcile.
-    return format_micro_time(queued)
+    return accounting.run_id(queued) if queued is not None else ""
 
 
 def job_key(pod: Pod) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
-SERVER_TROUBLE: Final = 500
 PATIENCE_SECONDS: Final = 30.0
 """An informer has listed anew by then, if it can at all. What it lacks still is something that it cannot read."""
 
@@ -94,7 +93,7 @@ def doubtful(seen: Observation) -> bool:
     active = seen.was_starting or (status.phase is not None and status.phase.active)
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in _placed(seen)):
         return True
-    if seen.batch is None and refused is not None and (refused.unclear or refused.status >= SERVER_TROUBLE):
+    if seen.batch is None and refused is not None and refused.server_trouble:
         return True  # the Job may have been created all the same, and its informer be behind
     if seen.batch is None:
         mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)

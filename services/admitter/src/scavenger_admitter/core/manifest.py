@@ -53,7 +53,7 @@ def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_second
     Args:
         job: the job.
         restarts: how often it has been interrupted.
-        run: the place in line it is started from (`format_micro_time` of queuedTimestamp): the identity of
+        run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
     """
     labels = _labels(job)

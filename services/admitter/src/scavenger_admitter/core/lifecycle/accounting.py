@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_api.times import format_micro_time
 from scavenger_domain import risk
 from scavenger_kube import kinds
 
@@ -46,6 +48,12 @@ def second(value: datetime) -> datetime:
 def cores(spec: ScavengerJobSpec) -> float:
     """CPU that the whole gang asks for, in cores."""
     return spec.requests.get("cpu", 0) * spec.parallelism / 1000
+
+
+@lru_cache(maxsize=1024)  # asked for half a dozen times in a reconcile
+def run_id(queued: datetime) -> str:
+    """The identity of the run that is started from a place in line, as its Job and pods carry it."""
+    return format_micro_time(queued)
 
 
 def run_start(status: ScavengerJobStatus) -> datetime | None:

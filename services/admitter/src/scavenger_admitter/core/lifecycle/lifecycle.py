@@ -14,7 +14,6 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, WaitReason
-from scavenger_api.times import format_micro_time
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
@@ -79,7 +78,7 @@ def _find_run(draft: Draft) -> None:
     queued = draft.status.queued_timestamp
     if queued is None:
         return
-    place, batch, parallelism = format_micro_time(queued), draft.own_job, draft.seen.job.spec.parallelism
+    place, batch, parallelism = accounting.run_id(queued), draft.own_job, draft.seen.job.spec.parallelism
     complete = accounting.run_start(draft.status) is not None
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid

@@ -72,7 +72,16 @@ class Refusal:
     @property
     def unclear(self) -> bool:
         """Whether the Job may have been created all the same."""
-        return self.status == 0 or self.reason == "Timeout" or (self.status >= 500 and not self.reason)
+        return self.status == 0 or self.reason == "Timeout" or (self._of_server and not self.reason)
+
+    @property
+    def server_trouble(self) -> bool:
+        """Whether it says more about the API server than about the Job."""
+        return self.unclear or self._of_server
+
+    @property
+    def _of_server(self) -> bool:
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +224,7 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
         if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
             # The API's own validation: the manifest never becomes valid, as the spec is immutable.
             return Problem(f"the Job is not valid: {message}", True, FailureReason.INVALID)
-        if refused.unclear or status in _OWN_TROUBLE or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if refused.server_trouble or status in _OWN_TROUBLE:
             said = f"the API server did not create the Job: {message}"
             return Problem(said, False, WaitReason.CREATION_REFUSED, blameless=True)
     return creation_problem(message, spec, "the Job cannot be created")

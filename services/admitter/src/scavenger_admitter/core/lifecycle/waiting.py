@@ -5,7 +5,6 @@ from __future__ import annotations
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
-from scavenger_api.times import format_micro_time
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, leftover_pods
@@ -80,12 +79,11 @@ def line_up(draft: Draft) -> None:
     left = find_leftover_pods(_left_over(draft), seen.nodes, seen.now, patience)
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     free = not left and batch is None and not seen.assumed_started
-    granted = seen.granted and draft.status.queued_timestamp == seen.job.status.queued_timestamp
+    queued = draft.status.queued_timestamp
+    granted = seen.granted and queued == seen.job.status.queued_timestamp
     draft.candidate = free and not granted
-    if free and granted and draft.status.queued_timestamp is not None:
-        draft.actions.append(
-            CreateJob(format_micro_time(draft.status.queued_timestamp), draft.status.interrupted_count)
-        )
+    if free and granted and queued is not None:
+        draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count))
     stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
     stuck = stuck or next((pod.message for pod in left if pod.overdue), "")
     if stuck:
