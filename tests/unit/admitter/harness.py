@@ -23,7 +23,7 @@ from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime import ServiceContext
 from scavenger_runtime.probes import ProbeServer
-from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, terminated
+from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, settle, terminated
 from scavenger_testing.faults import WRITES, Fault
 
 NS = "lab"
@@ -33,7 +33,6 @@ JOB_WATCHES = "/apis/batch/v1/jobs?watch"
 ALONE: Mapping[str, Any] = {"leader_elect": False, "health_port": 0}
 """Settings of a service of which there is one."""
 
-CALM_TURNS = 30
 HANGING_TURNS = 10
 BUSY_TURNS = 1000
 
@@ -287,13 +286,15 @@ class Harness:
     async def quiet(self) -> None:
         """Return when every request has been answered and nothing follows, however busy the machine is; requests that
         hang are left to themselves."""
-        calm = patience = 0
-        while calm < CALM_TURNS and patience < (HANGING_TURNS if self._hanging() else BUSY_TURNS):
+        patience = 0
+        while patience < (HANGING_TURNS if self._hanging() else BUSY_TURNS):
             before = len(self.api.requests)
-            planning = self.threads.busy
-            await asyncio.sleep(0.001 if self.under_way or planning else 0)
-            patience += self.under_way > 0
-            calm = 0 if self.under_way or planning or before != len(self.api.requests) else calm + 1
+            await settle()
+            if self.under_way or self.threads.busy:
+                await asyncio.sleep(0.001)
+                patience += self.under_way > 0
+            elif before == len(self.api.requests):
+                return
 
     def _hanging(self) -> bool:
         return any(fault.action == "hang" and fault.times for fault in self.api.faults)
