@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -267,6 +268,25 @@ async def test_evictions_ask_the_budget(server: Server) -> None:
         await server.client.evict(server.namespace, "a")
     assert "DisruptionBudget" in caught.value.causes()
     assert await server.client.evict(server.namespace, "b")
+
+
+async def test_evicting_what_is_leaving_shortens_its_grace_period_past_all_budgets(server: Server) -> None:
+    manifest = pod("slow", labels={"app": "covered"}, finalizers=["scavenger.dev/hold"])
+    manifest["spec"] = {**manifest["spec"], "nodeName": "nowhere"}  # what has no node goes without grace
+    await create(server, PODS, manifest)
+    await create(server, PODDISRUPTIONBUDGETS, budget("keep", {}, selects="covered", least=1_000_000))
+    await server.client.delete(PODS, server.namespace, "slow", grace_period=3600)
+    before = (await read(server, PODS, "slow"))["metadata"]
+    assert before["deletionGracePeriodSeconds"] == 3600
+    assert await server.client.evict(server.namespace, "slow", uid=before["uid"], grace_period=30)
+    after = (await read(server, PODS, "slow"))["metadata"]
+    assert after["deletionGracePeriodSeconds"] == 30
+    gained = datetime.fromisoformat(before["deletionTimestamp"]) - datetime.fromisoformat(after["deletionTimestamp"])
+    assert gained == timedelta(seconds=3570)
+    await server.client.evict(server.namespace, "slow", grace_period=600)
+    assert (await read(server, PODS, "slow"))["metadata"]["deletionGracePeriodSeconds"] == 30, "never longer again"
+    await server.client.merge_patch(PODS, server.namespace, "slow", {"metadata": {"finalizers": None}})
+    await server.client.delete(PODS, server.namespace, "slow", grace_period=0)
 
 
 async def test_evicting_what_is_gone_is_success(server: Server) -> None:

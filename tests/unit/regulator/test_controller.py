@@ -107,6 +107,16 @@ class Cluster:
         }
         return stored == {o.metadata.uid: o.metadata.resource_version for o in informer.items()}
 
+    async def delete_with_grace(self, pod: str, seconds: int) -> None:
+        """As a user does who may delete pods; on a real API server, the deadline is when that time is over."""
+
+        def edit(obj: dict[str, Any]) -> None:
+            obj["metadata"]["deletionTimestamp"] = self.ago(-seconds)
+            obj["metadata"]["deletionGracePeriodSeconds"] = seconds
+
+        self.api.edit(PODS, "lab", pod, edit)
+        await self.caught_up()
+
     def levels(self) -> PublishedLevels:
         found = self.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
         assert found is not None
@@ -241,6 +251,41 @@ async def test_a_refusal_is_not_a_success_and_another_one_goes() -> None:
             c.measure(8.5, each=2)
             await c.period()
         assert c.pods() == ["job-0-run-0", "job-2-run-0"] or c.pods() == ["job-0-run-0"]
+
+
+async def test_who_deletes_a_pod_with_a_month_of_grace_keeps_nobody_else_from_going() -> None:
+    """Counted as leaving it would close the gap for a month, though it goes on as before."""
+    async with cluster() as c:
+        for i in range(4):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        await c.delete_with_grace("job-0-run-0", 30 * 86_400)
+        await c.clock.advance(100)
+        c.measure(9)
+        await c.period()
+        assert c.pods() == ["job-3-run-0"]
+        gone = c.api.get(PODS, "lab", "job-0-run-0")
+        assert gone is not None
+        assert gone["metadata"]["deletionGracePeriodSeconds"] == 30
+        assert gone["metadata"]["deletionTimestamp"] == c.ago(130 - 30)
+        written = c.writes("/pods/job-0-run-0/eviction")
+        c.measure(9)
+        await c.period()
+        assert c.writes("/pods/job-0-run-0/eviction") == written == 1
+
+
+async def test_a_grace_period_that_could_not_be_shortened_is_shortened_the_next_time() -> None:
+    async with cluster() as c:
+        c.add_job("job")
+        await c.delete_with_grace("job-run-0", 3600)
+        c.api.fail(500, times=2, methods={"POST"}, path="/eviction")
+        seen = []
+        for _ in range(3):
+            c.measure(5)
+            await c.period()
+            pod = c.api.get(PODS, "lab", "job-run-0")
+            assert pod is not None
+            seen.append(pod["metadata"]["deletionGracePeriodSeconds"])
+        assert seen == [3600, 3600, 30] or seen == [3600, 30, 30]
 
 
 async def test_an_eviction_that_keeps_failing_is_given_up_for_a_while_and_another_one_goes() -> None:

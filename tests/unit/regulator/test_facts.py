@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from scavenger_api.times import parse_time
+from scavenger_api.times import format_time, parse_time
 from scavenger_kube import kinds
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_regulator.core.eviction.candidates import leaving
@@ -163,6 +164,25 @@ def test_what_is_read_of_a_job() -> None:
     (gang,) = gangs([job_of(phase="Starting", **status)], [member("a")])
     assert gang.started is None, "that was the last run"
     assert not gang.running
+
+
+@pytest.mark.parametrize(
+    ("asked", "deadline", "grace", "prolonged"),
+    [
+        (30, "2026-01-02T12:00:30Z", 30, False),
+        (5, "2026-01-02T12:00:05Z", 5, False),
+        (0, "2026-01-02T12:00:00Z", 0, False),
+        (2592000, "2026-01-02T12:00:30Z", 30, True),
+    ],
+)
+def test_a_pod_is_to_go_within_its_own_grace_period(asked: int, deadline: str, grace: float, prolonged: bool) -> None:
+    made = member("a", grace_seconds=30, deleted=format_time(NOW + timedelta(seconds=asked)))
+    facts = pod_facts(msgspec.structs.replace(made, metadata=_with_grace(made.metadata, asked)))
+    assert (facts.deletion_deadline, facts.grace, facts.prolonged) == (parse_time(deadline), grace, prolonged)
+
+
+def _with_grace(meta: kinds.ObjectMeta, asked: int) -> kinds.ObjectMeta:
+    return msgspec.structs.replace(meta, deletion_grace_period_seconds=asked)
 
 
 def test_what_is_read_of_a_pod() -> None:

@@ -277,8 +277,11 @@ class FakeApi:
         return json_answer(self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse what a budget with an integer minAvailable covers."""
+        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet."""
         pod = self.store.get(where, name)
+        if "deletionTimestamp" in pod["metadata"]:
+            self.store.delete(where, name, options)
+            return
         for budget in self.store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
             selector = ",".join(f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items())
             covered = [one for one in self.store.list(where) if matches(one, selector, "")]

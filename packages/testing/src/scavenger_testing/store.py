@@ -8,7 +8,10 @@ import functools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
+
+from scavenger_api.times import format_time, parse_time
 
 from scavenger_testing import patches
 
@@ -202,11 +205,22 @@ class Store:
 
     def _mark(self, where: Collection, obj: Object, grace: int | None) -> Object:
         if "deletionTimestamp" in obj["metadata"]:
-            return obj
+            return self._shorten(where, obj, grace)
         marked = patches.copied(obj)
         marked["metadata"]["deletionTimestamp"] = self._now()
         marked["metadata"]["deletionGracePeriodSeconds"] = 0 if grace is None else grace
         return self._write(where, obj, marked)
+
+    def _shorten(self, where: Collection, obj: Object, grace: int | None) -> Object:
+        """What is being deleted already can only have less time than it has."""
+        given = obj["metadata"].get("deletionGracePeriodSeconds") or 0
+        deadline = parse_time(obj["metadata"]["deletionTimestamp"])
+        if grace is None or grace >= given or deadline is None:
+            return obj
+        changed = patches.copied(obj)
+        changed["metadata"]["deletionTimestamp"] = format_time(deadline - timedelta(seconds=given - grace))
+        changed["metadata"]["deletionGracePeriodSeconds"] = grace
+        return self._write(where, obj, changed)
 
     def _lingers(self, pod: Object) -> bool:
         ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")

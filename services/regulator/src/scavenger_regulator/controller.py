@@ -187,6 +187,7 @@ class Regulator:
         newly_short = self.writer.record_node_memory(decision.node_memory, self.nodes.get)
         for plan in decision.node_memory:
             log_node_memory(plan, newly_short=plan.node in newly_short)
+        await self.writer.shorten(decision.prolonged)
         await self._evict(decision.victims)
         await self.writer.resize(decision.resizes)
         await self.writer.offer(decision.changed_offers)

@@ -95,9 +95,13 @@ def pod_facts(pod: Pod) -> PodFacts:
     meta = pod.metadata
     reclaimed = on_reclaimed_capacity(pod)
     resize = condition(pod.status.conditions, "PodResizePending")
-    grace = meta.deletion_grace_period_seconds
-    if grace is None:
-        grace = pod.spec.termination_grace_period_seconds
+    own, asked = pod.spec.termination_grace_period_seconds, meta.deletion_grace_period_seconds
+    grace = DEFAULT_GRACE if own is None else float(own)
+    deadline, prolonged = parse_time(meta.deletion_timestamp), asked is not None and asked > grace
+    if asked is not None:
+        if prolonged and deadline is not None:
+            deadline -= timedelta(seconds=asked - grace)
+        grace = min(grace, float(asked))
     started = [s.state.running.started_at for s in pod.status.container_statuses if s.state.running is not None]
     return PodFacts(
         key=meta.key,
@@ -107,10 +111,10 @@ def pod_facts(pod: Pod) -> PodFacts:
         preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS, names.PREEMPTIBLE) != names.NON_PREEMPTIBLE,
         running_since=max((t for text in started if (t := parse_time(text)) is not None), default=None)
         or (parse_time(pod.status.start_time) if pod.status.phase == "Running" else None),
-        deletion_deadline=parse_time(meta.deletion_timestamp),
+        deletion_deadline=deadline,
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
-        grace=DEFAULT_GRACE if grace is None else float(grace),
+        grace=grace,
         resizable={
             c.name: quantity(c.resources.requests["cpu"])
             for c in pod.spec.containers
@@ -118,6 +122,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         },
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
         reclaimed=reclaimed,
+        prolonged=prolonged,
     )
 
 

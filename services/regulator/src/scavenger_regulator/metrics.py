@@ -43,6 +43,9 @@ OUTCOME: Final = gauge("regulator_plan_outcome", "1 for what came of the last pl
 WAIT: Final = gauge("regulator_plan_wait", "1 for why no plan is made though the load is too high.", ("reason",))
 EVICTIONS: Final = counter("regulator_evictions", "Jobs by reason and what became of it.", ("reason", "outcome"))
 LOST: Final = counter("regulator_evicted_cpu_seconds_lost", "CPU time that evicted jobs had at risk.", ("reason",))
+SHORTENED: Final = counter(
+    "regulator_shortened_grace_periods", "Pods deleted with a longer grace period than their own.", ("outcome",)
+)
 RESIZES: Final = counter("regulator_resizes", "Containers throttled or given back their CPU.", ("direction", "outcome"))
 OFFERED: Final = gauge("regulator_reclaimed_offered", "Offered by all nodes, in cores and bytes.", ("resource",))
 OFFERING_NODES: Final = gauge("regulator_reclaimed_offering_nodes", "Nodes that offer some of it.", ("resource",))

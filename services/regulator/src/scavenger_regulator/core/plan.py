@@ -19,7 +19,7 @@ from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_writ
 from scavenger_regulator.core.reclaimed.state import ReclaimedState
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import ScopeDecision, Victim, decide_scope
-from scavenger_regulator.core.snapshot import CLUSTER, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, PodFacts, Snapshot
 from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.core.throttle import Resize, plan_resizes
 
@@ -31,7 +31,8 @@ class Decision:
     published: the levels. victims: whom to evict, in this order: for load first, then for the memory of nodes. scopes:
     what was decided of each scope. node_memory: the nodes that are short of memory. offers: what each node should
     offer, by its name; changed_offers: those that it does not show yet. withdrawals: nodes that still show an offer
-    though reclaimed capacity is off. resizes: containers to throttle, or to give their CPU back.
+    though reclaimed capacity is off. resizes: containers to throttle, or to give their CPU back. prolonged: pods that
+    are being deleted with a longer grace period than their own, which they are to have instead.
     """
 
     published: PublishedLevels
@@ -42,6 +43,7 @@ class Decision:
     changed_offers: tuple[Offer, ...] = ()
     withdrawals: tuple[str, ...] = ()
     resizes: tuple[Resize, ...] = ()
+    prolonged: tuple[PodFacts, ...] = ()
 
     @property
     def states(self) -> dict[str, ScopeState]:
@@ -71,7 +73,8 @@ def regulate(
         decision = replace(decision, withdrawals=shown)
     else:
         decision = _with_reclaimed(decision, snapshot, reclaimed, rules)
-    return replace(decision, resizes=_resizes(decision, snapshot, rules))
+    prolonged = tuple(pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged)
+    return replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
 
 
 # --- load ---------------------------------------------------------------------------------------------------

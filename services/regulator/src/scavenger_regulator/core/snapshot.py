@@ -71,9 +71,9 @@ class NodeFacts:
 class PodFacts:
     """A scavenger pod that still occupies its node.
 
-    deletion_deadline: its deletion's deadline, None while nobody is deleting it. running_since: None until it
-    runs. requests: by resource, in cores and bytes; of a pod on reclaimed capacity what it counts as. grace:
-    seconds between SIGTERM and SIGKILL.
+    deletion_deadline: when it should be gone, None while nobody is deleting it: its own grace period after that was
+    asked for, or sooner. running_since: None until it runs. requests: by resource, in cores and bytes; of a pod on
+    reclaimed capacity what it counts as. grace: seconds between SIGTERM and SIGKILL.
     """
 
     key: str
@@ -93,6 +93,8 @@ class PodFacts:
     """The kubelet has answered Infeasible."""
     reclaimed: bool = False
     """Placed by reclaimed capacity: nothing is set aside for it."""
+    prolonged: bool = False
+    """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
