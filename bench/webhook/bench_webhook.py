@@ -18,8 +18,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +29,9 @@ from scavenger_cluster import Cluster, ports, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_testing.fake_api import FakeApi
+from scavenger_testing.hostile_bodies import corpus
 from scavenger_testing.processes import cpu_seconds, resident_kb
-from scavenger_webhook.app import MUTATE_PODS
+from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, VALIDATE_JOBS
 from scavenger_webhook.certificate_keeper import CONFIGURATION_NAME
 from scavenger_webhook.facts import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
 from scavenger_webhook.writer import SECRET_NAME
@@ -42,6 +44,10 @@ RATE: Final = 200
 """Reviews a second."""
 
 SECONDS: Final = 20
+HOSTILE_SECONDS: Final = 30
+"""Honest reviews beside the hostile ones."""
+
+HEADERS: Final = {"Content-Type": "application/json"}
 PODS: Final = 2000
 """Created with the webhook, and as many without."""
 
@@ -83,7 +89,17 @@ def _review(number: int) -> bytes:
 # --- one review ---
 
 
-async def _reviews(seconds: int) -> list[Figure]:
+@dataclass(frozen=True)
+class Running:
+    """The service as a process of its own: its pid, where it answers, and the authority of its certificate."""
+
+    pid: int
+    url: str
+    authority: str
+
+
+@asynccontextmanager
+async def _service() -> AsyncIterator[Running]:
     async with FakeApi() as api:
         api.put(SECRETS, {"metadata": {"name": SECRET_NAME, "namespace": NAMESPACE}})
         for resource in CONFIGURATIONS:
@@ -100,12 +116,17 @@ async def _reviews(seconds: int) -> list[Figure]:
                 await _ready(f"http://127.0.0.1:{health}/readyz")
                 bundle = api.list(CONFIGURATIONS[0])[0]["webhooks"][0]["clientConfig"]["caBundle"]
                 authority = base64.b64decode(bundle).decode()
-                before = cpu_seconds(process.pid)
-                times = await _load(f"https://127.0.0.1:{port}{MUTATE_PODS}", authority, seconds)
-                rss, after = resident_kb(process.pid) / 1000, cpu_seconds(process.pid)
+                yield Running(process.pid, f"https://127.0.0.1:{port}", authority)
             finally:
                 process.terminate()
                 await process.wait()
+
+
+async def _reviews(seconds: int) -> list[Figure]:
+    async with _service() as service:
+        before = cpu_seconds(service.pid)
+        times = await _load(service, seconds)
+        rss, after = resident_kb(service.pid) / 1000, cpu_seconds(service.pid)
     cuts = statistics.quantiles(times, n=100)
     return [
         _figure("webhook.review.p99_ms", cuts[98] * 1000, "ms", "<= 10"),
@@ -115,13 +136,13 @@ async def _reviews(seconds: int) -> list[Figure]:
     ]
 
 
-async def _load(url: str, authority: str, seconds: int) -> list[float]:
+async def _load(service: Running, seconds: int) -> list[float]:
     """Times from when each request was due to its whole answer."""
+    url = service.url + MUTATE_PODS
     bodies = [_review(number) for number in range(50)]
     times: list[float] = []
-    context = ssl.create_default_context(cadata=authority)
-    headers = {"Content-Type": "application/json"}
-    async with aiohttp.ClientSession(headers=headers) as session:
+    context = ssl.create_default_context(cadata=service.authority)
+    async with aiohttp.ClientSession(headers=HEADERS) as session:
 
         async def one(number: int, due: float) -> None:
             async with session.post(url, data=bodies[number % len(bodies)], ssl=context) as answer:
@@ -139,6 +160,36 @@ async def _load(url: str, authority: str, seconds: int) -> list[float]:
             tasks.append(asyncio.create_task(one(number, due)))
         await asyncio.gather(*tasks)
     return times
+
+
+# --- bodies of somebody who means harm ---
+
+
+async def _hostile() -> list[Figure]:
+    """What the worst of many hostile bodies costs the service in CPU time, all together in memory, and honest reviews
+    meanwhile in time."""
+    async with _service() as service:
+        await _load(service, 2)
+        before, worst = resident_kb(service.pid), (0.0, "")
+        honest = asyncio.create_task(_load(service, HOSTILE_SECONDS))
+        context = ssl.create_default_context(cadata=service.authority)
+        async with aiohttp.ClientSession(headers=HEADERS) as session:
+            for what, body in corpus():
+                path = MUTATE_PODS if "pod" in what else MUTATE_QUOTAS if "quota" in what else VALIDATE_JOBS
+                used, others = cpu_seconds(service.pid), time.perf_counter()
+                with suppress(aiohttp.ClientError):  # an answer before the whole body was read
+                    async with session.post(service.url + path, data=body, ssl=context) as answer:
+                        await answer.read()
+                        assert answer.status in (200, 400, 413), (what, answer.status)
+                seconds = time.perf_counter() - others
+                worst = max(worst, (min(seconds, cpu_seconds(service.pid) - used), what))
+        times = await honest
+        grown = resident_kb(service.pid) - before
+    return [
+        _figure(f"webhook.hostile_body.seconds ({worst[1]})", worst[0], "s", "<= 0.1"),
+        _figure("webhook.hostile_body.rss_mb_growth", grown / 1000, "MB", "<= 20"),
+        _figure("webhook.hostile_body.honest_p99_ms", statistics.quantiles(times, n=100)[98] * 1000, "ms", "<= 50"),
+    ]
 
 
 async def _ready(url: str) -> None:
@@ -247,6 +298,6 @@ def run(seconds: int = SECONDS, pods: int = PODS) -> list[Figure]:
     """The figures of this benchmark."""
     logging.disable(logging.CRITICAL)  # the fake server's complaints about clients that leave
     try:
-        return [*asyncio.run(_reviews(seconds)), *_pods(pods)]
+        return [*asyncio.run(_reviews(seconds)), *asyncio.run(_hostile()), *_pods(pods)]
     finally:
         logging.disable(logging.NOTSET)

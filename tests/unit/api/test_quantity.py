@@ -76,6 +76,13 @@ def test_what_is_no_quantity_says_so(text: str) -> None:
         parse_quantity(text)
 
 
+@pytest.mark.parametrize("text", ["1" * 129, "0." + "0" * 2_000_000 + "1", "9" * 2_000_000 + "Ki"])
+def test_numbers_of_any_length_are_not_computed_with(text: str) -> None:
+    with pytest.raises(QuantityError, match="has more than 128 digits") as caught:
+        parse_quantity(text)
+    assert len(str(caught.value)) < 100
+
+
 @pytest.mark.parametrize(
     ("resource", "text", "expected"),
     [

@@ -37,6 +37,7 @@ async def call(
     headers: Sequence[tuple[bytes, bytes]] = (JSON,),
     ends: str = "",
     of: Any = known,
+    app: Any = None,
 ) -> tuple[int, Any]:
     """Send a body in parts; `ends`: "" properly, "hang" never, "drop" by a disconnect. Returns status and JSON."""
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
@@ -69,7 +70,7 @@ async def call(
         "server": ("127.0.0.1", 9443),
     }
     async with asyncio.timeout(10):
-        await create_app(of, LIMITS)(scope, receive, send)
+        await (app or create_app(of, LIMITS))(scope, receive, send)
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], json.loads(body)
 

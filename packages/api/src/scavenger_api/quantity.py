@@ -38,6 +38,10 @@ MAX_UNITS: Final = 2**63 - 1
 """Kubernetes caps what it cannot hold in an int64; so do we."""
 
 
+MAX_DIGITS: Final = 128
+"""Kubernetes reads numbers of any length; none that is meant has more than two dozen."""
+
+
 class QuantityError(ValueError):
     """Not a Kubernetes quantity."""
 
@@ -54,6 +58,8 @@ def parse_quantity(text: str | int | float) -> Decimal:
             f"{str(text)!r} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi"
         )
     number, suffix = match.group(1), match.group(2) or ""
+    if len(number) > MAX_DIGITS:
+        raise QuantityError(f"{str(text)[:20]!r}… has more than {MAX_DIGITS} digits")
     if suffix in _SCALE:
         return Decimal(number) * _SCALE[suffix]
     exponent = int(suffix[1:])

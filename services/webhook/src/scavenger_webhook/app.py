@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -15,6 +16,7 @@ from scavenger_runtime.logging import get_logger
 from starlette.requests import ClientDisconnect
 
 from scavenger_webhook import metrics
+from scavenger_webhook.core.body import has_more_values, surely_more_values
 from scavenger_webhook.core.models import (
     AdmissionRequest,
     AdmissionResponse,
@@ -39,15 +41,25 @@ SUBJECTS: Final = {
 FactsOf = Callable[[AdmissionRequest], Awaitable[Facts | None]]
 """What is known for a request; None while not enough is known to judge."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """max_body: bytes. body_timeout: seconds until the whole request has arrived."""
+    """max_body: bytes of a request. max_held: bytes of all requests that are being read or reviewed. max_values: values
+    in a request (`has_more_values`). body_timeout: seconds until the whole request has arrived."""
 
     max_body: int = 7 * 2**20
     body_timeout: float = 5.0
+    max_held: int = 64 * 2**20
+    max_values: int = 50_000
+
+
+OFF_LOOP_BYTES: Final = 128 * 2**10
+"""Larger bodies are parsed and reviewed in a thread: liveness, and everybody else's pods, do not wait for them."""
 
 
 class Rejected(Exception):  # noqa: N818 - what it is
@@ -58,33 +70,88 @@ class Rejected(Exception):  # noqa: N818 - what it is
         self.code = code
 
 
+class _Body:
+    """The bytes of a request as far as they have come, and the commas in them."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.commas = 0
+
+
+class _Held:
+    """The requests that are being read or reviewed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._bytes = 0
+
+    @contextmanager
+    def body(self) -> Iterator[_Body]:
+        """One that is being received; what it holds at the end is let go."""
+        body = _Body()
+        try:
+            yield body
+        finally:
+            self._bytes -= len(body.data)
+
+    def receive(self, body: _Body, part: bytes) -> None:
+        """Add to one of them. Raises Rejected."""
+        limits = self._limits
+        if len(body.data) + len(part) > limits.max_body:
+            raise _too_large(limits)
+        if self._bytes + len(part) > limits.max_held:
+            raise Rejected(503, "too many large requests at once; try again")
+        body.commas += part.count(b",")
+        if surely_more_values(body.commas, limits.max_values):
+            raise _too_many_values(limits)
+        body.data += part
+        self._bytes += len(part)
+
+
+def _too_large(limits: Limits) -> Rejected:
+    return Rejected(413, f"at most {limits.max_body} bytes (--max-body)")
+
+
+def _too_many_values(limits: Limits) -> Rejected:
+    return Rejected(413, f"at most {limits.max_values} values in lists and objects")
+
+
 def create_app(facts_of: FactsOf, limits: Limits = Limits()) -> FastAPI:
-    """The application. It holds no state: what it knows comes from `facts_of`."""
+    """The application. It holds no state but of the requests under way: what it knows comes from `facts_of`."""
     app = FastAPI(title="scavenger-webhook", openapi_url=None, docs_url=None, redoc_url=None)
+    held = _Held(limits)
 
     async def endpoint(request: Request) -> Response:
-        try:
-            body = await _body(request, limits)
-            admission = _admission(body, SUBJECTS[request.url.path])
-        except Rejected as refusal:
-            metrics.REJECTED.labels(str(refusal.code)).inc()
-            log.info("no admission request", path=request.url.path, code=refusal.code, error=str(refusal))
-            return _json(orjson.dumps({"error": str(refusal)}), refusal.code)
-        return _json(answer(await _answer(admission, facts_of)))
+        with held.body() as body:
+            try:
+                await _receive(request, limits, held, body)
+                run = asyncio.to_thread if len(body.data) > OFF_LOOP_BYTES else _at_once
+                admission = await run(_admission, body.data, SUBJECTS[request.url.path], limits)
+            except Rejected as refusal:
+                metrics.REJECTED.labels(str(refusal.code)).inc()
+                log.info("no admission request", path=request.url.path, code=refusal.code, error=str(refusal))
+                return _json(orjson.dumps({"error": str(refusal)}), refusal.code)
+            return _json(answer(await _answer(admission, facts_of, run)))
 
     for path in SUBJECTS:
         app.add_route(path, endpoint, methods=["POST"])  # plain: bodies are parsed and answers made here
     return app
 
 
-async def _answer(request: AdmissionRequest, facts_of: FactsOf) -> AdmissionResponse:
+async def _at_once(call: Callable[P, T], *words: P.args, **options: P.kwargs) -> T:
+    return call(*words, **options)
+
+
+async def _answer(
+    request: AdmissionRequest, facts_of: FactsOf, run: Callable[..., Awaitable[AdmissionResponse]]
+) -> AdmissionResponse:
     """The answer and its traces. Whatever goes wrong here is an answer as well: the API server would only say that the
     webhook failed, not why.
     """
     began = time.perf_counter()
     try:
         facts = await facts_of(request)
-        response = _not_ready(request) if facts is None else review(request, facts)
+        response = _not_ready(request) if facts is None else await run(review, request, facts)
     except Exception:  # a fault of ours, whatever it is
         log.exception("review failed", **_about(request))
         response = _failed(request)
@@ -98,31 +165,28 @@ async def _answer(request: AdmissionRequest, facts_of: FactsOf) -> AdmissionResp
     return response
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
-    """The body, as far as it is of an acceptable type and size and arrives in time. Raises Rejected."""
+async def _receive(request: Request, limits: Limits, held: _Held, body: _Body) -> None:
+    """Fill the body, as far as it is of an acceptable type and size and arrives in time. Raises Rejected."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Rejected(415, "send application/json")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limits.max_body:
-        raise Rejected(413, f"at most {limits.max_body} bytes (--max-body)")
-    parts, size = [], 0
+        raise _too_large(limits)
     try:
         async with asyncio.timeout(limits.body_timeout):
             async for part in request.stream():
-                size += len(part)
-                if size > limits.max_body:
-                    raise Rejected(413, f"at most {limits.max_body} bytes (--max-body)")
-                parts.append(part)
+                held.receive(body, part)
     except TimeoutError:
         raise Rejected(408, f"the request did not arrive within {limits.body_timeout:g} s (--body-timeout)") from None
     except ClientDisconnect:
         raise Rejected(400, "the request broke off") from None
-    return b"".join(parts)
 
 
-def _admission(body: bytes, reviewed: str) -> AdmissionRequest:
+def _admission(body: bytearray, reviewed: str, limits: Limits) -> AdmissionRequest:
     """The request in a body, of the kind that is reviewed under this path. Raises Rejected."""
+    if has_more_values(body, limits.max_values):
+        raise _too_many_values(limits)
     try:
         request = parse_review(body)
     except MalformedReview as error:

@@ -117,7 +117,7 @@ def encoded_patch(operations: Sequence[Mapping[str, Any]]) -> str:
     return base64.b64encode(orjson.dumps(list(operations))).decode()
 
 
-def parse_review(body: bytes) -> AdmissionRequest:
+def parse_review(body: bytes | bytearray) -> AdmissionRequest:
     """The request in a body.
 
     Raises:

@@ -35,13 +35,16 @@ FIELD_PATHS: Final = (
 )
 """What a variable may take from its pod, beside metadata.labels['…'] and metadata.annotations['…']."""
 
+MAX_KEY: Final = 253 + len("/") + 63
+"""The longest name with a domain. Nobody's patience is tried by looking at more of it."""
+
 _CONTAINER_RESOURCES: Final = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-\S+)", re.ASCII)
 
 
 def reference_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Names and keys that the API server would refuse in the pod."""
     for key, value in (spec.node_selector or {}).items():
-        field = f"spec.nodeSelector[{key}]"
+        field = f"spec.nodeSelector[{key if len(key) <= MAX_KEY else key[:MAX_KEY] + '…'}]"
         problem = qualified_name_problem(key) or label_value_problem(value)
         if problem:
             yield Problem(field, problem)
@@ -98,10 +101,10 @@ def qualified_name_problem(name: str) -> str | None:
     """What is wrong with the key of a label, annotation or taint: an optional domain and a name of up to 63
     characters.
     """
-    prefix, slash, last = name.rpartition("/")
-    if slash and (not _SUBDOMAIN.fullmatch(prefix) or len(prefix) > 253):
+    prefix, slash, last = name[: MAX_KEY + 1].rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
         return f"{shown(name)}: before the slash stands a domain in lower case, as example.com/name"
-    if not _NAME.fullmatch(last) or len(last) > 63:
+    if len(last) > 63 or not _NAME.fullmatch(last):
         return (
             f"{shown(name)}: a name has up to 63 letters, digits, '-', '_' and '.', "
             "and begins and ends with a letter or digit"
@@ -111,7 +114,7 @@ def qualified_name_problem(name: str) -> str | None:
 
 def label_value_problem(value: str) -> str | None:
     """What is wrong with the value of a label or taint."""
-    if not value or (_NAME.fullmatch(value) and len(value) <= 63):
+    if not value or (len(value) <= 63 and _NAME.fullmatch(value)):
         return None
     return (
         f"{shown(value)}: a value has up to 63 letters, digits, '-', '_' and '.', "

@@ -34,6 +34,9 @@ from scavenger_webhook.core.verdict import ACCEPTED, INVALID, Problem, Verdict
 MAX_PROBLEMS: Final = 50
 """So many are listed: the rest is worth another try, and a Status is to stay readable."""
 
+MAX_ITEMS: Final = 1024
+"""Entries of any list or object of what is reviewed in full. No definition allows more, and each may be wrong."""
+
 M = TypeVar("M", bound=Model)
 
 
@@ -103,11 +106,24 @@ def _read(model: type[M], value: Mapping[str, Any] | None) -> M:
     """Raises _MalformedError. The values are not repeated in it: they may be anybody's secret."""
     if value is None:
         raise _MalformedError((Problem("object", "the request holds no object"),))
+    if model is not Pod and (path := _overlong(value)) is not None:
+        text = f"more than {MAX_ITEMS} entries; put so many into a ConfigMap, or into several objects"
+        raise _MalformedError((Problem(path, text),))
     try:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
         raise _MalformedError(tuple(Problem(_path(one["loc"]), one["msg"]) for one in found)) from None
+
+
+def _overlong(value: Any, path: tuple[int | str, ...] = ()) -> str | None:
+    """Where a list or object with too many entries stands, if anywhere."""
+    if not isinstance(value, (dict, list)):
+        return None
+    if len(value) > MAX_ITEMS:
+        return _path(path) or "object"
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    return next((found for key, one in entries if (found := _overlong(one, (*path, key))) is not None), None)
 
 
 def _path(location: tuple[int | str, ...]) -> str:
