@@ -12,7 +12,7 @@ from scavenger_testing.hostile_bodies import FAMILIES
 from scavenger_webhook import app as app_module
 from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, OFF_LOOP_BYTES, VALIDATE_JOBS, Limits
 from scavenger_webhook.core.body import has_more_values
-from scavenger_webhook.core.review import MAX_ITEMS, MAX_PROBLEMS
+from scavenger_webhook.core.review import MAX_ITEMS, MAX_PROBLEMS, review
 
 from .builders import job, pod, raw
 from .test_app import call, check_answer, dumped
@@ -77,11 +77,10 @@ async def test_the_field_with_too_many_entries_is_named() -> None:
 
 async def test_large_bodies_are_looked_at_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    judge = app_module.review
 
     def noting(*words: Any) -> Any:
         threads.append(threading.current_thread())
-        return judge(*words)
+        return review(*words)
 
     monkeypatch.setattr(app_module, "review", noting)
     for annotation in ("x", "x" * OFF_LOOP_BYTES):
