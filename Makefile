@@ -63,11 +63,11 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: as in `make test`
-	$(PYTEST) tests/unit tests/contract -q -n 2 --hypothesis-profile=$(EXAMPLES)
+	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: fuzz
 fuzz: sync ## Ten times the examples of `make test`, other ones each time: for a night, not for CI
-	$(PYTEST) tests/unit tests/contract -q -n 2 --hypothesis-profile=fuzz
+	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=fuzz
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server

@@ -35,9 +35,10 @@ def filled(*uses: float, half_life: float = 1e9, every: float = 30, room: float 
     percent=st.floats(0, 100, allow_nan=False),
 )
 def test_a_percentile_is_right_to_a_bucket(uses: list[float], percent: float) -> None:
-    found = filled(*uses).percentile(percent)
-    rank = max(1, math.ceil(round(percent / 100 * len(uses), 6)))
-    assert found == pytest.approx(sorted(uses)[rank - 1], abs=BUCKET * 1.001)
+    found, rank = filled(*uses).percentile(percent), percent / 100 * len(uses)
+    # Between two samples either is right: what came first has lost a trace of its weight.
+    ranks = {max(1, math.ceil(rank - 1e-6)), min(len(uses), math.floor(rank + 1e-6) + 1)}
+    assert any(found == pytest.approx(sorted(uses)[one - 1], abs=BUCKET * 1.001) for one in ranks)
 
 
 @given(uses=st.lists(st.floats(0, ROOM, allow_nan=False), min_size=1, max_size=60))
