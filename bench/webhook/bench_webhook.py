@@ -166,30 +166,39 @@ async def _load(service: Running, seconds: int) -> list[float]:
 
 
 async def _hostile() -> list[Figure]:
-    """What the worst of many hostile bodies costs the service in CPU time, all together in memory, and honest reviews
+    """What the worst of many hostile bodies costs the service in time, all together in memory, and honest reviews
     meanwhile in time."""
+    bodies = list(corpus())
     async with _service() as service:
         await _load(service, 2)
-        before, worst = resident_kb(service.pid), (0.0, "")
+        before = resident_kb(service.pid)
         honest = asyncio.create_task(_load(service, HOSTILE_SECONDS))
-        context = ssl.create_default_context(cadata=service.authority)
-        async with aiohttp.ClientSession(headers=HEADERS) as session:
-            for what, body in corpus():
-                path = MUTATE_PODS if "pod" in what else MUTATE_QUOTAS if "quota" in what else VALIDATE_JOBS
-                used, others = cpu_seconds(service.pid), time.perf_counter()
-                with suppress(aiohttp.ClientError):  # an answer before the whole body was read
-                    async with session.post(service.url + path, data=body, ssl=context) as answer:
-                        await answer.read()
-                        assert answer.status in (200, 400, 413), (what, answer.status)
-                seconds = time.perf_counter() - others
-                worst = max(worst, (min(seconds, cpu_seconds(service.pid) - used), what))
+        # In a thread: what making and sending them takes is not to be in the time of the others.
+        seconds, what = await asyncio.to_thread(asyncio.run, _send(service, bodies))
         times = await honest
         grown = resident_kb(service.pid) - before
     return [
-        _figure(f"webhook.hostile_body.seconds ({worst[1]})", worst[0], "s", "<= 0.1"),
+        _figure(f"webhook.hostile_body.seconds ({what})", seconds, "s", "<= 0.1"),
         _figure("webhook.hostile_body.rss_mb_growth", grown / 1000, "MB", "<= 20"),
         _figure("webhook.hostile_body.honest_p99_ms", statistics.quantiles(times, n=100)[98] * 1000, "ms", "<= 50"),
     ]
+
+
+async def _send(service: Running, bodies: list[tuple[str, bytes]]) -> tuple[float, str]:
+    """One after the other; the longest time to an answer, and to what. CPU time of the service would be less of an
+    answer: its clock ticks every 10 ms, and others are served."""
+    worst = (0.0, "")
+    context = ssl.create_default_context(cadata=service.authority)
+    async with aiohttp.ClientSession(headers=HEADERS) as session:
+        for what, body in bodies:
+            path = MUTATE_PODS if "pod" in what else MUTATE_QUOTAS if "quota" in what else VALIDATE_JOBS
+            began = time.perf_counter()
+            with suppress(aiohttp.ClientError):  # an answer before the whole body was read
+                async with session.post(service.url + path, data=body, ssl=context) as answer:
+                    await answer.read()
+                    assert answer.status in (200, 400, 413), (what, answer.status)
+            worst = max(worst, (time.perf_counter() - began, what))
+    return worst
 
 
 async def _ready(url: str) -> None:

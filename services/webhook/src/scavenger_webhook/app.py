@@ -55,7 +55,7 @@ class Limits:
     max_body: int = 7 * 2**20
     body_timeout: float = 5.0
     max_held: int = 64 * 2**20
-    max_values: int = 50_000
+    max_values: int = 20_000
 
 
 OFF_LOOP_BYTES: Final = 128 * 2**10

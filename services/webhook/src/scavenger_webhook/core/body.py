@@ -7,7 +7,7 @@ from typing import Final
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
-_NOT_LOOKED_AT: Final = 3
+_NOT_LOOKED_AT: Final = 2
 
 
 def surely_more_values(commas: int, most: int) -> bool:
