@@ -57,6 +57,7 @@ def job(
                 "namespace": "ns",
                 "uid": UID,
                 "generation": 1,
+                "creationTimestamp": stamp(0),
                 "deletionTimestamp": stamp(0) if deleted else None,
             },
             "spec": {

@@ -10,6 +10,7 @@ import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.waits import Wait
+from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, Preemption, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason, WaitReason
 
@@ -527,6 +528,23 @@ def test_a_status_wiped_by_hand_is_restored_from_the_job() -> None:
     assert outcome.status.queued_timestamp == b.at(7.000001)
     assert outcome.status.interrupted_count == 5
     assert outcome.status.running_timestamps == (b.at(10),)
+
+
+@pytest.mark.parametrize(
+    ("restarts", "counted"), [("5", 5), ("100", 100), ("2000000000", 100), ("9" * 5000, 0), ("-1", 0), ("many", 0)]
+)
+def test_a_job_made_by_hand_counts_no_more_interruptions_than_there_can_have_been(restarts: str, counted: int) -> None:
+    forged = b.batch(7)
+    forged.metadata.annotations[names.ANNOTATION_RESTARTS] = restarts
+    outcome = b.decide(b.seen(b.job(), 100, forged))
+    assert outcome.status.interrupted_count == counted
+
+
+def test_a_job_made_by_hand_gives_no_place_in_line_from_before_the_job() -> None:
+    outcome = b.decide(b.seen(b.job(), 100, b.batch(-100_000_000, restarts=5)))
+    assert outcome.status.queued_timestamp == b.at(100)
+    assert outcome.status.interrupted_count == 0
+    assert [type(action).__name__ for action in outcome.actions] == ["DeleteJob"], "it is of no run"
 
 
 @pytest.mark.parametrize("phase", [STARTING, RUNNING])

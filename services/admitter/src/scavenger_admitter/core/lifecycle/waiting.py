@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Final
+
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
@@ -12,6 +15,11 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
 from scavenger_admitter.core.lifecycle.pods import moment
+
+_SKEW: Final = timedelta(minutes=1)
+"""By so much the clock that gave a place in line may be behind the API server's."""
+
+_MANY_DIGITS: Final = 20
 
 
 def enter_line(draft: Draft) -> None:
@@ -31,6 +39,9 @@ def _restore(draft: Draft, batch: kinds.Job | None) -> None:
 
     A Job of another run is only ever left over while the job is in line (or suspended, or finished): every
     commit that leaves Starting or Running behind also moves the place in line.
+
+    Whoever may create Jobs could have made this one, so what it says is taken as far as it is possible: no place in
+    line from before the ScavengerJob was there, and no more interruptions than seconds since.
     """
     if batch is None or batch.metadata.deletion_timestamp is not None:
         return
@@ -38,10 +49,14 @@ def _restore(draft: Draft, batch: kinds.Job | None) -> None:
     wiped = draft.status.phase is None or draft.status.queued_timestamp is None or draft.status.phase.active
     if queued is None or not wiped or queued == draft.status.queued_timestamp:
         return
+    created = draft.seen.job.metadata.creation_timestamp
+    if created is None or queued < created - _SKEW:
+        return
     draft.set(queued_timestamp=queued)
     restarts = batch.metadata.annotations.get(names.ANNOTATION_RESTARTS, "")
-    if draft.status.phase is None and restarts.isdecimal():
-        draft.set(interrupted_count=max(draft.status.interrupted_count, int(restarts)))
+    if draft.status.phase is None and restarts.isdecimal() and len(restarts) < _MANY_DIGITS:
+        seconds = int((draft.seen.now - created).total_seconds())
+        draft.set(interrupted_count=max(draft.status.interrupted_count, min(int(restarts), seconds)))
 
 
 def suspend(draft: Draft) -> None:
