@@ -272,20 +272,19 @@ class Informer(Generic[T]):
     def _collect(self, obj: T, found: dict[str, T], unreadable: set[str]) -> None:
         """Keep an object of a page. It is transformed at once: a list is never held in full size."""
         key, same = obj.metadata.key, self._cache.same(obj)
-        kept = self._kept(obj) if same is obj else same
-        if kept is None:
-            unreadable.add(key)
-        else:
+        kept = self._kept(obj, unreadable) if same is obj else same
+        if kept is not None:
             found[key] = kept
 
-    def _kept(self, obj: T) -> T | None:
-        """What is kept of an object; None when the transform cannot take it, which is reported."""
+    def _kept(self, obj: T, unreadable: set[str]) -> T | None:
+        """What is kept of an object; None, and it is unreadable, when the transform cannot take it."""
         if self._transform is None:
             return obj
         try:
             return self._transform(obj)
         except Exception as error:
             self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"transform: {error!r}"))
+            unreadable.add(obj.metadata.key)
             return None
 
     def _replace(self, found: dict[str, T], unreadable: set[str], version: str) -> None:
@@ -353,7 +352,9 @@ class Informer(Generic[T]):
             if event.type == "DELETED":
                 self._remove(event.obj.metadata.key, event.obj)
             else:
-                self._notify(self._add(event.obj))
+                kept = self._kept(event.obj, self._unreadable)
+                if kept is not None:
+                    self._notify(self._put(kept))
         self._measure()
         if event.type == "BOOKMARK":
             self._bookmarked = True
@@ -361,14 +362,6 @@ class Informer(Generic[T]):
             self._version, self._heard_at = event.resource_version, self._clock.monotonic()
         self._backoff.reset()
         self._follow()
-
-    def _add(self, obj: T) -> Iterable[Change[T]]:
-        """Store an object of an event; one that the transform cannot take is left out like a malformed one."""
-        kept = self._kept(obj)
-        if kept is None:
-            self._unreadable.add(obj.metadata.key)
-            return ()
-        return self._put(kept)
 
     def _put(self, obj: T, *, initial: bool = False) -> Iterable[Change[T]]:
         """Store what is kept of an object; one that an index function cannot take is left out like a malformed one."""
