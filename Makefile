@@ -62,12 +62,12 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu)' 'others=$(call LANE,not cpu)'
 
 .PHONY: test-unit
-test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: as in `make test`
+test-unit: sync ## Decisions, queue, informer: no cluster, a minute; EXAMPLES=thorough: as in `make test`
 	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: fuzz
-fuzz: sync ## Ten times the examples of `make test`, other ones each time: for a night, not for CI
-	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=fuzz
+fuzz: EXAMPLES = fuzz
+fuzz: test-unit ## Ten times the examples of `make test`, other ones each time: for a night, not for CI
 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
