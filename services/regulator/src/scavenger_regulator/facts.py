@@ -97,11 +97,10 @@ def pod_facts(pod: Pod) -> PodFacts:
     resize = condition(pod.status.conditions, "PodResizePending")
     own, asked = pod.spec.termination_grace_period_seconds, meta.deletion_grace_period_seconds
     grace = DEFAULT_GRACE if own is None else float(own)
-    deadline, prolonged = parse_time(meta.deletion_timestamp), asked is not None and asked > grace
-    if asked is not None:
-        if prolonged and deadline is not None:
-            deadline -= timedelta(seconds=asked - grace)
-        grace = min(grace, float(asked))
+    given = grace if asked is None else float(asked)
+    deadline = parse_time(meta.deletion_timestamp)
+    if deadline is not None:
+        deadline -= timedelta(seconds=max(0.0, given - grace))
     started = [s.state.running.started_at for s in pod.status.container_statuses if s.state.running is not None]
     return PodFacts(
         key=meta.key,
@@ -114,7 +113,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         deletion_deadline=deadline,
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
-        grace=grace,
+        grace=min(grace, given),
         resizable={
             c.name: quantity(c.resources.requests["cpu"])
             for c in pod.spec.containers
@@ -122,7 +121,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         },
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
         reclaimed=reclaimed,
-        prolonged=prolonged,
+        prolonged=given > grace,
     )
 
 
