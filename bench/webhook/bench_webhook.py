@@ -29,9 +29,9 @@ from scavenger_cluster import Cluster, ports, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_testing.fake_api import FakeApi
-from scavenger_testing.hostile_bodies import corpus
+from scavenger_testing.hostile_bodies import corpus, subject
 from scavenger_testing.processes import cpu_seconds, resident_kb
-from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, VALIDATE_JOBS
+from scavenger_webhook.app import MUTATE_PODS, SUBJECTS
 from scavenger_webhook.certificate_keeper import CONFIGURATION_NAME
 from scavenger_webhook.facts import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
 from scavenger_webhook.writer import SECRET_NAME
@@ -187,14 +187,13 @@ async def _hostile() -> list[Figure]:
 async def _send(service: Running, bodies: list[tuple[str, bytes]]) -> tuple[float, str]:
     """One after the other; the longest time to an answer, and to what. CPU time of the service would be less of an
     answer: its clock ticks every 10 ms, and others are served."""
-    worst = (0.0, "")
+    worst, paths = (0.0, ""), {kind: path for path, kind in SUBJECTS.items()}
     context = ssl.create_default_context(cadata=service.authority)
     async with aiohttp.ClientSession(headers=HEADERS) as session:
         for what, body in bodies:
-            path = MUTATE_PODS if "pod" in what else MUTATE_QUOTAS if "quota" in what else VALIDATE_JOBS
             began = time.perf_counter()
             with suppress(aiohttp.ClientError):  # an answer before the whole body was read
-                async with session.post(service.url + path, data=body, ssl=context) as answer:
+                async with session.post(service.url + paths[subject(what)], data=body, ssl=context) as answer:
                     await answer.read()
                     assert answer.status in (200, 400, 413), (what, answer.status)
             worst = max(worst, (time.perf_counter() - began, what))

@@ -8,25 +8,23 @@ import threading
 from typing import Any
 
 import pytest
-from scavenger_testing.hostile_bodies import FAMILIES
+from scavenger_testing.hostile_bodies import FAMILIES, subject
 from scavenger_webhook import app as app_module
-from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, OFF_LOOP_BYTES, VALIDATE_JOBS, Limits
+from scavenger_webhook.app import MUTATE_PODS, OFF_LOOP_BYTES, SUBJECTS, VALIDATE_JOBS, Limits
 from scavenger_webhook.core.body import has_more_values
 from scavenger_webhook.core.review import MAX_ITEMS, MAX_PROBLEMS, review
 
 from .builders import job, pod, raw
 from .test_app import call, check_answer, dumped
 
-
-def path_of(what: str) -> str:
-    return MUTATE_PODS if "pod" in what else MUTATE_QUOTAS if "quota" in what else VALIDATE_JOBS
+PATHS = {kind: path for path, kind in SUBJECTS.items()}
 
 
 @pytest.mark.parametrize("size", [2**12, 2**18])
 @pytest.mark.parametrize("what", FAMILIES)
 async def test_whatever_is_in_it_the_answer_is_short(what: str, size: int) -> None:
     sent = FAMILIES[what](size)
-    status, body = await call(path_of(what), [sent])
+    status, body = await call(PATHS[subject(what)], [sent])
     assert status in (200, 400, 413)
     assert len(json.dumps(body)) < 2**16
     if status != 200:

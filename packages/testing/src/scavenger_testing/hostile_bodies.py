@@ -85,6 +85,12 @@ FAMILIES: Final[Mapping[str, Callable[[int], bytes]]] = {
 }
 """By what is in them: how a body of about so many bytes is made."""
 
+
+def subject(what: str) -> str:
+    """Which kind a family is a review of, as the webhook names it (`SUBJECTS`)."""
+    return "pods" if "pod" in what else "resourcequotas" if "quota" in what else "scavengerjobs.scavenger.dev"
+
+
 SIZES: Final = (2**10, 2**13, 2**16, 2**18, 2**20, 7 * 2**20 - 4096)
 
 
