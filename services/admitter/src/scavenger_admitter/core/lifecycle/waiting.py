@@ -20,6 +20,7 @@ _SKEW: Final = timedelta(minutes=1)
 """By so much the clock that gave a place in line may be behind the API server's."""
 
 _MANY_DIGITS: Final = 20
+"""A count of so many is none, and of thousands `int` raises an error."""
 
 
 def enter_line(draft: Draft) -> None:
