@@ -75,6 +75,14 @@ FULL_JOB: Manifest = {
         "runAsUser": 1000,
         "runAsGroup": 1000,
         "fsGroup": 0,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "allowPrivilegeEscalation": False,
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "seccompProfile": {"type": "Localhost", "localhostProfile": "profiles/app.json"},
+            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
+        },
         "interruptionAfter": "1h30m",
         "terminationGracePeriodSeconds": 0,
         "suspend": True,
@@ -360,6 +368,49 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         for name in ("runAsUser", "runAsGroup", "fsGroup")
         for value, what in ((-1, "greater"), (2**31, "less"))
     ),
+    (
+        "security-privileged",
+        job(securityContext={"privileged": True}),
+        "spec.securityContext.privileged: Forbidden: scavenger jobs get nothing of the node; leave it out",
+    ),
+    (
+        "security-profile-missing",
+        job(securityContext={"seccompProfile": {"type": "Localhost"}}),
+        "spec.securityContext.seccompProfile.localhostProfile: Invalid value: type: Localhost needs it",
+    ),
+    (
+        "security-capability-prefixed",
+        job(securityContext={"capabilities": {"drop": ["cap_chown"]}}),
+        "spec.securityContext.capabilities.drop[0] in body should match",
+    ),
+    (
+        "security-unconfined",
+        job(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+        'spec.securityContext.seccompProfile.type: Unsupported value: "Unconfined": supported values: "RuntimeDefault"',
+    ),
+    (
+        "security-capability",
+        job(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}),
+        'spec.securityContext.capabilities.add[0]: Unsupported value: "SYS_ADMIN": supported values: ',
+    ),
+    *(
+        (
+            f"security-profile-{path}",
+            job(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": path}}),
+            "spec.securityContext.seccompProfile.localhostProfile: Invalid value: write a relative path",
+        )
+        for path in ("/abs", "..", "../a", "a/../b")
+    ),
+    (
+        "security-profile-without-its-type",
+        job(securityContext={"seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "a"}}),
+        "spec.securityContext.seccompProfile.localhostProfile: Invalid value: type: Localhost needs it",
+    ),
+    (
+        "security-non-root-as-root",
+        job(runAsUser=0, securityContext={"runAsNonRoot": True}),
+        "spec.runAsUser: Invalid value: 0 is root, and securityContext.runAsNonRoot is true",
+    ),
     *(
         (f"interruption-{text}", job(interruptionAfter=text), "spec.interruptionAfter: Invalid value")
         for text in ("0s", "999ms", "0d", "8d", "168h1s", "30", "soon", "1h1d", "-1h", "")
@@ -517,6 +568,7 @@ OTHER_VALUES: dict[str, Any] = {
     "runAsUser": 1001,
     "runAsGroup": 1001,
     "fsGroup": 1,
+    "securityContext": {"runAsNonRoot": True, "readOnlyRootFilesystem": False},
     "interruptionAfter": "2h",
     "terminationGracePeriodSeconds": 1,
     "capacity": "Reclaimed",

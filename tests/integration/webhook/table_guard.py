@@ -63,6 +63,11 @@ def container(name: str, resources: Object) -> Object:
     return {"name": name, "image": "n", "resources": resources}
 
 
+def capable(**capabilities: list[str]) -> Object:
+    """A container that says which capabilities it is to have."""
+    return {**container("main", {}), "securityContext": {"capabilities": capabilities}}
+
+
 def reclaiming(kind: str, where: str, resources: Object) -> Case:
     """A workload of an ordinary user whose pods would take reclaimed capacity, in one kind of container."""
     asked = f"{where}[asks].resources scavenger.dev/*: "
@@ -172,6 +177,16 @@ WORKLOADS = [
         workload("Job", **SCAVENGER, hostNetwork=True),
         ("get nothing of the node",),
         user=ADMITTER,
+    ),
+    w("the admitter's Job without capabilities", "Job", user=ADMITTER, **SCAVENGER, containers=[capable(drop=["ALL"])]),
+    w("the admitter's Job with one of root's", "Job", user=ADMITTER, **SCAVENGER, containers=[capable(add=["CHOWN"])]),
+    w(
+        "the admitter's Job with one of the node's",
+        "Job",
+        "get nothing of the node",
+        user=ADMITTER,
+        **SCAVENGER,
+        containers=[capable(add=["SYS_ADMIN"], drop=["ALL"])],
     ),
     Case(
         "the admitter's Job of another class",

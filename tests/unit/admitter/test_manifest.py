@@ -120,6 +120,12 @@ def test_every_field_of_the_spec_arrives() -> None:
         "runAsUser": 0,
         "runAsGroup": 7,
         "fsGroup": 8,
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"},
+            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
+        },
         "terminationGracePeriodSeconds": 0,
         "interruptionAfter": "90s",
         "parallelism": 2,
@@ -139,6 +145,7 @@ def test_every_field_of_the_spec_arrives() -> None:
     assert pod["subdomain"] == "sj-job"
     main = container(**spec)
     assert main["imagePullPolicy"] == "Always"
+    assert main["securityContext"] == spec["securityContext"]
     assert (main["command"], main["args"]) == (["run"], ["-n", "4"])
     assert main["env"][5:] == [
         {"name": "A", "value": "1"},

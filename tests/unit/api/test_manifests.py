@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from scavenger_api import names
+from scavenger_api.podspec import Capability
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 OPTIONAL = {
@@ -103,3 +105,11 @@ def test_pods_of_the_system_are_confined(deployment: dict[str, Any]) -> None:
         assert not context["allowPrivilegeEscalation"]
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert {"livenessProbe", "readinessProbe", "resources"} <= set(container)
+
+
+def test_the_admitter_may_ask_for_the_capabilities_that_a_scavengerjob_may_add() -> None:
+    """One list in the definition, one in the policy that narrows the admitter."""
+    [policy] = [o for o in objects("ValidatingAdmissionPolicy") if o["metadata"]["name"] == "scavenger-admitter-jobs"]
+    [rule] = [v["expression"] for v in policy["spec"]["validations"] if "capabilities" in v["expression"]]
+
+    assert tuple(re.findall(r"'([A-Z_]+)'", rule)) == get_args(Capability)

@@ -24,7 +24,14 @@ from scavenger_api.model import (
     list_map,
     validations,
 )
-from scavenger_api.podspec import EnvFromSource, EnvVar, LocalObjectReference, Toleration, VolumeMount
+from scavenger_api.podspec import (
+    EnvFromSource,
+    EnvVar,
+    LocalObjectReference,
+    SecurityContext,
+    Toleration,
+    VolumeMount,
+)
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import placed_by
 from scavenger_api.requirements import ResourceRequirements
@@ -129,6 +136,8 @@ class ScavengerJobSpec(Model):
     """Group id of the processes; by default the image's."""
     fs_group: Id | None = None
     """Group id that owns the mounted volumes."""
+    security_context: SecurityContext | None = None
+    """What the processes may do. By default, pods pass PodSecurity `restricted`."""
     interruption_after: Annotated[
         str,
         Field(
@@ -174,6 +183,12 @@ class ScavengerJobSpec(Model):
                 "capacity: Reclaimed sets nothing aside: leave cpu and memory out of requests, write 0, or the same "
                 "as in limits",
                 field_path=".resources",
+            ),
+            cel(
+                "!has(self.securityContext) || !has(self.securityContext.runAsNonRoot) || "
+                "!self.securityContext.runAsNonRoot || !has(self.runAsUser) || self.runAsUser != 0",
+                "0 is root, and securityContext.runAsNonRoot is true; write another id, such as 65532",
+                field_path=".runAsUser",
             ),
         )
     )

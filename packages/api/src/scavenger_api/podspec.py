@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
@@ -150,6 +150,91 @@ class VolumeMount(Model):
                 "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.matches('(^|/)[.][.](/|$)'))",
                 "write a relative path without '..'",
                 field_path=".subPath",
+            )
+        )
+    )
+
+
+class SeccompProfile(Model):
+    """Which system calls the processes may make."""
+
+    type: Literal["RuntimeDefault", "Localhost"]
+    """The container runtime's own profile, or a file of the node."""
+    localhost_profile: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
+    """With Localhost: the file, below the kubelet's folder of profiles."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "has(self.localhostProfile) == (self.type == 'Localhost')",
+                "type: Localhost needs it, and no other type takes it",
+                field_path=".localhostProfile",
+            ),
+            cel(
+                "!has(self.localhostProfile) || (!self.localhostProfile.startsWith('/') && "
+                "!self.localhostProfile.matches('(^|/)[.][.](/|$)'))",
+                "write a relative path without '..'",
+                field_path=".localhostProfile",
+            ),
+        )
+    )
+
+
+Capability: TypeAlias = Literal[
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+]
+"""What PodSecurity `baseline` lets a container add; `restricted` only NET_BIND_SERVICE of it."""
+
+
+class Capabilities(Model):
+    """Rights of root, one by one."""
+
+    add: Annotated[tuple[Capability, ...] | None, Field(max_length=16)] = None
+    """Capabilities to have. All but NET_BIND_SERVICE need the administrator's label on the namespace."""
+    drop: Annotated[
+        tuple[Annotated[str, Field(max_length=64, pattern=r"^[A-Z][A-Z_]*$")], ...] | None, Field(max_length=64)
+    ] = None
+    """Capabilities to be without. By default, and whatever stands here, ALL, unless the namespace has the label."""
+
+
+class SecurityContext(Model):
+    """What the processes may do, as in the securityContext of a container.
+
+    What is left out is as PodSecurity `restricted` wants it, unless the namespace has the administrator's label.
+    """
+
+    run_as_non_root: bool | None = None
+    """Whether the kubelet refuses to start processes as root."""
+    allow_privilege_escalation: bool | None = None
+    """Whether a program may gain more rights than the one that started it, as by a set-user-ID bit."""
+    privileged: bool | None = None
+    """Never true: scavenger jobs get nothing of the node."""
+    read_only_root_filesystem: bool | None = None
+    """Whether only mounted volumes can be written to."""
+    seccomp_profile: SeccompProfile | None = None
+    """Which system calls the processes may make."""
+    capabilities: Capabilities | None = None
+    """Rights of root, one by one."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!has(self.privileged) || !self.privileged",
+                "scavenger jobs get nothing of the node; leave it out",
+                field_path=".privileged",
+                reason="FieldValueForbidden",
             )
         )
     )

@@ -157,6 +157,7 @@ def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -
             args=list(spec.args or ()),
             envFrom=[source.to_dict() for source in spec.env_from or ()],
             imagePullPolicy=spec.image_pull_policy,
+            securityContext=spec.security_context.to_dict() if spec.security_context else None,
             volumeMounts=mounts,
         ),
     }
