@@ -102,6 +102,38 @@ FINAL = (
             ("envFrom", "secret", "from-key"),
         )
     ),
+    # --- the user it would run as (kubelet kuberuntime/security_context_others.go verifyRunAsNonRoot)
+    *(
+        Row(
+            f"run as root: {wrong}",
+            (stuck("CreateContainerConfigError", f'{wrong} (pod: "job-0-x_ns(uid)", container: main)'),),
+            FAILED,
+            "RunsAsRoot",
+            says,
+        )
+        for wrong, says in (
+            (
+                "container has runAsNonRoot and image will run as root",
+                "the image runs as root, which this job may not: write spec.runAsUser, such as 65532, or give the "
+                "image a numeric USER other than 0 (image)",
+            ),
+            (
+                "container has runAsNonRoot and image has non-numeric user (app:x), cannot verify user is non-root",
+                "the image's USER app:x is a name, which may be root's: write its number into spec.runAsUser, or give "
+                "the image a numeric USER other than 0 (image)",
+            ),
+            (
+                "container has runAsNonRoot and image has an invalid user id (4294967295). "
+                "(Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive",
+                "the image's USER 4294967295 is no user id: write spec.runAsUser, such as 65532, or give the image a "
+                "numeric USER other than 0 (image)",
+            ),
+            (
+                "container's runAsUser breaks non-root policy",
+                "spec.runAsUser 0 is root, which this job may not be: write another id, such as 65532",
+            ),
+        )
+    ),
     Row(
         "key of a ConfigMap",
         (stuck("CreateContainerConfigError", "couldn't find key a in ConfigMap ns/env-conf"),),

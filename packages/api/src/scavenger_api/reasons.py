@@ -118,6 +118,7 @@ class FailureReason(Reason):
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
     INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
+    RUNS_AS_ROOT = "RunsAsRoot", "It may not run as root, and its image has no other user, or one without a number."
 
 
 class StateReason(Reason):

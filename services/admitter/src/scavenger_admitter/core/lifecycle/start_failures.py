@@ -24,6 +24,11 @@ _NOT_FOUND: Final = re.compile(r'\b(persistentvolumeclaim|configmap|secret|servi
 # kubelet_pods.go makeEnvironmentVariables, and volume_binding.go for a claim whose volume is gone (phase Lost).
 _NO_KEY: Final = re.compile(r"couldn't find key \S+ in (?:ConfigMap|Secret) \S+")
 _LOST_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]+" bound to non-existent persistentvolume "[^"]*"')
+# kubelet kuberuntime/security_context_others.go verifyRunAsNonRoot, through CreateContainerConfigError.
+_IMAGE_IS_ROOT: Final = "container has runAsNonRoot and image will run as root"
+_NO_NUMBER: Final = re.compile(r"container has runAsNonRoot and image has non-numeric user \((.*?)\),")
+_NO_USER_ID: Final = re.compile(r"container has runAsNonRoot and image has an invalid user id \((.*?)\)")
+_ASKED_FOR_ROOT: Final = "container's runAsUser breaks non-root policy"
 # plugin/pkg/admission/serviceaccount/admission.go Admit.
 _NO_ACCOUNT: Final = re.compile(r'error looking up service account [^/]+/(\S+?): serviceaccount "[^"]+" not found')
 # apiserver admission/plugin/webhook/errors ToStatusErr, with whatever code the webhook chose (400 where it chose none),
@@ -166,8 +171,27 @@ def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
             yield Problem(
                 f"the image name is not valid: {waiting.message or spec.image}", True, FailureReason.INVALID_IMAGE_NAME
             )
-        elif waiting.reason == "CreateContainerConfigError" and (found := missing(waiting.message, spec)):
-            yield found
+        elif waiting.reason == "CreateContainerConfigError":
+            found = missing(waiting.message, spec) or _as_root(waiting.message, spec)
+            if found is not None:
+                yield found
+
+
+def _as_root(message: str, spec: ScavengerJobSpec) -> Problem | None:
+    """A container that must not run as root, and would, or may: an image does not change its user."""
+    remedy, image = "write spec.runAsUser, such as 65532", f"give the image a numeric USER other than 0 ({spec.image})"
+    if _IMAGE_IS_ROOT in message:
+        said = f"the image runs as root, which this job may not: {remedy}, or {image}"
+    elif found := _NO_NUMBER.search(message):
+        wrong = f"the image's USER {found[1]} is a name, which may be root's"
+        said = f"{wrong}: write its number into spec.runAsUser, or {image}"
+    elif found := _NO_USER_ID.search(message):
+        said = f"the image's USER {found[1]} is no user id: {remedy}, or {image}"
+    elif _ASKED_FOR_ROOT in message:
+        said = "spec.runAsUser 0 is root, which this job may not be: write another id, such as 65532"
+    else:
+        return None
+    return Problem(said, True, FailureReason.RUNS_AS_ROOT)
 
 
 def _unschedulable_since(pod: kinds.Pod) -> datetime | None:
