@@ -45,6 +45,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.QUEUE_MISSING: (_MOVE, "create the queue: kubectl sj queue create {queue} --weight 1"),
     WaitReason.QUEUE_CLOSED: ("open it: kubectl sj queue open {queue}", _MOVE),
     WaitReason.QUEUE_RELEASING: (_MOVE,),
+    WaitReason.NAMESPACE_NOT_SELECTED: (_MOVE, "kubectl sj queue get {queue} shows for which namespaces it is"),
     WaitReason.QUEUE_QUOTA: ("wait until a job of the queue ends", "ask an administrator for a larger quota"),
     WaitReason.QUEUE_SHARE: ("wait: it starts when the others need no more", "kubectl sj queue list shows all shares"),
     WaitReason.MAKING_ROOM: ("wait: it starts when the pods have ended, within their grace period",),

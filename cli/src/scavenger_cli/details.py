@@ -9,6 +9,7 @@ from typing import Final
 
 from scavenger_api.states import Capacity, Phase
 from scavenger_api.times import parse_time
+from scavenger_domain.selectors import spelled
 
 from scavenger_cli import objects
 from scavenger_cli.lists import displayed_phase, spell_quota
@@ -137,6 +138,9 @@ def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:
     jobs = [f"{getattr(counts, name)} {name}" for name in QueueCounts.__struct_fields__ if getattr(counts, name)]
     allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
     lines = [("Queue", queue.metadata.name), ("State", queue.state), ("Weight", str(queue.spec.weight))]
+    selector = queue.spec.namespace_selector
+    if selector is not None and (labels := spelled(selector)):
+        lines.append(("For", f"namespaces with {labels}"))
     lines += [("Quota", spell_quota(queue)), ("Jobs", ", ".join(jobs) or "none")]
     for name in sorted({*allocated, *deserved}):
         used = short_amount(name, allocated.get(name, 0))

@@ -137,12 +137,28 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         return safe_until(start, self.spec.checkpoint_interval, map(parse_time, stamps), now)
 
 
+class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):
+    """A condition on one label."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
 class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerQueue."""
 
     weight: int = 1
     quota: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
     closed: bool = False
+    namespace_selector: LabelSelector | None = None
 
 
 class QueueCounts(Struct, frozen=True, gc=False, rename="camel"):

@@ -245,7 +245,7 @@ def install_everything(helm: Helm, images: set[str]) -> None:
 
 def refuses_a_bad_job(cluster: Cluster) -> None:
     """Through its Service, by a replica in a pod, under the authority that the replicas have agreed on."""
-    with pytest.raises(ClusterError, match="there is no queue 'nowhere'; choose one that is open: default"):
+    with pytest.raises(ClusterError, match="there is no queue 'nowhere'; choose another queue"):
         apply(cluster, scavenger_job("bad", "run", queue="nowhere"))
 
 

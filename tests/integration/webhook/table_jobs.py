@@ -44,7 +44,7 @@ JOBS = [
     j(
         "no such queue",
         "there is no queue 'nowhere'",
-        "choose one that is open: default, open",
+        "choose another queue (`kubectl get scavengerqueues` lists them)",
         fields="spec.queue",
         queue="nowhere",
     ),

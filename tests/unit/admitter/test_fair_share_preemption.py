@@ -315,6 +315,17 @@ def test_a_smaller_job_behind_one_beyond_the_share_goes_first() -> None:
     assert sorted(start.key for start in found.starts) == ["b0", "b1", "small"]
 
 
+def test_jobs_of_namespaces_that_a_queue_does_not_select_are_no_demand_of_it() -> None:
+    """Else anybody could have what others run taken away, and the queue's own jobs would pay for it."""
+    waiting = seen({"n": 4}, four(), [job("x")])
+    [name] = waiting.candidates
+    queues = {**waiting.queues, name: replace(waiting.queues[name], namespaces=frozenset({"elsewhere"}))}
+    assert plan(waiting).preemptions != ()
+    found = plan(replace(waiting, queues=queues))
+    assert found.preemptions == ()
+    assert found.shares["a"].deserved == {"cpu": 4000}
+
+
 def test_a_queue_whose_jobs_can_never_start_has_no_demand() -> None:
     found = plan(seen({"n": 4}, four(), [job("x", cpu=99)]))
     assert found.preemptions == ()

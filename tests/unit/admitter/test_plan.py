@@ -285,6 +285,27 @@ def test_only_open_queues_start_jobs(queue: QueueView, reason: WaitReason | None
     assert reasons(plan) == ({"a": reason} if reason else {})
 
 
+def test_a_queue_starts_jobs_of_the_namespaces_that_it_selects() -> None:
+    """The others wait, block nobody, and are told what helps."""
+    lab = QueueView("lab", namespaces=frozenset({"chem"}))
+    line = [job("phys/a", queue="lab"), job("chem/b", queue="lab"), job("phys/c", queue="lab"), job("phys/d")]
+    plan = plan_admissions(snapshot([node("n")], line, queues=queues(lab, QueueView("default"))))
+    assert sorted(started(plan)) == ["chem/b", "phys/d"]
+    assert reasons(plan) == dict.fromkeys(("phys/a", "phys/c"), WaitReason.NAMESPACE_NOT_SELECTED)
+    assert plan.held["phys/a"].message == (
+        "queue lab is not for jobs of namespace phys: name another queue, or have the administrator change "
+        "spec.namespaceSelector of the queue or the labels of the namespace"
+    )
+
+
+def test_room_that_was_kept_is_of_no_use_in_a_queue_that_is_not_for_the_namespace() -> None:
+    back = job("phys/a", queue="lab")
+    lab = QueueView("lab", namespaces=frozenset())
+    plan = plan_admissions(snapshot([node("n")], [back], queues=queues(lab), returning=(back,)))
+    assert started(plan) == []
+    assert reasons(plan) == {"phys/a": WaitReason.NAMESPACE_NOT_SELECTED}
+
+
 def test_what_never_passes_comes_before_what_does() -> None:
     """A job too large for any node, in a closed queue and a full cluster, is told of its size, then of its queue."""
     closed = queues(QueueView("default", state=QueueState.CLOSED))

@@ -14,6 +14,7 @@ from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Res
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.reasons import WaitReason
+from scavenger_api.selectors import LabelSelector
 from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Node, Pod
 
@@ -311,6 +312,36 @@ def test_queues_and_what_is_allocated_to_them() -> None:
     state.delete_queue("gpu")
     state.apply_queue(QueueView("default", weight=7))
     assert snap(state).queues == {"default": QueueView("default", weight=7)}
+
+
+def selecting(**labels: str) -> QueueView:
+    return QueueView("lab", selector=LabelSelector(match_labels=labels))
+
+
+def test_who_may_use_a_queue_follows_selectors_and_labels() -> None:
+    state = ClusterState()
+
+    def selected() -> set[str] | None:
+        found = snap(state).queues["lab"].namespaces
+        return None if found is None else set(found)
+
+    assert not state.apply_namespace("chem", {"team": "blue"}), "no queue asks"
+    state.apply_queue(QueueView("lab"))
+    assert selected() is None
+    state.apply_queue(selecting(team="blue"))
+    assert selected() == {"chem"}
+    assert not state.apply_namespace("phys", {"team": "red"})
+    assert state.apply_namespace("bio", {"team": "blue"})
+    assert not state.apply_namespace("bio", {"team": "blue", "more": "x"}), "nothing changes"
+    assert selected() == {"chem", "bio"}
+    assert state.apply_namespace("chem", {}), "the label is taken off"
+    assert state.apply_namespace("bio", None), "the namespace is deleted"
+    assert selected() == set()
+    state.apply_queue(selecting(team="red"))
+    assert selected() == {"phys"}
+    state.delete_queue("lab")
+    state.apply_queue(QueueView("lab"))
+    assert selected() is None
 
 
 # --- starts under way ---

@@ -123,3 +123,6 @@ def test_queue() -> None:
 
     assert (queue.spec.weight, queue.spec.quota, queue.spec.closed) == (1, {"cpu": "4"}, False)
     assert queue.metadata.key == "night"
+    assert queue.spec.namespace_selector is None, "everybody"
+    one = ScavengerQueue.model_validate({"spec": {"namespaceSelector": {"matchLabels": {"team": "blue"}}}})
+    assert one.spec.to_dict()["namespaceSelector"]["matchLabels"] == {"team": "blue"}

@@ -104,6 +104,22 @@ def test_queues() -> None:
     assert ("Uses cpu", "8 of 10 it deserves now") in queue_details(QUEUES[0], NOW)
 
 
+@pytest.mark.parametrize(
+    ("selector", "shown"),
+    [
+        ({"matchLabels": {"team": "blue"}}, [("For", "namespaces with team=blue")]),
+        (
+            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["blue", "red"]}]},
+            [("For", "namespaces with team in (blue,red)")],
+        ),
+        ({}, []),
+    ],
+)
+def test_for_which_namespaces_a_queue_is(selector: dict[str, Any], shown: list[tuple[str, str]]) -> None:
+    lines = queue_details(queue("lab", namespaceSelector=selector), NOW)
+    assert [line for line in lines if line[0] == "For"] == shown
+
+
 def test_the_details_of_a_running_job() -> None:
     assert pairs(job_details(JOBS[0], NOW, None), 80) == [
         "Job          default/protein-folding",

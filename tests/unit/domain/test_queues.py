@@ -28,3 +28,8 @@ def test_only_an_open_queue_admits() -> None:
         QueueState.CLOSED: WaitReason.QUEUE_CLOSED,
         QueueState.RELEASING: WaitReason.QUEUE_RELEASING,
     }
+    assert {state: why_closed(state, selected=False) for state in QueueState} == {
+        QueueState.OPEN: WaitReason.NAMESPACE_NOT_SELECTED,
+        QueueState.CLOSED: WaitReason.QUEUE_CLOSED,
+        QueueState.RELEASING: WaitReason.QUEUE_RELEASING,
+    }

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
-from scavenger_kube.resources import NODES
+from scavenger_kube.resources import NAMESPACES, NODES
 from scavenger_runtime.clock import SystemClock
+from scavenger_testing import VirtualClock
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS
 from scavenger_webhook.controller import ClusterView
@@ -55,6 +56,37 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> 
 
             api.remove(NODES, None, "n")
             await until("the node is gone", lambda: view.facts().nodes == ())
+
+
+async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selector() -> None:
+    async with FakeApi() as api:
+        clock = VirtualClock()
+        api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"team": "blue"}}})
+        spec = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
+        api.put(SCAVENGERQUEUES, {"metadata": {"name": "own"}, "spec": spec})
+        api.put(SCAVENGERQUEUES, {"metadata": {"name": "all"}, "spec": {}})
+        view = ClusterView(api.client(), Rules(), clock)
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+
+            async def labels(queue: str, namespace: str = "ns") -> dict[str, str] | None:
+                found = await view.facts_for(request("scavengerjobs", job(queue=queue), namespace=namespace))
+                return None if found is None else dict(found.namespace_labels)
+
+            assert await labels("all") == {}
+            assert await labels("nowhere") == {}
+            assert api.count("GET", "/namespaces/") == 0
+            assert [await labels("own") for _ in range(3)] == [{"team": "blue"}] * 3
+            assert api.count("GET", "/namespaces/") == 1, "not asked for again within a second"
+            assert await labels("own", "../nodes") == {}, "no path is made of what is no name"
+            assert await labels("own", "gone") == {}
+
+            api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": {"team": "red"}}})
+            await clock.advance(2)
+            assert await labels("own") == {"team": "red"}
+            await clock.advance(2)
+            api.fail(403, times=1, methods={"GET"}, path="/namespaces/")
+            assert await labels("own") is None, "not known: try again"
 
 
 @pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.selectors import LabelSelector
 from scavenger_webhook.core.image import image_problem
 from scavenger_webhook.core.models import MalformedReview, parse_review
 from scavenger_webhook.core.resources import requested
@@ -115,16 +118,54 @@ def test_all_errors_at_once_and_each_says_what_to_do() -> None:
     assert response.status is not None
     assert (response.status.code, response.status.reason) == (422, "Invalid")
     assert all(message in response.status.message for message in found.values())
-    assert found["spec.queue"] == "there is no queue 'nowhere'; choose one that is open: default, open, small"
+    assert found["spec.queue"] == (
+        "there is no queue 'nowhere'; choose another queue (`kubectl get scavengerqueues` lists them)"
+    )
 
 
 def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed() -> None:
     assert answer_to("scavengerjobs", job(queue="default"), facts(queues={})).allowed
     closed = facts(queues={"default": QueueFacts("default", facts().queues["closed"].state)})
     assert problems(answer_to("scavengerjobs", job(queue="default"), closed)) == {
-        "spec.queue": "queue default is closed and takes no new jobs; wait until it is open, or ask the administrator "
-        "to open one (kubectl get sq)"
+        "spec.queue": "queue default is closed and takes no new jobs; wait until it is open, or choose another queue "
+        "(`kubectl get scavengerqueues` lists them)"
     }
+
+
+@pytest.mark.parametrize("queue", ["nowhere", "closed", "going", "chemistry"])
+def test_no_refusal_names_another_queue(queue: str) -> None:
+    """Whoever reaches the webhook's port may ask it, with no name of their own."""
+    response = answer_to("scavengerjobs", job(queue=queue), restricted({}), userInfo={})
+    assert response.status is not None
+    others = {"open", "small", "closed", "going", "chemistry"} - {queue}
+    assert not others & set(re.findall(r"[a-z]+", response.status.message.replace("until it is open", "")))
+
+
+def restricted(labels: dict[str, str]) -> Facts:
+    """A queue for the namespaces of one team, and a namespace with these labels."""
+    selector = LabelSelector(match_labels={"team": "chemistry"})
+    queues = {**facts().queues, "chemistry": QueueFacts("chemistry", selector=selector)}
+    return facts(queues=queues, namespace_labels=labels)
+
+
+def test_a_queue_takes_jobs_of_the_namespaces_that_it_selects() -> None:
+    refused = problems(answer_to("scavengerjobs", job(queue="chemistry"), restricted({"team": "physics"})))
+    assert refused == {
+        "spec.queue": "queue chemistry is not for jobs of this namespace; choose another queue (`kubectl get "
+        "scavengerqueues` lists them), or ask the administrator to change its spec.namespaceSelector or the labels of "
+        "the namespace"
+    }
+    assert answer_to("scavengerjobs", job(queue="chemistry"), restricted({"team": "chemistry"})).allowed
+    assert answer_to("scavengerjobs", job(queue="open"), restricted({})).allowed
+
+
+def test_a_job_is_not_moved_to_a_queue_that_is_not_for_it_and_stays_changeable_in_one() -> None:
+    old = job(queue="open")
+    moved = answer_to("scavengerjobs", job(queue="chemistry"), restricted({}), old=old, operation="UPDATE")
+    assert set(problems(moved)) == {"spec.queue"}
+    stays = job(queue="chemistry", suspend=True)
+    old = job(queue="chemistry")
+    assert answer_to("scavengerjobs", stays, restricted({}), old=old, operation="UPDATE").allowed
 
 
 @pytest.mark.parametrize(

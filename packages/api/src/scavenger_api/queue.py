@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from scavenger_api import names
 from scavenger_api.model import Model, ObjectMeta, Quantity, cel, validations
 from scavenger_api.requirements import ResourceMap
+from scavenger_api.selectors import LabelSelector
 from scavenger_api.states import QueueState as QueueState
 
 
@@ -21,6 +22,8 @@ class ScavengerQueueSpec(Model):
     """The most that jobs of this queue may use together, per resource."""
     closed: bool = False
     """Takes no new jobs; those that run go on."""
+    namespace_selector: LabelSelector | None = None
+    """The labels of the namespaces whose jobs may use the queue; by default, and when empty, every namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

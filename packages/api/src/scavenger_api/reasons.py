@@ -71,6 +71,7 @@ class WaitReason(Reason):
     QUEUE_MISSING = "QueueMissing", "The queue it names does not exist."
     QUEUE_CLOSED = "QueueClosed", "Its queue is closed."
     QUEUE_RELEASING = "QueueReleasing", "Its queue is being deleted, and its jobs with it."
+    NAMESPACE_NOT_SELECTED = "NamespaceNotSelected", "Its queue is not for jobs of its namespace."
     QUEUE_QUOTA = "QueueQuota", "With it, its queue would use more than its quota."
     QUEUE_SHARE = "QueueShare", "With it, its queue would use more than its share, and nobody leaves enough over."
     MAKING_ROOM = "MakingRoom", "Pods are leaving whose room it is to have."

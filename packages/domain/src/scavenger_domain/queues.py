@@ -20,13 +20,16 @@ def queue_state(*, deleting: bool, closed: bool) -> QueueState:
     return QueueState.CLOSED if closed else QueueState.OPEN
 
 
-def why_closed(state: QueueState | None) -> WaitReason | None:
-    """Why no job is admitted from a queue in this state; None when jobs are.
+def why_closed(state: QueueState | None, *, selected: bool = True) -> WaitReason | None:
+    """Why a job is not admitted from a queue in this state; None when it is.
 
     Args:
         state: of the queue; None for one that does not exist. (The queue `default` always does, open unless a
             ScavengerQueue of that name says otherwise.)
+        selected: whether the queue's `namespaceSelector`, if it has one, selects the job's namespace.
     """
     if state is None:
         return WaitReason.QUEUE_MISSING
-    return {QueueState.CLOSED: WaitReason.QUEUE_CLOSED, QueueState.RELEASING: WaitReason.QUEUE_RELEASING}.get(state)
+    if state is QueueState.OPEN:
+        return None if selected else WaitReason.NAMESPACE_NOT_SELECTED
+    return {QueueState.CLOSED: WaitReason.QUEUE_CLOSED, QueueState.RELEASING: WaitReason.QUEUE_RELEASING}[state]

@@ -15,6 +15,7 @@ from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
+from scavenger_kube.resources import Namespace
 from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change
 from scavenger_runtime.logging import get_logger
@@ -128,6 +129,7 @@ class Admitter:
         informers = self._informers
         informers.jobs.add_handler(self._on_job)
         informers.queues.add_handler(self._on_queue)
+        informers.namespaces.add_handler(self._on_namespace)
         informers.batch.add_handler(self._on_batch)
         informers.pods.add_handler(self._on_pod)
         informers.nodes.add_handler(self._on_node)
@@ -238,6 +240,11 @@ class Admitter:
         else:
             self._state.apply_queue(queue_view(change.new))
         self._admission.wake()
+
+    def _on_namespace(self, change: Change[Namespace]) -> None:
+        labels = None if change.new is None else change.new.metadata.labels
+        if self._state.apply_namespace(change.key, labels):
+            self._admission.wake()
 
     def _on_batch(self, change: Change[Job]) -> None:
         if self._informers.jobs.get(change.key) is not None:

@@ -167,6 +167,7 @@ def queue_view(queue: ScavengerQueue) -> QueueView:
         weight=queue.spec.weight,
         quota=amounts(queue.spec.quota or {}),
         state=state_of(queue),
+        selector=queue.spec.namespace_selector,
     )
 
 

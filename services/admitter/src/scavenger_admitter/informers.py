@@ -8,7 +8,7 @@ from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_kube.kinds import Event, Job, Node, Pod
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NODES, PODS
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from scavenger_runtime import Informer, ServiceContext
 from scavenger_runtime.cache import IndexFunction, by_node
 
@@ -35,6 +35,7 @@ class Informers:
         self._namespace = context.settings.namespace
         self.jobs = add(Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of}))
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
+        self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
         # Of ordinary pods, of which there may be a hundred thousand, only what placing sees of them is kept.
         self.pods = add(Informer(client, PODS, clock=clock, indices=pod_indices(), transform=without_details))

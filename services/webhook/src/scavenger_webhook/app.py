@@ -197,7 +197,7 @@ def _admission(body: bytearray, reviewed: str, limits: Limits) -> AdmissionReque
 
 
 def _not_ready(request: AdmissionRequest) -> AdmissionResponse:
-    message = "the webhook has not seen the cluster's queues yet; try again in a few seconds"
+    message = "the webhook has not seen the cluster's queues yet, or the namespace; try again in a few seconds"
     return _refuse(request, 503, "ServiceUnavailable", message)
 
 

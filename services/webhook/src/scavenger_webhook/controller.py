@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Node
-from scavenger_kube.resources import NODES
+from scavenger_kube.resources import NAMESPACES, NODES
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
@@ -25,6 +26,7 @@ from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts, Rules
 from scavenger_webhook.facts import (
     PRIORITYCLASSES,
     SCAVENGERQUEUES,
+    decode_labels,
     decode_queue,
     node_facts,
     priority_class_facts,
@@ -34,14 +36,17 @@ from scavenger_webhook.server import TlsServer
 from scavenger_webhook.settings import WebhookSettings
 
 QUEUE_TIMEOUT: Final = 2.0
-"""Seconds for the question whether a queue has just been created."""
+"""Seconds for the question whether a queue has just been created, or what labels a namespace has."""
 
 MISSING_SECONDS: Final = 1.0
 """For so long a queue that was not there is not asked for again."""
 
+LABELS_SECONDS: Final = 1.0
+"""For so long the labels of a namespace are not asked for again."""
+
 MAX_MISSING: Final = 1000
 
-_QUEUE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 log = get_logger(__name__)
 
@@ -84,6 +89,7 @@ class ClusterView:
         self._nodes: dict[str, NodeFacts] = {}
         self._facts: Facts | None = None
         self._missing: dict[str, float] = {}
+        self._labels: dict[str, tuple[float, Mapping[str, str]]] = {}
         self.queues = Informer(client, SCAVENGERQUEUES, clock=clock)
         self.nodes = Informer(client, NODES, clock=clock)
         self.priority_classes = Informer(client, PRIORITYCLASSES, clock=clock)
@@ -97,19 +103,23 @@ class ClusterView:
         return (self.queues, self.nodes, self.priority_classes)
 
     async def facts_for(self, request: AdmissionRequest) -> Facts | None:
-        """What is known for this request. A queue that is not known is asked for once more: `kubectl apply` creates a
-        queue and its first job within the same millisecond.
+        """What is known for this request; None while not enough is. A queue that is not known is asked for once more:
+        `kubectl apply` creates a queue and its first job within the same millisecond. Labels of namespaces decide about
+        few requests, and are asked for when they do.
         """
         if not all(informer.synced for informer in self.informers):
             return None
         facts = self.facts()
         name = _queue_of(request)
-        if name is None or facts.queue(name) is not None:
+        if name is None:
             return facts
-        queue = await self._look_up(name)
-        if queue is None:
+        queue = facts.queue(name)
+        if queue is None and (queue := await self._look_up(name)) is not None:
+            facts = replace(facts, queues={**facts.queues, name: queue})
+        if queue is None or queue.selector is None:
             return facts
-        return Facts(facts.rules, {**facts.queues, name: queue}, facts.nodes, facts.priority_classes)
+        labels = await self._labels_of(request.namespace)
+        return None if labels is None else replace(facts, namespace_labels=labels)
 
     def facts(self) -> Facts:
         """What the caches hold at this moment."""
@@ -137,6 +147,25 @@ class ClusterView:
             log.warning("queue not looked up", queue=name, error=str(error))
         return None
 
+    async def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace, none for one that does not exist; None where they cannot be had."""
+        now = self._clock.monotonic()
+        until, labels = self._labels.get(namespace, (0.0, {}))
+        if until > now or not _LABEL.fullmatch(namespace):
+            return labels
+        try:
+            body = await self._client.request("GET", NAMESPACES.path(None, namespace), timeout=QUEUE_TIMEOUT)
+            labels = decode_labels(body)
+        except NotFound:
+            labels = {}
+        except (ApiError, ValueError) as error:
+            log.warning("labels of a namespace not looked up", namespace=namespace, error=str(error))
+            return None
+        if len(self._labels) >= MAX_MISSING:
+            self._labels.clear()
+        self._labels[namespace] = (now + LABELS_SECONDS, labels)
+        return labels
+
     def _on_node(self, change: Change[Node]) -> None:
         if change.new is None:
             self._nodes.pop(change.key, None)
@@ -154,4 +183,4 @@ def _queue_of(request: AdmissionRequest) -> str | None:
         return None
     spec = request.object.get("spec")
     name = spec.get("queue") if isinstance(spec, dict) else None
-    return name if isinstance(name, str) and _QUEUE.fullmatch(name) else None
+    return name if isinstance(name, str) and _LABEL.fullmatch(name) else None

@@ -9,7 +9,7 @@ from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.queue import ScavengerQueue
 from scavenger_domain.queues import queue_state
 from scavenger_kube.kinds import Node, ObjectMeta, Struct
-from scavenger_kube.resources import Resource, scavenger_queues
+from scavenger_kube.resources import Namespace, Resource, scavenger_queues
 
 from scavenger_webhook.core.snapshot import NodeFacts, PriorityClassFacts, QueueFacts
 
@@ -66,7 +66,7 @@ def queue_facts(queue: ScavengerQueue) -> QueueFacts:
     nothing.
     """
     state = queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)
-    return QueueFacts(queue.metadata.name, state, _amounts(queue.spec.quota or {}))
+    return QueueFacts(queue.metadata.name, state, _amounts(queue.spec.quota or {}), queue.spec.namespace_selector)
 
 
 def node_facts(node: Node) -> NodeFacts:
@@ -89,11 +89,17 @@ def decode_queue(body: bytes) -> ScavengerQueue:
     return ScavengerQueue.model_validate_json(body)
 
 
+def decode_labels(body: bytes) -> dict[str, str]:
+    """The labels of a namespace as the API server sends it. Raises ValueError."""
+    return _namespace.decode(body).metadata.labels
+
+
 def decode_secret(body: bytes) -> Secret:
     """A Secret as the API server sends it. Raises ValueError."""
     return _secret.decode(body)
 
 
+_namespace: Final = msgspec.json.Decoder(Namespace)
 _secret: Final = msgspec.json.Decoder(Secret)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
-from scavenger_api.queue import QueueState
+from scavenger_api.reasons import WaitReason
+from scavenger_domain.queues import why_closed
+from scavenger_domain.selectors import selects
 
 from scavenger_webhook.core.image import image_problem
 from scavenger_webhook.core.mounts import mount_problems, mount_warnings
@@ -15,7 +17,8 @@ from scavenger_webhook.core.resources import node_warnings, quantity_problems, q
 from scavenger_webhook.core.snapshot import Facts
 from scavenger_webhook.core.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
 
-MAX_QUEUES_NAMED = 8
+# No names: whoever reaches the webhook could ask for them. What a caller may list, the API server decides.
+CHOOSE: Final = "choose another queue (`kubectl get scavengerqueues` lists them)"
 
 
 def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
@@ -45,25 +48,24 @@ def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdic
 def _queue_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
     field, queue = "spec.queue", facts.queue(spec.queue)
     if queue is None:
-        yield Problem(field, f"there is no queue {shown(spec.queue)}; {_choose(facts)}", NOT_FOUND)
-    elif queue.state is QueueState.CLOSED:
-        text = f"queue {queue.name} is closed and takes no new jobs; wait until it is open, or {_choose(facts)}"
-        yield Problem(field, text, FORBIDDEN)
-    elif queue.state is QueueState.RELEASING:
-        yield Problem(field, f"queue {queue.name} is being deleted; {_choose(facts)}", FORBIDDEN)
-    else:
+        yield Problem(field, f"there is no queue {shown(spec.queue)}; {CHOOSE}", NOT_FOUND)
+        return
+    selected = queue.selector is None or selects(queue.selector, facts.namespace_labels)
+    reason = why_closed(queue.state, selected=selected)
+    if reason is None:
         yield from quota_problems(spec, queue)
+    else:
+        yield Problem(field, _CLOSED[reason].format(queue=queue.name), FORBIDDEN)
 
 
-def _choose(facts: Facts) -> str:
-    """The remedy for a queue that cannot be used."""
-    there = {*facts.queues, names.DEFAULT_QUEUE}
-    queues = (facts.queue(name) for name in sorted(there))
-    found = [queue.name for queue in queues if queue is not None and queue.state is QueueState.OPEN]
-    if not found:
-        return "ask the administrator to open one (kubectl get sq)"
-    more = ", …" if len(found) > MAX_QUEUES_NAMED else ""
-    return f"choose one that is open: {', '.join(found[:MAX_QUEUES_NAMED])}{more}"
+_CLOSED: Final = {
+    WaitReason.QUEUE_CLOSED: (f"queue {{queue}} is closed and takes no new jobs; wait until it is open, or {CHOOSE}"),
+    WaitReason.QUEUE_RELEASING: f"queue {{queue}} is being deleted; {CHOOSE}",
+    WaitReason.NAMESPACE_NOT_SELECTED: (
+        f"queue {{queue}} is not for jobs of this namespace; {CHOOSE}, or ask the administrator to change its "
+        "spec.namespaceSelector or the labels of the namespace"
+    ),
+}
 
 
 def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.queue import QueueState
+from scavenger_domain.selectors import Selector
 
 SCAVENGER_CLASSES: Final = frozenset({names.PRIORITY_CLASS_PREEMPTIBLE, names.PRIORITY_CLASS_NON_PREEMPTIBLE})
 
@@ -45,11 +46,14 @@ class PriorityClassFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A ScavengerQueue. quota: by resource, millicores of cpu and whole units of others."""
+    """A ScavengerQueue. quota: by resource, millicores of cpu and whole units of others. selector: of the namespaces
+    whose jobs may use it; None for everybody.
+    """
 
     name: str
     state: QueueState = QueueState.OPEN
     quota: Mapping[str, int] = field(default_factory=dict)
+    selector: Selector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,15 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One consistent view for one review. queues, priority_classes: by name."""
+    """One consistent view for one review. queues, priority_classes: by name. namespace_labels: of the request's
+    namespace; asked for where a rule depends on them, else empty.
+    """
 
     rules: Rules = Rules()
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueFacts | None:
         """The queue of that name. `default` is always there, open, unless a ScavengerQueue says otherwise."""

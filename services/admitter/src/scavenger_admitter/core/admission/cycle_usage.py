@@ -90,7 +90,7 @@ class CycleUsage:
             return False
         if any(queue.allocated.values()):
             return True
-        line = self._snapshot.candidates.get(name, ()) if queue.state is QueueState.OPEN else ()
+        line = queue.admits(self._snapshot.candidates.get(name, ()))
         return any(self.never(candidate) is None and not self.beyond_quota(candidate) for candidate in line)
 
     # --- what does not depend on room ---

@@ -7,8 +7,8 @@ A pure function of one snapshot. The recipe:
      node there, the others on the best place they fit. Starting a job only to have it preempted a second later is
      pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
-  4. Judge the jobs of queues that are not open: they wait. Jobs whose room was kept for them since they were
-     interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
+  4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
+     since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
      first job that fits:
@@ -181,16 +181,17 @@ class _Cycle:
 
     def hold_jobs_of_queues_not_open(self) -> None:
         for name, line in self._snapshot.candidates.items():
-            closed = _not_open(name, self._snapshot.queues.get(name))
-            if closed is not None:
-                for candidate in line:
+            queue = self._snapshot.queues.get(name)
+            for candidate in line if queue is None or queue.bars_some else ():
+                closed = _not_open(candidate, queue)
+                if closed is not None:
                     self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or closed
 
     def start_again(self) -> None:
         for candidate in self._snapshot.returning:
             if self._full():
                 return
-            if _not_open(candidate.queue, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
+            if _not_open(candidate, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
                 continue
             found = self._judge(candidate) or self._usage.start(candidate)
             if not isinstance(found, Wait):
@@ -200,7 +201,7 @@ class _Cycle:
 
     def admit_within_shares(self) -> None:
         queues = self._snapshot.queues
-        lines = {n: line for n, line in self._snapshot.candidates.items() if _not_open(n, queues.get(n)) is None}
+        lines = {n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues}
         started = {start.key for start in self._starts}
         for queue in {start.candidate.queue for start in self._starts}:
             lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in started)
@@ -342,12 +343,18 @@ _NOT_OPEN = {
     WaitReason.QUEUE_MISSING: "there is no ScavengerQueue {}: create it, or name another queue",
     WaitReason.QUEUE_CLOSED: "queue {} is closed: open it, or name another queue",
     WaitReason.QUEUE_RELEASING: "queue {} is being deleted, and its jobs with it",
+    WaitReason.NAMESPACE_NOT_SELECTED: (
+        "queue {} is not for jobs of namespace {}: name another queue, or have the administrator change"
+        " spec.namespaceSelector of the queue or the labels of the namespace"
+    ),
 }
 
 
-def _not_open(name: str, queue: QueueView | None) -> Wait | None:
-    reason = why_closed(queue.state if queue is not None else None)
-    return Wait(reason, _NOT_OPEN[reason].format(name), name) if reason is not None else None
+def _not_open(candidate: Candidate, queue: QueueView | None) -> Wait | None:
+    reason = why_closed(queue.state, selected=queue.selects(candidate)) if queue is not None else why_closed(None)
+    if reason is None:
+        return None
+    return Wait(reason, _NOT_OPEN[reason].format(candidate.queue, candidate.namespace), candidate.queue)
 
 
 def _promised(shares: Shares, candidate: Candidate) -> Wait:

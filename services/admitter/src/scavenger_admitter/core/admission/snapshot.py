@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scavenger_api.states import QueueState
+from scavenger_domain.selectors import Selector
 from scavenger_kube.kinds import Taint
 
 from scavenger_admitter.core.admission.load import LoadLimit
@@ -115,6 +116,11 @@ class Candidate:
     not_before: int = 0
 
     @property
+    def namespace(self) -> str:
+        """Of the job."""
+        return self.key.partition("/")[0]
+
+    @property
     def order(self) -> tuple[int, int, str, str]:
         """Place in line inside a queue.
 
@@ -135,6 +141,8 @@ class QueueView:
         quota: the most its jobs may count as together, per resource named.
         state: Open, Closed, Releasing.
         allocated: what its running jobs and starts under way count as; filled in by `ClusterState.snapshot`.
+        selector: of the namespaces whose jobs may use it; None for everybody.
+        namespaces: those that it selects; None for all. Filled in by `ClusterState.snapshot`.
     """
 
     name: str
@@ -142,6 +150,23 @@ class QueueView:
     quota: Amounts = field(default_factory=dict)
     state: QueueState = QueueState.OPEN
     allocated: Amounts = field(default_factory=dict)
+    selector: Selector | None = None
+    namespaces: frozenset[str] | None = None
+
+    @property
+    def bars_some(self) -> bool:
+        """Whether there may be jobs that do not start from it, whatever the room."""
+        return self.state is not QueueState.OPEN or self.namespaces is not None
+
+    def selects(self, candidate: Candidate) -> bool:
+        """Whether a job's namespace may use the queue."""
+        return self.namespaces is None or candidate.namespace in self.namespaces
+
+    def admits(self, line: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        """Those of a line that may start from the queue, in the same order."""
+        if self.state is not QueueState.OPEN:
+            return ()
+        return line if self.namespaces is None else tuple(filter(self.selects, line))
 
 
 @dataclass(frozen=True, slots=True)

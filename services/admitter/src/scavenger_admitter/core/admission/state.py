@@ -25,6 +25,7 @@ from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
+from scavenger_admitter.core.admission.queue_access import QueueAccess
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.snapshot import (
@@ -84,6 +85,7 @@ class ClusterState:
         self._pending_view: tuple[PendingPod, ...] | None = ()
         # waiting jobs
         self._queues: dict[str, QueueView] = {}
+        self._access = QueueAccess()
         self._waiting = WaitingJobs()
 
     # --- nodes ---
@@ -211,12 +213,18 @@ class ClusterState:
     # --- queues and waiting jobs ---
 
     def apply_queue(self, queue: QueueView) -> None:
-        """A queue was added or changed; `allocated` is ignored, it is counted here."""
+        """A queue was added or changed; `allocated` and `namespaces` are ignored, they are found here."""
         self._queues[queue.name] = queue
+        self._access.apply_queue(queue.name, queue.selector)
 
     def delete_queue(self, name: str) -> None:
         """A queue is gone; its jobs wait until it is back."""
         self._queues.pop(name, None)
+        self._access.delete_queue(name)
+
+    def apply_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """A namespace was added or changed, or is gone (None); whether that changes who may use a queue."""
+        return self._access.apply_namespace(name, labels)
 
     def apply_candidate(self, candidate: Candidate) -> None:
         """A job waits, or what it waits with has changed."""
@@ -304,7 +312,10 @@ class ClusterState:
         for name, reservation in reservations:
             if name in allocated:
                 add(allocated[name], reservation.shape.counted, reservation.count)
-        return {name: replace(queue, allocated=allocated[name]) for name, queue in queues.items()}
+        return {
+            name: replace(queue, allocated=allocated[name], namespaces=self._access.namespaces(name))
+            for name, queue in queues.items()
+        }
 
     def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
         if rule.shut is not None:

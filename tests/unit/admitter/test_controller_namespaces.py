@@ -1,0 +1,62 @@
+"""Queues that are for some namespaces only, the admitter as a whole: who waits, and what labels change."""
+
+from __future__ import annotations
+
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_api.reasons import WaitReason
+from scavenger_kube.resources import NAMESPACES
+
+from .harness import NS, Harness, empty_harness
+from .test_controller import runs
+
+
+def namespace(c: Harness, **labels: str) -> None:
+    c.api.put(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS, "labels": labels}})
+
+
+def queue(c: Harness, **labels: str) -> None:
+    spec = {"weight": 1, "namespaceSelector": {"matchLabels": labels}}
+    c.api.put(
+        SCAVENGERQUEUES, {"apiVersion": "v1", "kind": "ScavengerQueue", "metadata": {"name": "own"}, "spec": spec}
+    )
+
+
+def waits_for(c: Harness, name: str) -> str:
+    found = [one for one in c.status(name).get("conditions", ()) if one["type"] == "Admitted"]
+    return found[0]["reason"] if found else ""
+
+
+async def test_a_job_waits_until_its_queue_selects_its_namespace_and_labels_interrupt_nobody() -> None:
+    async with empty_harness() as c:
+        c.node()
+        namespace(c, team="red")
+        queue(c, team="blue")
+        c.admitter()
+        c.submit("a", queue="own")
+        await c.until(lambda: waits_for(c, "a") == WaitReason.NAMESPACE_NOT_SELECTED)
+        assert "is not for jobs of namespace lab" in c.status("a")["message"]
+
+        namespace(c, team="blue")
+        await runs(c, "a")
+
+        namespace(c, team="red")
+        c.submit("b", queue="own")
+        await c.until(lambda: waits_for(c, "b") == WaitReason.NAMESPACE_NOT_SELECTED)
+        await c.pass_time(10)
+        assert c.phases() == {"a": "Running", "b": "Waiting"}
+        c.succeed("a")
+        await c.until(lambda: c.phase("a") == "Completed")
+
+        queue(c, team="red")
+        await runs(c, "b")
+
+
+async def test_a_namespace_that_is_not_known_is_selected_by_no_selector() -> None:
+    async with empty_harness() as c:
+        c.node()
+        queue(c, team="blue")
+        c.admitter()
+        c.submit("a", queue="own")
+        c.submit("b")
+        await runs(c, "b")
+        await c.until(lambda: waits_for(c, "a") == WaitReason.NAMESPACE_NOT_SELECTED)
