@@ -27,6 +27,9 @@ LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
+# On a namespace, by the administrator: which level of the Pod Security Standards its scavenger jobs keep.
+LABEL_POD_SECURITY: Final = f"{GROUP}/pod-security"
+LABEL_POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 # --- annotations ---
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"

@@ -1,0 +1,97 @@
+"""Which level of the Pod Security Standards the pods of a namespace's scavenger jobs keep, and what it forbids.
+
+The one place that says so: the webhook refuses by it at creation, and the admitter starts nothing against it. What no
+level allows is no value of the definition of ScavengerJob (docs/designs/0012-restricted-by-default.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from scavenger_api import names
+
+ALWAYS_ALLOWED: Final = frozenset({"NET_BIND_SERVICE"})
+"""Capabilities that `restricted` lets a container add."""
+
+
+class Level(StrEnum):
+    """A level of the Pod Security Standards, as it stands in labels."""
+
+    RESTRICTED = "restricted"
+    BASELINE = "baseline"
+
+
+class Breach(NamedTuple):
+    """A field that asks for what is not allowed. `text`: what is wrong with it, and the remedy."""
+
+    field: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.text}"
+
+
+class _Capabilities(Protocol):
+    @property
+    def add(self) -> Sequence[str] | None: ...
+
+
+class _SecurityContext(Protocol):
+    @property
+    def run_as_non_root(self) -> bool | None: ...
+
+    @property
+    def allow_privilege_escalation(self) -> bool | None: ...
+
+    @property
+    def capabilities(self) -> _Capabilities | None: ...
+
+
+class Spec(Protocol):
+    """What is read of the spec of a ScavengerJob."""
+
+    @property
+    def run_as_user(self) -> int | None:
+        """`runAsUser`."""
+
+    @property
+    def security_context(self) -> _SecurityContext | None:
+        """`securityContext`."""
+
+
+def level_of(labels: Mapping[str, str]) -> Level:
+    """The level for the scavenger jobs of a namespace with these labels: restricted, unless its label says baseline.
+
+    Only who may change the namespace itself can set that label. Where PodSecurity enforces restricted anyway, baseline
+    would only have every pod refused.
+    """
+    wanted = labels.get(names.LABEL_POD_SECURITY) == Level.BASELINE
+    enforced = labels.get(names.LABEL_POD_SECURITY_ENFORCE) == Level.RESTRICTED
+    return Level.BASELINE if wanted and not enforced else Level.RESTRICTED
+
+
+def breaches(spec: Spec, level: Level) -> Iterator[Breach]:
+    """What a job asks for and may not have in a namespace of this level; nothing for what it leaves out."""
+    if level is Level.BASELINE:
+        return
+    if spec.run_as_user == 0:
+        yield _breach("runAsUser", "0 is root", "write another id, such as 65532")
+    context = spec.security_context
+    if context is None:
+        return
+    if context.run_as_non_root is False:
+        yield _breach("securityContext.runAsNonRoot", "false lets processes run as root", "leave it out")
+    if context.allow_privilege_escalation:
+        yield _breach("securityContext.allowPrivilegeEscalation", "true lets a program gain rights", "leave it out")
+    added = set(context.capabilities.add or ()) if context.capabilities else set()
+    if more := sorted(added - ALWAYS_ALLOWED):
+        remedy = "leave out all but NET_BIND_SERVICE"
+        yield _breach("securityContext.capabilities.add", f"{', '.join(more)} are rights of root", remedy)
+
+
+def _breach(field: str, wrong: str, remedy: str) -> Breach:
+    label = f"{names.LABEL_POD_SECURITY}={Level.BASELINE}"
+    text = f"{wrong}, which PodSecurity {Level.RESTRICTED} forbids; {remedy}, or ask an administrator to label the "
+    return Breach(f"spec.{field}", f"{text}namespace {label}")
