@@ -34,6 +34,10 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
+    WaitReason.POD_SECURITY: (
+        "submit it again without what the message names",
+        "ask an administrator for the label that the message names",
+    ),
     WaitReason.NO_NODE: ("add a node",),
     WaitReason.NO_SELECTOR_MATCH: (
         "submit it again with another nodeSelector",

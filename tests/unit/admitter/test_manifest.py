@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from scavenger_admitter.core.manifest import job_manifest, peers, service_manifest
 from scavenger_api.job import ScavengerJob
+from scavenger_domain.pod_security import Level, breaches
+from scavenger_testing.pod_security import violations
 
 from . import builders as b
 
@@ -83,6 +85,12 @@ def test_the_smallest_job_to_the_letter() -> None:
                         {
                             "name": "main",
                             "image": "image",
+                            "securityContext": {
+                                "seccompProfile": {"type": "RuntimeDefault"},
+                                "runAsNonRoot": True,
+                                "allowPrivilegeEscalation": False,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
                             "resources": {
                                 "requests": {"cpu": "2", "memory": "1Gi"},
                                 "limits": {"cpu": "2", "memory": "1Gi"},
@@ -117,7 +125,7 @@ def test_every_field_of_the_spec_arrives() -> None:
         "serviceAccountName": "robot",
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "t", "operator": "Exists", "effect": "NoSchedule"}],
-        "runAsUser": 0,
+        "runAsUser": 6,
         "runAsGroup": 7,
         "fsGroup": 8,
         "securityContext": {
@@ -140,18 +148,73 @@ def test_every_field_of_the_spec_arrives() -> None:
     assert pod["automountServiceAccountToken"] is True
     assert pod["nodeSelector"] == {"disk": "ssd"}
     assert pod["tolerations"] == [{"key": "t", "operator": "Exists", "effect": "NoSchedule"}]
-    assert pod["securityContext"] == {"runAsUser": 0, "runAsGroup": 7, "fsGroup": 8}
+    assert pod["securityContext"] == {"runAsUser": 6, "runAsGroup": 7, "fsGroup": 8}
     assert pod["terminationGracePeriodSeconds"] == 0
     assert pod["subdomain"] == "sj-job"
     main = container(**spec)
     assert main["imagePullPolicy"] == "Always"
-    assert main["securityContext"] == spec["securityContext"]
+    assert main["securityContext"] == {**spec["securityContext"], "runAsNonRoot": True}
     assert (main["command"], main["args"]) == (["run"], ["-n", "4"])
     assert main["env"][5:] == [
         {"name": "A", "value": "1"},
         {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
     ]
     assert main["envFrom"] == [{"prefix": "P_", "configMapRef": {"name": "c", "optional": True}}]
+
+
+# --- PodSecurity ----------------------------------------------------------------------------------------------------
+
+MOUNTS: dict[str, Any] = {
+    name: [{"name": "a", "mountPath": f"/{name}"}] for name in ("persistentVolumeClaims", "configMaps", "secrets")
+}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"parallelism": 2, **MOUNTS},
+        {"runAsUser": 65532, "runAsGroup": 0, "fsGroup": 0},
+        {"capacity": "Reclaimed"},
+        {"securityContext": {}},
+        {"securityContext": {"readOnlyRootFilesystem": True, "capabilities": {}}},
+        {"securityContext": {"capabilities": {"drop": ["NET_RAW"]}}},
+        {"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}},
+        {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}},
+        {"securityContext": {"privileged": False, "runAsNonRoot": True, "allowPrivilegeEscalation": False}},
+    ],
+    ids=str,
+)
+def test_pods_pass_restricted_by_default(spec: dict[str, Any]) -> None:
+    assert not list(breaches(b.job(spec=spec).spec, Level.RESTRICTED))
+    assert violations(pod_spec(**spec)) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"runAsUser": 0},
+        {"securityContext": {"runAsNonRoot": False}},
+        {"securityContext": {"allowPrivilegeEscalation": True}},
+        {"securityContext": {"capabilities": {"add": ["CHOWN"]}}},
+    ],
+    ids=str,
+)
+def test_at_baseline_a_job_has_what_it_asks_for_and_that_is_what_it_may_not_ask_for_otherwise(
+    spec: dict[str, Any],
+) -> None:
+    """`breaches` knows what `restricted` forbids: each field alone makes a pod that would not pass."""
+    job = b.job(spec=spec)
+    assert list(breaches(job.spec, Level.RESTRICTED))
+    made = job_manifest(job, restarts=0, run=RUN, max_grace_seconds=300, level=Level.BASELINE)
+    pod = made["spec"]["template"]["spec"]
+    (main,) = pod["containers"]
+    assert main.get("securityContext", {}) == spec.get("securityContext", {})
+    assert pod.get("securityContext", {}).get("runAsUser") == spec.get("runAsUser")
+    (plain,) = pod_spec()["containers"]
+    asked = main.get("securityContext", {})
+    merged = {**plain["securityContext"], **asked}
+    assert violations({**pod, "containers": [{**main, "securityContext": merged}]})
 
 
 def test_volumes() -> None:

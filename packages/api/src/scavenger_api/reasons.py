@@ -62,6 +62,7 @@ class WaitReason(Reason):
         "Its last start was taken back: the PriorityClasses of scavenger jobs are not installed.",
     )
     # it will not start before the job or the cluster is changed
+    POD_SECURITY = "PodSecurity", "It asks for what scavenger jobs of its namespace may not have."
     NO_NODE = "NoNode", "The cluster has no node."
     NO_SELECTOR_MATCH = "NoSelectorMatch", "No node has the labels of spec.nodeSelector."
     TAINT_NOT_TOLERATED = "TaintNotTolerated", "Every node it may run on has a taint that it does not tolerate."
@@ -118,8 +119,8 @@ class FailureReason(Reason):
     NOT_FOUND = "NotFound", "A claim, ConfigMap, Secret or service account that it names does not exist."
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
-    INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
     RUNS_AS_ROOT = "RunsAsRoot", "It may not run as root, and its image has no other user, or one without a number."
+    INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
 
 
 class StateReason(Reason):

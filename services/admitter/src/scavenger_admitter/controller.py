@@ -26,7 +26,7 @@ from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.explain import Explanations
-from scavenger_admitter.facts import job_key, placing_facts, presses, queue_view, shape_of, version
+from scavenger_admitter.facts import job_key, namespace_level, placing_facts, presses, queue_view, shape_of, version
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -245,6 +245,9 @@ class Admitter:
         labels = None if change.new is None else change.new.metadata.labels
         if self._state.apply_namespace(change.key, labels):
             self._admission.wake()
+        if namespace_level(change.old) is not namespace_level(change.new):
+            for job in self._informers.jobs.by_index("namespace", change.key):
+                self._enqueue(job.key)
 
     def _on_batch(self, change: Change[Job]) -> None:
         if self._informers.jobs.get(change.key) is not None:

@@ -13,7 +13,9 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros
+from scavenger_domain.pod_security import Level, level_of
 from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
+from scavenger_kube.resources import Namespace
 
 from scavenger_admitter.core.admission.queue_status import state_of
 from scavenger_admitter.core.admission.running import RunningJob
@@ -169,6 +171,11 @@ def queue_view(queue: ScavengerQueue) -> QueueView:
         state=state_of(queue),
         selector=queue.spec.namespace_selector,
     )
+
+
+def namespace_level(namespace: Namespace | None) -> Level:
+    """What pods of scavenger jobs in a namespace keep to; restricted in one that is not known."""
+    return level_of(namespace.metadata.labels if namespace is not None else {})
 
 
 def placing_facts(node: Node) -> tuple[bool, object, object, object]:

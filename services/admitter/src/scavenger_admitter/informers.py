@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
+from scavenger_domain.pod_security import Level
 from scavenger_kube.kinds import Event, Job, Node, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from scavenger_runtime import Informer, ServiceContext
-from scavenger_runtime.cache import IndexFunction, by_node
+from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
 
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
-from scavenger_admitter.facts import job_key, run_of, without_details
+from scavenger_admitter.facts import job_key, namespace_level, run_of, without_details
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
 from scavenger_admitter.settings import AdmitterSettings
@@ -33,7 +34,9 @@ class Informers:
         self._clock = clock
         self._records = records
         self._namespace = context.settings.namespace
-        self.jobs = add(Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of}))
+        self.jobs = add(
+            Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of, "namespace": by_namespace})
+        )
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))
         self.batch = add(Informer(client, JOBS, clock=clock))
@@ -63,6 +66,10 @@ class Informers:
     def job(self, key: str) -> ScavengerJob | None:
         """The newest known version of a ScavengerJob; a newcomer has its place in line already."""
         return self._records.newest(key, self.jobs.get(key))
+
+    def level(self, namespace: str) -> Level:
+        """What pods of scavenger jobs in the namespace keep to."""
+        return namespace_level(self.namespaces.get(namespace))
 
     def members(self, job: ScavengerJob) -> list[Pod]:
         """The pods of the run in progress; those of an earlier one may still be there."""

@@ -192,6 +192,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             assumed_started=attempt.stage is Stage.POSTED,
+            level=informers.level(job.metadata.namespace),
             failed_starts=attempt.failures,
             was_starting=record.starting == run != "",
             last_write=record.written_at,

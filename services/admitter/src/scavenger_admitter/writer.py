@@ -87,7 +87,13 @@ class Writer:
             ApiError: the API server refuses, or does not answer.
         """
         await self._see_to_service(job, action)
-        body = job_manifest(job, restarts=action.restarts, run=action.run, max_grace_seconds=self._max_grace_seconds)
+        body = job_manifest(
+            job,
+            restarts=action.restarts,
+            run=action.run,
+            max_grace_seconds=self._max_grace_seconds,
+            level=action.level,
+        )
         for attempt in range(TRIES):
             try:
                 await self._client.create(JOBS, job.metadata.namespace, body)

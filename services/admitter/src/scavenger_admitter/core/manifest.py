@@ -10,6 +10,7 @@ from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec
 from scavenger_api.podspec import VolumeMount
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
 from scavenger_admitter.core.lifecycle.pods import MAIN_CONTAINER
@@ -45,7 +46,9 @@ def peers_value(job: ScavengerJob) -> str:
     return f"{name}-[0-{last}].{service_name(job)}.{namespace}.svc"
 
 
-def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int) -> dict[str, Any]:
+def job_manifest(
+    job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int, level: Level = Level.RESTRICTED
+) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
     It has the name of the ScavengerJob, so that the API itself refuses a second life beside the first.
@@ -55,6 +58,7 @@ def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_second
         restarts: how often it has been interrupted.
         run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+        level: what its pods keep to; the job asks for nothing beyond (`breaches`).
     """
     labels = _labels(job)
     return {
@@ -89,7 +93,7 @@ def job_manifest(job: ScavengerJob, *, restarts: int, run: str, max_grace_second
                     "annotations": {names.ANNOTATION_RUN: run},
                     "finalizers": [names.FINALIZER],
                 },
-                "spec": _pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds),
+                "spec": _pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds, level=level),
             },
         },
     }
@@ -121,7 +125,7 @@ def _labels(job: ScavengerJob) -> dict[str, str]:
     return {names.LABEL_JOB: job.metadata.name, names.LABEL_QUEUE: job.spec.queue}
 
 
-def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> dict[str, Any]:
+def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int, level: Level) -> dict[str, Any]:
     spec = job.spec
     volumes, mounts = _volumes(spec)
     return {
@@ -132,7 +136,7 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> di
         # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
         # run whatever image a user chose and have no business with the API.
         "automountServiceAccountToken": spec.service_account_name is not None,
-        "containers": [_container(job, restarts, mounts)],
+        "containers": [_container(job, restarts, mounts, level)],
         **_given(
             volumes=volumes,
             subdomain=service_name(job) if spec.parallelism > 1 else None,
@@ -145,7 +149,7 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int) -> di
     }
 
 
-def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]], level: Level) -> dict[str, Any]:
     spec = job.spec
     return {
         "name": MAIN_CONTAINER,
@@ -157,9 +161,23 @@ def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]]) -
             args=list(spec.args or ()),
             envFrom=[source.to_dict() for source in spec.env_from or ()],
             imagePullPolicy=spec.image_pull_policy,
-            securityContext=spec.security_context.to_dict() if spec.security_context else None,
+            securityContext=_security_context(spec, level),
             volumeMounts=mounts,
         ),
+    }
+
+
+def _security_context(spec: ScavengerJobSpec, level: Level) -> dict[str, Any]:
+    """What the job asks for, and at level restricted all that PodSecurity wants to see written down."""
+    given = spec.security_context.to_dict() if spec.security_context is not None else {}
+    if level is Level.BASELINE:
+        return given
+    return {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **given,
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {**given.get("capabilities", {}), "drop": ["ALL"]},
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from scavenger_domain.pod_security import Level
+
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
@@ -14,6 +16,8 @@ class CreateJob:
     """The place in line it is started from."""
     restarts: int
     """How often the job has been interrupted."""
+    level: Level = Level.RESTRICTED
+    """What its pods keep to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
+from scavenger_domain.pod_security import Level
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
@@ -74,6 +75,8 @@ class Observation:
     """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
     last_write: datetime | None = None
     """When this process wrote the status last; None when it has not."""
+    level: Level = Level.RESTRICTED
+    """What pods of scavenger jobs in this namespace keep to."""
     failed_starts: int = 0
     """Starts in a row that did not come off."""
     settings: LifecycleSettings = LifecycleSettings()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import WaitReason
+from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting, leftover_pods
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.leftover_pods import find_leftover_pods
+from scavenger_admitter.core.lifecycle.leftover_pods import LeftoverPod, find_leftover_pods
 from scavenger_admitter.core.lifecycle.pods import moment
+from scavenger_admitter.core.waits import Wait
 
 _SKEW: Final = timedelta(minutes=1)
 """By so much the clock that gave a place in line may be behind the API server's."""
@@ -94,24 +97,38 @@ def line_up(draft: Draft) -> None:
     patience = seen.settings.leftover_patience
     left = find_leftover_pods(_left_over(draft), seen.nodes, seen.now, patience)
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
-    free = not left and batch is None and not seen.assumed_started
+    stuck = _stuck(draft, left)
+    free = not left and batch is None and not seen.assumed_started and stuck is None
     queued = draft.status.queued_timestamp
     granted = seen.granted and queued == seen.job.status.queued_timestamp
     draft.candidate = free and not granted
     if free and granted and queued is not None:
-        draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count))
-    stuck = _foreign(batch) if batch is not None and draft.own_job is None else ""
-    stuck = stuck or next((pod.message for pod in left if pod.overdue), "")
-    if stuck:
-        draft.reason = WaitReason.HELD_BACK
-        draft.set(message=stuck[:4096])
-    elif draft.reason == WaitReason.HELD_BACK:
+        draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level))
+    if stuck is not None:
+        draft.enter(draft.phase, stuck.reason, stuck.message)
+    elif draft.reason in _STUCK:
         draft.reason = WaitReason.QUEUED
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
-    if seen.wait is not None and not stuck and not fresh:
+    if seen.wait is not None and stuck is None and not fresh:
         draft.explained = True
         draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
+
+
+_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY)
+
+
+def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
+    """What keeps a job from starting until somebody does something about it."""
+    batch = draft.seen.batch
+    if batch is not None and draft.own_job is None:
+        return Wait(WaitReason.HELD_BACK, _foreign(batch))
+    if overdue := next((pod.message for pod in left if pod.overdue), ""):
+        return Wait(WaitReason.HELD_BACK, overdue)
+    found = "; ".join(str(breach) for breach in breaches(draft.seen.job.spec, draft.seen.level))
+    if not found or draft.seen.assumed_started:
+        return None
+    return Wait(WaitReason.POD_SECURITY, f"it may not start: {found}. A spec cannot change: create the job anew")
 
 
 def _foreign(batch: kinds.Job) -> str:
