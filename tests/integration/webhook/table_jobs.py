@@ -50,6 +50,24 @@ JOBS = [
     ),
     j("closed queue", "queue closed is closed and takes no new jobs", fields="spec.queue", queue="closed"),
     j("queue being deleted", "queue going is being deleted", fields="spec.queue", queue="going"),
+    j("as root", "0 is root", "scavenger.dev/pod-security=baseline", fields="spec.runAsUser", runAsUser=0),
+    j(
+        "with rights of root",
+        "CHOWN are rights of root",
+        fields="spec.securityContext.capabilities.add",
+        securityContext={"capabilities": {"add": ["CHOWN", "NET_BIND_SERVICE"]}},
+    ),
+    j(
+        "privileged",
+        "scavenger jobs get nothing of the node",
+        fields="spec.securityContext.privileged",
+        securityContext={"privileged": True},
+    ),
+    j(
+        "with the rights that all may have",
+        runAsUser=1000,
+        securityContext={"readOnlyRootFilesystem": True, "capabilities": {"add": ["NET_BIND_SERVICE"]}},
+    ),
     j("within the quota", queue="small", parallelism=2),
     j(
         "over the quota as a gang",

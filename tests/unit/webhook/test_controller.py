@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scavenger_api import names
@@ -87,6 +88,36 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selec
             await clock.advance(2)
             api.fail(403, times=1, methods={"GET"}, path="/namespaces/")
             assert await labels("own") is None, "not known: try again"
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ({}, False),
+        ({"runAsUser": 1}, False),
+        ({"runAsUser": 0}, True),
+        ({"securityContext": {}}, False),
+        ({"securityContext": {"allowPrivilegeEscalation": True}}, True),
+        ({"securityContext": {"runAsNonRoot": False}, "queue": "nowhere"}, True),
+        ({"securityContext": {"runAsNonRoot": False}, "queue": "../nodes"}, True),
+    ],
+    ids=str,
+)
+async def test_the_labels_of_a_namespace_are_asked_for_where_a_job_asks_for_rights(
+    spec: dict[str, Any], asked: bool
+) -> None:
+    async with FakeApi() as api:
+        labels = {"scavenger.dev/pod-security": "baseline"}
+        api.put(NAMESPACES, {"metadata": {"name": "ns", "labels": labels}})
+        view = ClusterView(api.client(), Rules(), VirtualClock())
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            found = await view.facts_for(request("scavengerjobs", job(**spec)))
+            assert found is not None
+            assert found.namespace_labels == (labels if asked else {})
+            changed = await view.facts_for(request("scavengerjobs", job(**spec), old=job(**spec), operation="UPDATE"))
+            assert changed is not None
+            assert changed.namespace_labels == {}
 
 
 @pytest.mark.parametrize("name", ["../nodes", "A", "", "x" * 64, 7, None])

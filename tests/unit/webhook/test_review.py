@@ -159,6 +159,29 @@ def test_a_queue_takes_jobs_of_the_namespaces_that_it_selects() -> None:
     assert answer_to("scavengerjobs", job(queue="open"), restricted({})).allowed
 
 
+BASELINE = {"scavenger.dev/pod-security": "baseline"}
+ASKING = {"runAsUser": 0, "securityContext": {"runAsNonRoot": False, "capabilities": {"add": ["CHOWN"]}}}
+
+
+def test_what_a_namespace_does_not_allow_is_refused_field_by_field_with_the_remedy() -> None:
+    refused = problems(answer_to("scavengerjobs", job(**ASKING)))
+    assert list(refused) == [
+        "spec.runAsUser",
+        "spec.securityContext.runAsNonRoot",
+        "spec.securityContext.capabilities.add",
+    ]
+    assert refused["spec.runAsUser"] == (
+        "0 is root, which PodSecurity restricted forbids; write another id, such as 65532, or ask an administrator to "
+        "label the namespace scavenger.dev/pod-security=baseline"
+    )
+    assert answer_to("scavengerjobs", job(**ASKING), facts(namespace_labels=BASELINE)).allowed
+
+
+def test_a_job_stays_changeable_when_its_namespace_allows_less_than_it_once_did() -> None:
+    old = job(**ASKING)
+    assert answer_to("scavengerjobs", job(**ASKING, suspend=True), old=old, operation="UPDATE").allowed
+
+
 def test_a_job_is_not_moved_to_a_queue_that_is_not_for_it_and_stays_changeable_in_one() -> None:
     old = job(queue="open")
     moved = answer_to("scavengerjobs", job(queue="chemistry"), restricted({}), old=old, operation="UPDATE")

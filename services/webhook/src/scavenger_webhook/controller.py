@@ -109,14 +109,11 @@ class ClusterView:
         """
         if not all(informer.synced for informer in self.informers):
             return None
-        facts = self.facts()
-        name = _queue_of(request)
-        if name is None:
-            return facts
-        queue = facts.queue(name)
-        if queue is None and (queue := await self._look_up(name)) is not None:
+        facts, name = self.facts(), _queue_of(request)
+        queue = None if name is None else facts.queue(name)
+        if name is not None and queue is None and (queue := await self._look_up(name)) is not None:
             facts = replace(facts, queues={**facts.queues, name: queue})
-        if queue is None or queue.selector is None:
+        if (queue is None or queue.selector is None) and not _asks_for_rights(request):
             return facts
         labels = await self._labels_of(request.namespace)
         return None if labels is None else replace(facts, namespace_labels=labels)
@@ -179,8 +176,19 @@ class ClusterView:
 
 def _queue_of(request: AdmissionRequest) -> str | None:
     """The queue that a ScavengerJob names, if it can be the name of one."""
-    if request.resource.group != names.GROUP or request.object is None:
-        return None
-    spec = request.object.get("spec")
-    name = spec.get("queue") if isinstance(spec, dict) else None
+    name = _spec_of(request).get("queue")
     return name if isinstance(name, str) and _LABEL.fullmatch(name) else None
+
+
+def _asks_for_rights(request: AdmissionRequest) -> bool:
+    """Whether the labels of the namespace may decide about what a new ScavengerJob asks for."""
+    spec = _spec_of(request)
+    return request.operation == "CREATE" and (spec.get("runAsUser") == 0 or bool(spec.get("securityContext")))
+
+
+def _spec_of(request: AdmissionRequest) -> Mapping[str, Any]:
+    """The spec of a ScavengerJob, as it came; empty for anything else."""
+    if request.resource.group != names.GROUP or request.object is None:
+        return {}
+    spec = request.object.get("spec")
+    return spec if isinstance(spec, dict) else {}

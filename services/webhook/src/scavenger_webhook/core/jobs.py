@@ -7,6 +7,7 @@ from typing import Final
 
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
+from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
 
@@ -31,6 +32,7 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *quantity_problems(spec),
         *reference_problems(spec),
         *mount_problems(spec),
+        *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
     )
     warnings = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts), *mount_warnings(spec))
     return Verdict(problems, warnings)
