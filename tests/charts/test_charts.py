@@ -19,6 +19,7 @@ from scavenger_cluster.errors import MissingRequirementError
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings
+from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
@@ -691,6 +692,36 @@ def test_pre_delete_says_what_it_may_not_take_off_and_goes_on(
         program["withdraw"]("x", request=refuse)
     assert asked == ["GET", "PATCH"]
     assert raises or "left x on nodes" in capsys.readouterr().out
+
+
+# --- PodSecurity ---
+
+
+def pod_specs(objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The pods that the rendered workloads make, those of hooks included."""
+    found = {}
+    for name, one in objects.items():
+        if one["kind"] == "Pod":
+            found[name] = one["spec"]
+        elif "template" in one.get("spec", {}):
+            found[name] = one["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *((name, {}) for name in USERS_OF_THE_LIBRARY),
+        *((name, EVERYTHING) for name in SERVICES),
+        ("scheduler", {"schedulerName": "default-scheduler"}),
+    ],
+)
+def test_pods_of_the_system_pass_restricted(helm: Path, name: str, values: dict[str, Any]) -> None:
+    """The namespace they run in enforces it."""
+    specs = pod_specs(Chart(helm, name).objects(values))
+
+    assert len(specs) == (2 if name in SERVICES else 1), "the Deployment, and the Job before it is uninstalled"
+    assert {where: violations(spec) for where, spec in specs.items()} == {where: [] for where in specs}
 
 
 # --- reclaimed capacity ---

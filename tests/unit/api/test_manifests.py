@@ -11,6 +11,7 @@ import pytest
 import yaml
 from scavenger_api import names
 from scavenger_api.podspec import Capability
+from scavenger_testing.pod_security import violations
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 OPTIONAL = {
@@ -90,6 +91,16 @@ def test_no_role_has_wildcards_or_reads_secrets_of_others() -> None:
             own.add("extension-apiserver-authentication")
             if "configmaps" in rule["resources"]:
                 assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) <= own, role["metadata"]["name"]
+
+
+def test_the_namespace_of_the_system_enforces_restricted_and_all_its_pods_pass() -> None:
+    [namespace] = objects("Namespace")
+    workloads = [*objects("Deployment"), *objects("Job")]
+
+    assert namespace["metadata"]["labels"][names.LABEL_POD_SECURITY_ENFORCE] == "restricted"
+    assert {one["metadata"]["name"] for one in workloads} >= {names.ADMITTER, names.SCHEDULER}
+    for one in workloads:
+        assert violations(one["spec"]["template"]["spec"]) == [], one["metadata"]["name"]
 
 
 @pytest.mark.parametrize("deployment", objects("Deployment"), ids=lambda o: o["metadata"]["name"])
