@@ -27,7 +27,7 @@ HELP = """Scavenger jobs: submit, watch and understand low-priority jobs that ru
 
 \b
 Examples:
-  kubectl sj run pi --image python:3.12 --cpu 1 --memory 1Gi --command -- python pi.py
+  kubectl sj run pi --image python:3.12 --user 65532 --cpu 1 --memory 1Gi --command -- python pi.py
   kubectl sj why pi
   kubectl sj logs -f pi
 

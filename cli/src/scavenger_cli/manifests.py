@@ -82,6 +82,8 @@ class RunOptions:
     suspend: bool = False
     reclaimed: bool = False
     service_account: str | None = None
+    user: int | None = None
+    fs_group: int | None = None
     env: Sequence[str] = ()
     resources: Sequence[str] = ()
     node_selector: Sequence[str] = ()
@@ -111,6 +113,8 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "configMaps": [mount("--configmap", text) for text in options.config_maps] or None,
         "secrets": [mount("--secret", text) for text in options.secrets] or None,
         "serviceAccountName": options.service_account,
+        "runAsUser": options.user,
+        "fsGroup": options.fs_group,
         "interruptionAfter": options.interruption_after,
         "terminationGracePeriodSeconds": options.grace_seconds,
         "ttlSecondsAfterFinished": options.ttl_seconds,

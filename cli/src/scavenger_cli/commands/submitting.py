@@ -82,6 +82,8 @@ def run(
     grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
     ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
     service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
+    user: Annotated[int | None, typer.Option(metavar="UID", help="User id, where the image's is root.")] = None,
+    fs_group: Annotated[int | None, typer.Option(metavar="GID", help="Group that may write to the claims.")] = None,
     reclaimed: Annotated[
         bool,
         typer.Option("--reclaimed", help="Run on what others requested and do not use; --cpu is the most it gets."),
@@ -100,7 +102,7 @@ def run(
 
     \b
     Examples:
-      kubectl sj run pi --image python:3.12 --cpu 1 --memory 1Gi --command -- python pi.py
+      kubectl sj run pi --image python:3.12 --user 65532 --cpu 1 --memory 1Gi --command -- python pi.py
       kubectl sj run sweep --image sweep:1 --cpu 8 --memory 2Gi --reclaimed
       kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
     """
@@ -118,6 +120,8 @@ def run(
         suspend=suspended,
         reclaimed=reclaimed,
         service_account=service_account,
+        user=user,
+        fs_group=fs_group,
         env=env or (),
         resources=resource or (),
         node_selector=node_selector or (),
