@@ -26,6 +26,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("patch", "", "pods", "", "*"),
         ("watch", "", "nodes", "", ""),
         ("create", "", "services", "", "*"),
+        ("watch", "", "namespaces", "", ""),
         ("update", "coordination.k8s.io", "leases", "scavenger-admitter", SYSTEM),
     ],
     "regulator": [
@@ -45,6 +46,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
     "webhook": [
         ("watch", "scavenger.dev", "scavengerqueues", "", ""),
         ("get", "scavenger.dev", "scavengerqueues", "any", ""),
+        ("get", "", "namespaces", "any", ""),
         ("watch", "scheduling.k8s.io", "priorityclasses", "", ""),
         ("update", "", "secrets", "scavenger-webhook-tls", SYSTEM),
         ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "scavenger-webhook", ""),
@@ -71,6 +73,7 @@ FORBIDDEN: list[tuple[str, str, str, str, str]] = [
     ("create", "apps", "deployments", "", "*"),
     ("delete", "apps", "deployments", "", "*"),
     ("delete", "", "namespaces", "*", ""),
+    ("patch", "", "namespaces", "*", ""),
     ("patch", "", "nodes", "", ""),
     ("delete", "", "nodes", "", ""),
     ("get", "", "nodes/proxy", "", ""),

@@ -14,7 +14,8 @@ from .conftest import Object, Place, Server, job, namespace, start_webhook
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
 OURS = "scavenger.dev/pod-security"
-ASKING: Object = {"runAsUser": 0, "securityContext": {"runAsNonRoot": False, "capabilities": {"add": ["CHOWN"]}}}
+RIGHTS: Object = {"runAsNonRoot": False, "allowPrivilegeEscalation": True, "capabilities": {"add": ["CHOWN"]}}
+ASKING: Object = {"runAsUser": 0, "securityContext": RIGHTS}
 
 
 @contextmanager
@@ -104,6 +105,7 @@ def test_what_it_forbids_is_refused_at_creation_and_the_label_changes_nothing_th
 
         assert sorted(answer.causes) == [
             "spec.runAsUser",
+            "spec.securityContext.allowPrivilegeEscalation",
             "spec.securityContext.capabilities.add",
             "spec.securityContext.runAsNonRoot",
         ]
@@ -115,7 +117,7 @@ def test_the_administrator_opts_a_namespace_out_and_in_again(cluster: Cluster, s
         place.wait("the webhook has seen the label", lambda: place.try_create("scavengerjobs", job(**ASKING)).allowed)
         assert place.create("scavengerjobs", job("plain")).allowed
         assert place.create("scavengerjobs", job("asks", **ASKING)).allowed
-        for name, context in (("plain", None), ("asks", ASKING["securityContext"])):
+        for name, context in (("plain", None), ("asks", RIGHTS)):
             runs(place, name)
             (main,) = place.get("jobs", name)["spec"]["template"]["spec"]["containers"]
             assert main.get("securityContext") == context
