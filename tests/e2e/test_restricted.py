@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,21 @@ def test_the_processes_have_no_rights_by_default(world: World) -> None:
     assert {found[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
     assert found["NoNewPrivs"] == "1"
     assert found["Seccomp"] == "2", "a filter"
+
+
+def test_an_image_that_runs_as_root_has_failed_at_once_and_runs_as_somebody_else(world: World, tmp_path: Path) -> None:
+    (tmp_path / "Containerfile").write_text("ARG BASE=docker.io/library/python:3.12-slim\nFROM ${BASE}\n")
+    image = world.cluster.build_image("scavenger/e2e-root:dev", tmp_path)
+    world.apply(scavenger_job("rooted", command=WHO, image=image))
+    world.apply(scavenger_job("mended", command=WHO, image=image, runAsUser=1000))
+
+    status = world.wait_phase("rooted", "Failed")
+
+    assert "the image runs as root" in status["message"]
+    assert "write spec.runAsUser" in status["message"]
+    succeeded = next(one for one in status["conditions"] if one["type"] == "Succeeded")
+    assert succeeded["reason"] == "RunsAsRoot"
+    assert process(world, "mended")["Uid"].split() == ["1000"] * 4
 
 
 def test_root_waits_for_the_administrator(world: World) -> None:
