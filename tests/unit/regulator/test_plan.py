@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -309,6 +310,31 @@ def test_what_nodes_free_counts_for_the_cluster() -> None:
     use = {n: figures(9, GIB) for n in nodes}
     taken = snapshot(gangs, nodes=nodes, measurement=measured(use, gangs, memory=0))
     assert victims(decide(taken, rules=replace(RULES, per_node=True))) == ["a-0", "a-1", "b-0", "b-1"]
+
+
+class Watched(tuple[Gang, ...]):
+    """Gangs that count how often somebody went through all of them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Gang]:
+        Watched.looks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("cpu", [5, 9])
+def test_a_node_looks_at_its_own_gangs_only(cpu: float) -> None:
+    """All nodes at all gangs took 28 s of CPU time at a thousand nodes with ten gangs each."""
+    looks = []
+    for count in (2, 40):
+        nodes = {f"n{i}": node(f"n{i}") for i in range(count)}
+        gangs = Watched(gang(f"{name}-{i}", 100 * (i + 1), on=name) for name in nodes for i in range(4))
+        taken = snapshot(nodes=nodes, measurement=measured({n: figures(cpu, GIB) for n in nodes}, gangs, memory=0))
+        Watched.looks = 0
+        decision = decide(replace(taken, gangs=gangs), rules=replace(RULES, per_node=True))
+        assert len(victims(decision)) == (2 * count if cpu == 9 else 0)
+        looks.append(Watched.looks)
+    assert looks[0] == looks[1]
 
 
 def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:
