@@ -288,6 +288,40 @@ def test_memory_on_reclaimed_capacity_is_firm() -> None:
     assert victims(decide(snapshot(gangs, measurement=measurement))) == ["r"]
 
 
+# --- ramping ---
+
+
+@pytest.mark.parametrize(
+    ("started", "points"),
+    [
+        (24, 0),  # since the averaging began: whoever reads the load counts them whole
+        (26, 8),
+        (320, 8),
+        (326, 0),
+        (900, 0),
+    ],
+)
+def test_pods_in_their_first_minutes_count_with_what_they_asked_for(started: float, points: float) -> None:
+    """Two pods of a core that use 0.6 and 1.5: four points of ten cores, and none. And one on reclaimed capacity: only
+    its memory, of which it uses half."""
+    gangs = [gang("less", started), gang("more", started), gang("reclaimed", started, pod_reclaimed=True)]
+    half = {"cpu": 0.2, "memory": GIB / 2}
+    pods = {"lab/less-0": (0.6, GIB), "lab/more-0": (1.5, GIB), "lab/reclaimed-0": tuple(half.values())}
+    measurement = Measurement({"node-1": figures(4, 10 * GIB)}, {k: figures(*use) for k, use in pods.items()})
+    published = decide(snapshot(gangs, measurement=measurement)).published
+    assert published.resources["cpu"].ramping == pytest.approx(points / 2)
+    assert published.resources["memory"].ramping == pytest.approx(points / 16)
+    assert published.load("cpu") == 40
+
+
+def test_a_node_is_closed_where_pods_in_their_first_minutes_will_fill_it() -> None:
+    gangs = [gang(f"job-{i}", 60) for i in range(4)]
+    taken = snapshot(gangs, measurement=measured({"node-1": figures(5, GIB)}, gangs, cpu=0.1))
+    assert decide(taken, rules=replace(RULES, per_node=True)).published.closed_nodes == {"node-1"}
+    old = [gang(f"job-{i}", 600) for i in range(4)]
+    assert not decide(replace(taken, gangs=tuple(old)), rules=replace(RULES, per_node=True)).published.closed_nodes
+
+
 # --- per node ---
 
 

@@ -46,7 +46,7 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
     if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
         return LoadRule.blind(view.reason)
     levels = {
-        resource: Level(load=load, admission=admission, gives_way=view.gives_way(resource))
+        resource: Level(load, admission, gives_way=view.gives_way(resource), ramping=view.ramping(resource))
         for resource in LEVELS_RESOURCES
         if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
     }
