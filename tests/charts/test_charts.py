@@ -577,6 +577,7 @@ def test_bulk_writes_have_few_places_borrow_none_and_wait_for_them(helm: Path) -
         ("prioritizer", "patch", "", "pods", "lab", "scavenger-writes"),
         ("regulator", "create", "", "events", "lab", "scavenger-writes"),
         ("regulator", "create", "", "pods/eviction", "lab", "workload-high"),
+        ("regulator", "delete", "", "pods", "lab", "workload-high"),
         ("regulator", "patch", "", "configmaps", "elsewhere", "workload-high"),
         ("admitter", "create", "", "pods/eviction", "lab", "scavenger-writes"),
         *(

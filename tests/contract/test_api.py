@@ -19,6 +19,7 @@ from scavenger_kube.errors import (
     Invalid,
     NotFound,
     TooManyRequests,
+    by_budget,
     error_for_status,
 )
 from scavenger_kube.kinds import ConfigMap
@@ -267,7 +268,33 @@ async def test_evictions_ask_the_budget(server: Server) -> None:
     with pytest.raises(TooManyRequests) as caught:
         await server.client.evict(server.namespace, "a")
     assert "DisruptionBudget" in caught.value.causes()
+    assert by_budget(caught.value)
     assert await server.client.evict(server.namespace, "b")
+
+
+async def test_a_pod_of_two_budgets_is_not_evicted_and_the_answer_says_created(server: Server) -> None:
+    await create(server, PODS, pod("a", labels={"app": "covered"}))
+    for name in ("one", "two"):
+        await create(server, PODDISRUPTIONBUDGETS, budget(name, {}, selects="covered", least=0))
+    running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    await server.client.merge_patch(PODS, server.namespace, "a", running, subresource="status")
+    with pytest.raises(ApiError) as caught:
+        await server.client.evict(server.namespace, "a")
+    assert caught.value.status == 500
+    assert by_budget(caught.value)
+    assert not by_budget(ApiError(500, message="something else"))
+    assert "deletionTimestamp" not in (await read(server, PODS, "a"))["metadata"]
+
+
+async def test_a_deletion_asks_no_budget_but_its_preconditions(server: Server) -> None:
+    created = await create(server, PODS, pod("a", labels={"app": "covered"}))
+    await create(server, PODDISRUPTIONBUDGETS, budget("keep", {}, selects="covered", least=1_000_000))
+    uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
+    await server.client.merge_patch(PODS, server.namespace, "a", {"metadata": {"labels": {"changed": "since"}}})
+    with pytest.raises(Conflict):
+        await server.client.delete(PODS, server.namespace, "a", uid=uid, resource_version=version)
+    version = (await read(server, PODS, "a"))["metadata"]["resourceVersion"]
+    assert await server.client.delete(PODS, server.namespace, "a", uid=uid, resource_version=version)
 
 
 async def test_evicting_what_is_leaving_shortens_its_grace_period_past_all_budgets(server: Server) -> None:

@@ -35,6 +35,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("create", "", "pods/eviction", "", "*"),
         ("patch", "", "configmaps", "scavenger-levels", SYSTEM),
         ("patch", "", "pods", "", "*"),
+        ("delete", "", "pods", "", "*"),
     ],
     "prioritizer": [
         ("patch", "", "pods", "", "*"),
@@ -197,9 +198,29 @@ def test_attempts(place: Place, service: str) -> None:
         whole = path if path.startswith("/") else f"/api/v1/namespaces/{place.namespace}/{path}"
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         answer = place.server(method, whole + "?dryRun=All", body, user=account(service), content_type=kind)
-        nothing_there = answer.code == 404 and name == "pods of the system" and service == "admitter"
+        nothing_there = answer.code == 404 and name == "pods of the system" and service in ("admitter", "regulator")
         denied = answer.code == 403 or "ValidatingAdmissionPolicy" in answer.message
         if not denied and not nothing_there:
             succeeded.append((name, answer.code, answer.message))
     assert succeeded == []
     assert place.get("pods", "ordinary")["metadata"].get("labels") is None
+
+
+def test_the_regulator_deletes_preemptible_pods_of_jobs_only(place: Place) -> None:
+    """Past a foreign budget; what the prioritizer protects, it may not."""
+
+    def delete(name: str) -> str:
+        path = place.path("pods", name) + "?dryRun=All"
+        answer = place.server("DELETE", path, user=account("regulator"))
+        return "" if answer.allowed else answer.message
+
+    (ours,) = [p["metadata"]["name"] for p in place.items("pods") if p["metadata"]["name"] != "ordinary"]
+    assert delete(ours) == ""
+    assert "preemptible pods of ScavengerJobs only" in delete("ordinary")
+    label = {"metadata": {"labels": {"scavenger.dev/preemption-class": "non-preemptible"}}}
+    assert place.patch("pods", ours, label, user=account("prioritizer")).allowed
+    assert "preemptible pods of ScavengerJobs only" in delete(ours)
+    assert "preemptible pods of ScavengerJobs only" in delete("ordinary")
+    back = {"metadata": {"labels": {"scavenger.dev/preemption-class": "preemptible"}}}
+    assert place.patch("pods", ours, back, user=account("prioritizer")).allowed
+    assert delete(ours) == ""

@@ -73,6 +73,11 @@ def test_cpu_that_gives_way_keeps_nobody_from_starting() -> None:
     assert not limit.plus(20).under(5)
 
 
+def test_what_pods_in_their_first_minutes_do_not_use_yet_is_taken() -> None:
+    found = rule({**LEVELS, "load.cpu": "50", "ramping.cpu": "25"})
+    assert dict(found.load_ppm or ())["cpu"] == 750_000
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

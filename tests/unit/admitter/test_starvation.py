@@ -58,8 +58,10 @@ def check(
     before: dict[str, int] | None = None,
     jobs: tuple[Candidate, ...] = (),
     moving: tuple[Candidate, ...] = (),
+    crowded: dict[str, int] | None = None,
     **more: Any,
 ) -> StarvationPlan:
+    """`before`: who has been starved since when. `crowded`: the same of nodes; by default all of them, for ever."""
     snapshot = Snapshot(
         now=NOW,
         nodes={seen.name: seen for seen in nodes},
@@ -68,7 +70,9 @@ def check(
         gangs=tuple(run.gang for run in runs),
         **more,
     )
-    watch = Measurement(tuple(run.measured for run in runs), before or {}, RULES, moving)
+    since = dict.fromkeys((seen.name for seen in nodes), 0) if crowded is None else crowded
+    last = StarvationPlan((), before or {}, since)
+    watch = Measurement(tuple(run.measured for run in runs), last, RULES, moving)
     found = plan_admissions(snapshot, measurement=watch).starvation
     assert found is not None
     return found
@@ -104,6 +108,22 @@ def test_who_is_starved(run: Run, on: NodeView, *, starved: bool) -> None:
     found = check([on, ROOM], [run])
     assert list(found.since) == (["job"] if starved else [])
     assert gone(found) == (["job"] if starved else [])
+
+
+def test_what_was_used_before_a_node_was_crowded_says_nothing() -> None:
+    """It waited for its own input, as far as anybody knows; whether it lacks CPU shows from now on."""
+    first = check([FULL, ROOM], [STARVED], crowded={})
+    assert (first.since, gone(first), first.crowded) == ({}, [], {"full": NOW})
+    almost = check([FULL, ROOM], [STARVED], crowded={"full": NOW - RULES.after + 1})
+    assert (almost.since, almost.crowded) == ({}, {"full": NOW - RULES.after + 1})
+    assert gone(check([FULL, ROOM], [STARVED], crowded={"full": NOW - RULES.after})) == ["job"]
+    relieved = check([node("full", offers=2, placed=2)], [STARVED], crowded={"full": 0})
+    assert relieved.crowded == {}, "the next time begins anew"
+
+
+def test_a_node_is_crowded_though_nothing_may_start() -> None:
+    found = check([FULL], [STARVED], crowded={"full": NOW - 5}, shut=LoadRule.blind("no figures").shut)
+    assert found.crowded == {"full": NOW - 5}
 
 
 def test_a_pod_that_is_leaving_is_not_placed_any_more() -> None:

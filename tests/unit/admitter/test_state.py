@@ -540,6 +540,43 @@ def test_of_a_gang_that_was_taken_back_only_what_still_ran_relieves_the_load() -
     assert snap(state, published(levels=levels())).recently_terminated["cpu"] == 2000
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["ended by itself", "deleted"])
+def test_what_has_gone_since_the_measurement_is_still_the_queues_to_have(ended: bool) -> None:
+    """Else every job that ends takes what it held from what all queues deserve, until the load is measured again: a
+    donor was brought below its own share."""
+    state = ClusterState()
+    state.apply_node(node(cpu=10))
+    state.apply_queue(QueueView("q"))
+    state.apply_queue(QueueView("r"))
+    hour_ago = {"startTime": "2027-01-15T07:00:00Z"}
+    for number in range(8):
+        state.apply_pod(scavenger(f"p{number}", node="n1", queue="q" if number < 6 else "r", **hour_ago))
+    state.apply_pod(scavenger("pulls", node="n1", queue="q", phase="Pending"))
+
+    def deserved() -> Any:
+        return plan_admissions(snap(state, published(levels=levels(load=70, admission=90)))).shares["q"].deserved
+
+    before = deserved()  # half of what nine jobs request, and of one more that would fit
+    assert before == {"cpu": 5000, "memory": before["memory"]}
+    for name in ("p0", "p1"):
+        if ended:
+            state.apply_pod(scavenger(name, node="n1", queue="q", phase="Succeeded"))
+        state.delete_pod(f"ns/{name}")
+    state.delete_pod("ns/pulls")  # the load never showed it
+    assert deserved() == before
+    assert snap(state, published()).recently_terminated == {"cpu": 2000, "memory": 2 * GI, "pods": 2}
+    later = LoadRule.published(levels(), observed_at=NOW + 1, now=NOW + 1, period_seconds=60)
+    assert state.snapshot(now=NOW + 1, rule=later).recently_terminated == {}, "measured without them"
+
+
+def test_a_standby_that_is_not_asked_keeps_nothing_of_what_has_gone() -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    state.apply_pod(scavenger("a", node="n1", startTime="2027-01-15T07:00:00Z"))
+    state.delete_pod("ns/a")
+    assert snap(state, published()).recently_terminated == {}
+
+
 NAN, INF = float("nan"), float("inf")
 
 

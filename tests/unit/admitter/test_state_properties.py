@@ -206,6 +206,7 @@ def _finished(pod: Pod, job: str, runs: set[str | None]) -> bool:
 
 
 def both(state: ClusterState) -> tuple[Snapshot, Snapshot]:
+    state.snapshot(now=NOW - 3600 * 1_000_000, rule=LoadRule.fixed())  # who has gone went long before the measurement
     level = Level(load=10, admission=90)
     rule = LoadRule.published({"cpu": level, "memory": level}, observed_at=NOW - 30_000_000, now=NOW, period_seconds=60)
     return in_order(state.snapshot(now=NOW, rule=LoadRule.fixed())), in_order(state.snapshot(now=NOW, rule=rule))

@@ -424,6 +424,39 @@ def test_an_eviction_by_the_regulator_has_its_own_cause(note: str, cause: Cause)
     assert interrupted.reason == cause.value
 
 
+def cause_of(pod: kinds.Pod, noted: float) -> str:
+    """Why the job of a pod was interrupted that the regulator had noted a reason on at that moment."""
+    annotations = {**pod.metadata.annotations, ANNOTATION_EVICTION_REASON: f"AboveUpperLevel {b.stamp(noted)}"}
+    changed = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+    outcome = b.decide(b.seen(b.job(Phase.RUNNING, running=[10]), NOW, b.batch(), changed))
+    interrupted = outcome.status.condition(ConditionType.INTERRUPTED)
+    assert interrupted is not None
+    return interrupted.reason
+
+
+@pytest.mark.parametrize(
+    ("noted", "cause"),
+    [
+        (149, Cause.ABOVE_UPPER_LEVEL),
+        (151, Cause.ABOVE_UPPER_LEVEL),  # their clocks differ
+        (150 - 121, Cause.DELETED),  # kept by a budget then, and deleted by a user later
+        (156, Cause.DELETED),
+    ],
+)
+def test_a_deletion_by_the_regulator_has_its_own_cause(noted: float, cause: Cause) -> None:
+    """Past a foreign budget it deletes, and a deletion leaves no condition: its note says who it was."""
+    assert cause_of(b.pod(deleted=150), noted) == cause
+    assert cause_of(killed(asked=150, ended=151), noted) == cause
+
+
+def test_a_deletion_by_the_regulator_is_known_though_its_moment_has_moved() -> None:
+    """The kubelet's final DELETE moves the deletionTimestamp to when the containers had ended, 25 s later here."""
+    moved = killed(asked=125, ended=150, final=150)
+    assert cause_of(moved, 125) == Cause.ABOVE_UPPER_LEVEL
+    assert cause_of(moved, 1) == Cause.ABOVE_UPPER_LEVEL, "asked for a grace period before the end, at the earliest"
+    assert cause_of(moved, -1) == Cause.DELETED
+
+
 # What kubelet v1.36.3 leaves of a pod it evicts for want of memory (pkg/kubelet/eviction/helpers.go evictionMessage,
 # eviction_manager.go evictPod): the only words about it anywhere but in an Event.
 LOW_ON_MEMORY = (

@@ -58,6 +58,17 @@ def test_what_gives_way_is_written_where_there_is_any() -> None:
     assert LevelsView.of({**data, "givesWay.cpu": "much"}, NOW).visibility is Visibility.BLIND
 
 
+def test_what_is_ramping_is_written_where_there_is_any() -> None:
+    levels = replace(LEVELS, resources={"cpu": replace(CPU, ramping=7.25), "memory": CPU})
+    data = levels.to_data()
+    assert {key: value for key, value in data.items() if "ramping" in key} == {"ramping.cpu": "7.25"}
+    assert PublishedLevels.parse(data) == levels
+    view = LevelsView.of(data, NOW)
+    assert (view.load("cpu"), view.ramping("cpu"), view.ramping("memory")) == (72.25, 7.25, 0.0)
+    assert LevelsView.of(data, NOW + timedelta(hours=1)).ramping("cpu") == 0.0, "stale"
+    assert LevelsView.of({**data, "ramping.cpu": "-1"}, NOW).visibility is Visibility.BLIND
+
+
 def test_every_key_of_the_contract_is_written() -> None:
     assert set(LEVELS.to_data()) >= {
         names.LEVELS_PREEMPTIBLE_PERCENTAGE,

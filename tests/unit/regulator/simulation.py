@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from scavenger_admitter.admission_loop import load_rule
+from scavenger_admitter.core.admission.load import LoadLimit
+from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.evictions import EvictionReason
+from scavenger_api.levels import LevelsView, PublishedLevels
+from scavenger_api.times import micros
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import Victim, after_evictions
@@ -34,7 +39,8 @@ MEMORY = 1000 * GIB
 
 @dataclass
 class Job:
-    """Uses `cpu` cores and `memory` bytes, all of its pods together, until it has gone."""
+    """Asks for `cpu` cores and `memory` bytes, all of its pods together, and uses them until it has gone; in the first
+    `ramp` seconds a tenth of the cores."""
 
     name: str
     cpu: float
@@ -46,10 +52,13 @@ class Job:
     refused: bool = False
     leaving_at: float | None = None
     gone_at: float | None = None
+    ramp: float = 0.0
 
     def use(self, at: float) -> tuple[float, float]:
         gone = self.gone_at is not None and at >= self.gone_at
-        return (0.0, 0.0) if gone or at < self.started else (self.cpu, self.memory)
+        if gone or at < self.started:
+            return 0.0, 0.0
+        return self.cpu / 10 if at < self.started + self.ramp else self.cpu, self.memory
 
 
 @dataclass
@@ -120,8 +129,9 @@ class World:
         average = {"cpu": (early[0] + late[0]) / 2, "memory": (early[1] + late[1]) / 2}
         pods = {}
         for job in self.jobs:
-            use = job.use(taken)
+            use, before = job.use(taken), job.use(taken - self.window)
             if job.measured and use != (0.0, 0.0):
+                use = (use[0] + before[0]) / 2, use[1]
                 figures = {"cpu": use[0] / job.pods, "memory": use[1] / job.pods}
                 for i in range(job.pods):
                     pods[f"lab/{job.name}-{i}"] = self._figures(figures, taken)
@@ -163,6 +173,20 @@ class World:
             self._label(decision.published.preemptible_percentage)
         self.clock += self.rules.period
         return decision
+
+    def admit(self, published: PublishedLevels, waiting: Job, lasts: float) -> None:
+        """Jobs of this kind wait without end: start as many as the admitter's load rule lets in."""
+        now = micros(self.time())
+        rule = load_rule(LevelsView.of(published.to_data(), self.time()), AdmitterSettings(), now)
+        if rule.shut is not None or rule.load_ppm is None or rule.observed_at is None:
+            return
+        unseen = sum(job.cpu for job in self.jobs if micros(self.time(job.started)) >= rule.observed_at)
+        load, admission = dict(rule.load_ppm)["cpu"], dict(rule.admission_ppm)["cpu"]
+        limit = LoadLimit("cpu", round(1000 * CORES), round(1000 * unseen), load, admission)
+        while limit.under(round(1000 * waiting.cpu)):
+            limit = limit.plus(round(1000 * waiting.cpu))
+            name = f"{waiting.name}-{len(self.jobs)}"
+            self.jobs.append(replace(waiting, name=name, started=self.clock, gone_at=self.clock + lasts))
 
     def _label(self, percentage: float | None) -> None:
         running = [job for job in self.jobs if job.leaving_at is None]

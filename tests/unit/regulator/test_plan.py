@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -287,6 +288,40 @@ def test_memory_on_reclaimed_capacity_is_firm() -> None:
     assert victims(decide(snapshot(gangs, measurement=measurement))) == ["r"]
 
 
+# --- ramping ---
+
+
+@pytest.mark.parametrize(
+    ("started", "points"),
+    [
+        (24, 0),  # since the averaging began: whoever reads the load counts them whole
+        (26, 8),
+        (320, 8),
+        (326, 0),
+        (900, 0),
+    ],
+)
+def test_pods_in_their_first_minutes_count_with_what_they_asked_for(started: float, points: float) -> None:
+    """Two pods of a core that use 0.6 and 1.5: four points of ten cores, and none. And one on reclaimed capacity: only
+    its memory, of which it uses half."""
+    gangs = [gang("less", started), gang("more", started), gang("reclaimed", started, pod_reclaimed=True)]
+    half = {"cpu": 0.2, "memory": GIB / 2}
+    pods = {"lab/less-0": (0.6, GIB), "lab/more-0": (1.5, GIB), "lab/reclaimed-0": tuple(half.values())}
+    measurement = Measurement({"node-1": figures(4, 10 * GIB)}, {k: figures(*use) for k, use in pods.items()})
+    published = decide(snapshot(gangs, measurement=measurement)).published
+    assert published.resources["cpu"].ramping == pytest.approx(points / 2)
+    assert published.resources["memory"].ramping == pytest.approx(points / 16)
+    assert published.load("cpu") == 40
+
+
+def test_a_node_is_closed_where_pods_in_their_first_minutes_will_fill_it() -> None:
+    gangs = [gang(f"job-{i}", 60) for i in range(4)]
+    taken = snapshot(gangs, measurement=measured({"node-1": figures(5, GIB)}, gangs, cpu=0.1))
+    assert decide(taken, rules=replace(RULES, per_node=True)).published.closed_nodes == {"node-1"}
+    old = [gang(f"job-{i}", 600) for i in range(4)]
+    assert not decide(replace(taken, gangs=tuple(old)), rules=replace(RULES, per_node=True)).published.closed_nodes
+
+
 # --- per node ---
 
 
@@ -309,6 +344,31 @@ def test_what_nodes_free_counts_for_the_cluster() -> None:
     use = {n: figures(9, GIB) for n in nodes}
     taken = snapshot(gangs, nodes=nodes, measurement=measured(use, gangs, memory=0))
     assert victims(decide(taken, rules=replace(RULES, per_node=True))) == ["a-0", "a-1", "b-0", "b-1"]
+
+
+class Watched(tuple[Gang, ...]):
+    """Gangs that count how often somebody went through all of them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Gang]:
+        Watched.looks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("cpu", [5, 9])
+def test_a_node_looks_at_its_own_gangs_only(cpu: float) -> None:
+    """All nodes at all gangs took 28 s of CPU time at a thousand nodes with ten gangs each."""
+    looks = []
+    for count in (2, 40):
+        nodes = {f"n{i}": node(f"n{i}") for i in range(count)}
+        gangs = Watched(gang(f"{name}-{i}", 100 * (i + 1), on=name) for name in nodes for i in range(4))
+        taken = snapshot(nodes=nodes, measurement=measured({n: figures(cpu, GIB) for n in nodes}, gangs, memory=0))
+        Watched.looks = 0
+        decision = decide(replace(taken, gangs=gangs), rules=replace(RULES, per_node=True))
+        assert len(victims(decision)) == (2 * count if cpu == 9 else 0)
+        looks.append(Watched.looks)
+    assert looks[0] == looks[1]
 
 
 def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_blind() -> None:

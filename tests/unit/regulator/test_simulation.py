@@ -287,6 +287,22 @@ def test_own_churn_is_no_unrest_of_the_ordinary_load(lag: float, grace: float) -
     assert sum(abs(one - 48.0) > 1e-6 for one in ordinary) <= 1
 
 
+@pytest.mark.parametrize("ramp", [0.0, 120.0, 240.0])
+@pytest.mark.parametrize("lag", [0.0, 30.0, 60.0])
+def test_nobody_goes_because_jobs_use_their_cores_only_after_a_while(ramp: float, lag: float) -> None:
+    """Jobs of half an hour without end, on a steady ordinary load, for two hours. Where only what they used was
+    counted, 188 were evicted of those that began to work after two minutes, and 234 of the others."""
+    world = World([], steady(40.0), RULES, lag)
+    waiting = Job("job", 1.0, 0.0, ramp=ramp)
+    loads = []
+    for _ in range(240):
+        world.admit(world.tick().published, waiting, lasts=1800.0)
+        loads.append(world.load()[0])
+    assert world.evictions == []
+    assert max(loads) <= 80.0, "admission"
+    assert sum(loads[60:]) / 180 >= 70.0, "and what there is to give is given"
+
+
 # --- yield at the checkpoint ---
 
 

@@ -4,6 +4,9 @@ The eviction API takes no reason, so the one who evicts writes it on the pod jus
 late: whoever sees the pod being deleted sees the annotation in the same object, and the finalizer keeps both
 until the interruption has been recorded. The moment is part of it, because an eviction can be refused (a
 disruption budget) and the pod can be removed by somebody else later, for another reason.
+
+Where the budget is not the prioritizer's, the regulator deletes the pod (docs/designs/0013-foreign-budgets.md). Then
+there is no DisruptionTarget condition, and the annotation is all that tells it from a deletion by a user.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ ANNOTATION_EVICTION_REASON: Final = f"{GROUP}/eviction-reason"
 
 VALID_FOR: Final = timedelta(minutes=2)
 """A removal this long after the annotation was written, or later, has another reason."""
+
+_CLOCKS: Final = timedelta(seconds=5)
+"""By which the regulator's clock may be ahead of the API server's."""
 
 EVICTED_BY_API: Final = "EvictionByEvictionAPI"
 """Reason of the DisruptionTarget condition that the eviction API puts on a pod."""
@@ -72,4 +78,16 @@ def eviction_reason(
     note = read_eviction_note(annotations)
     if note is None or disruption_reason != EVICTED_BY_API or disrupted_at is None:
         return None
-    return note.reason if -timedelta(seconds=5) <= disrupted_at - note.at < VALID_FOR else None
+    return note.reason if -_CLOCKS <= disrupted_at - note.at < VALID_FOR else None
+
+
+def deletion_reason(annotations: Mapping[str, str], earliest: datetime, requested: datetime) -> EvictionReason | None:
+    """The regulator's reason for a deletion without a DisruptionTarget condition; None when it was not its doing.
+
+    earliest, requested: between these two moments the deletion was asked for; they differ where the deletionTimestamp
+    has moved since.
+    """
+    note = read_eviction_note(annotations)
+    if note is None:
+        return None
+    return note.reason if earliest - VALID_FOR < note.at <= requested + _CLOCKS else None

@@ -42,6 +42,10 @@ GIVES_WAY: Final = "givesWay"
 """Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
 The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""
 
+RAMPING: Final = "ramping"
+"""Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
+minutes have asked for and do not use yet; nobody new is to start there."""
+
 MAX_PERIOD_SECONDS: Final = 86_400.0
 ORDER_TOLERANCE: Final = 0.01
 """Percentage points by which rounding may put two levels out of order."""
@@ -62,10 +66,9 @@ class LevelsState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceLevels:
-    """One resource: load, its statistics and the three levels, all in percent of what the counted nodes can
-    allocate.
+    """Load of a resource, its statistics and the three levels, in percent of what the counted nodes can allocate.
 
-    mean, stdev: of the ordinary load over the window; None before there is history. gives_way: see GIVES_WAY.
+    mean, stdev: of the ordinary load over the window, None before there is history. gives_way, ramping: see above.
     """
 
     load: float
@@ -75,6 +78,7 @@ class ResourceLevels:
     mean: float | None = None
     stdev: float | None = None
     gives_way: float = 0.0
+    ramping: float = 0.0
 
 
 class _GarbageError(ValueError):
@@ -130,8 +134,8 @@ class PublishedLevels:
                 value: float | None = getattr(levels, name)
                 if value is not None:
                     data[f"{name}.{resource}"] = _number(value)
-            if (gives_way := _number(levels.gives_way)) != "0":
-                data[f"{GIVES_WAY}.{resource}"] = gives_way
+            points = {GIVES_WAY: _number(levels.gives_way), RAMPING: _number(levels.ramping)}
+            data |= {f"{name}.{resource}": shown for name, shown in points.items() if shown != "0"}
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
@@ -272,8 +276,15 @@ class LevelsView:
 
     def gives_way(self, resource: str) -> float:
         """Points of `load` that are in the way of nobody who starts, as they give way by themselves."""
+        return self._figures(resource).gives_way
+
+    def ramping(self, resource: str) -> float:
+        """Points beside `load` that are spoken for."""
+        return self._figures(resource).ramping
+
+    def _figures(self, resource: str) -> ResourceLevels:
         found = self.levels.resources.get(resource) if self.visibility is Visibility.FRESH and self.levels else None
-        return found.gives_way if found else 0.0
+        return found or ResourceLevels(0.0, 0.0, 0.0, 0.0)
 
     def admission(self, resource: str) -> float | None:
         """The admission level in percent; None: no level for this resource, or nothing may start at all
@@ -318,6 +329,7 @@ def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | N
         mean=_read_optional(data, f"mean.{resource}"),
         stdev=_read_optional(data, f"stdev.{resource}"),
         gives_way=_read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
+        ramping=_read_optional(data, f"{RAMPING}.{resource}") or 0.0,
     )
     if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
         raise _GarbageError(

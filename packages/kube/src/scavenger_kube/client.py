@@ -17,9 +17,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
-from scavenger_kube.errors import NotFound, TooManyRequests
+from scavenger_kube.errors import NotFound, TooManyRequests, error_for_status
 from scavenger_kube.resources import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -248,8 +250,8 @@ class ApiClient:
     async def evict(self, namespace: str, pod: str, *, grace_period: int | None = None, uid: str | None = None) -> bool:
         """Ask for a pod to be evicted, which a disruption budget may refuse; False where it was already gone.
 
-        Raises TooManyRequests with "DisruptionBudget" among its `causes()` where a budget covers the pod, and
-        Conflict where the pod is another one than `uid`.
+        Raises Conflict where the pod is another one than `uid`, and an ApiError of which `errors.by_budget` is true
+        where a budget keeps the pod.
         """
         options: dict[str, Any] = {}
         if grace_period is not None:
@@ -263,9 +265,14 @@ class ApiClient:
             "deleteOptions": options,
         }
         try:
-            await self.request("POST", PODS.path(namespace, pod, "eviction"), body=body)
+            answer = await self.request("POST", PODS.path(namespace, pod, "eviction"), body=body)
         except NotFound:
             return False
+        # Of a pod of two budgets it is answered with 201 and a Status that says Failure: the API server returns that as
+        # the object that was created (registry/core/pod/storage/eviction.go).
+        status = msgspec.json.decode(answer)
+        if isinstance(status, dict) and status.get("status") == "Failure":
+            raise error_for_status(status)
         return True
 
     async def stream(

@@ -129,3 +129,14 @@ def _class_for(code: int, reason: str) -> type[ApiError]:
     if code >= 500:
         return Unavailable
     return BY_STATUS.get(code, ApiError)
+
+
+_TWO_BUDGETS = "more than one PodDisruptionBudget"
+"""In the message of the 500 that the eviction API answers for a pod of two budgets; no other field says it."""
+
+
+def by_budget(error: ApiError) -> bool:
+    """Whether an eviction was refused because of a disruption budget, or because of two over one pod."""
+    if isinstance(error, TooManyRequests):
+        return "DisruptionBudget" in error.causes()
+    return error.status == 500 and _TWO_BUDGETS in error.message

@@ -270,29 +270,28 @@ class FakeApi:
 
     def _post(self, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
         if subresource == "eviction":
-            self._evict(where, name, body.get("deleteOptions") or {})
-            return json_answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
+            return json_answer(self._evict(where, name, body.get("deleteOptions") or {}), status=201)
         if name:
             raise Refusal(405, "MethodNotAllowed", "POST to an object")
         return json_answer(self.store.create(where, body), status=201)
 
-    def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet."""
+    def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
+        """Refuse what a budget with an integer minAvailable covers and nobody is deleting yet; of two budgets say 500,
+        in an answer that says 201, as the real one does."""
         pod = self.store.get(where, name)
-        if "deletionTimestamp" in pod["metadata"]:
-            self.store.delete(where, name, options)
-            return
-        for budget in self.store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
-            selector = ",".join(f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items())
-            covered = [one for one in self.store.list(where) if matches(one, selector, "")]
-            if pod in covered and len(covered) <= int(budget["spec"].get("minAvailable", 0)):
-                cause = {
-                    "reason": "DisruptionBudget",
-                    "message": "The disruption budget needs more healthy pods",
-                }
+        covering = [] if "deletionTimestamp" in pod["metadata"] else _budgets_over(self.store, where, pod)
+        if len(covering) > 1:
+            message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": message}
+        for budget, covered in covering:
+            wanted = int(budget["spec"].get("minAvailable", 0))
+            if covered <= wanted:
+                needs = f"The disruption budget {budget['metadata']['name']} needs {wanted} healthy pods"
+                cause = {"reason": "DisruptionBudget", "message": f"{needs} and has {covered} currently"}
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
                 raise Refusal(429, "TooManyRequests", message, {"causes": [cause]})
         self.store.delete(where, name, options)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _patch(self, request: web.Request, where: Collection, name: str, subresource: str, body: Any) -> web.Response:
         if request.content_type == "application/apply-patch+yaml":
@@ -329,6 +328,17 @@ class FakeApi:
             meta |= {"continue": uuid.uuid4().hex, "remainingItemCount": len(items) - limit}
             self._pages[meta["continue"]] = (version, items[limit:])
         return json_answer({"kind": "List", "apiVersion": where.api_version, "metadata": meta, "items": items[:limit]})
+
+
+def _budgets_over(store: Store, where: Collection, pod: Object) -> list[tuple[Object, int]]:
+    """The budgets that select the pod, each with how many pods it selects that nobody is deleting."""
+    found = []
+    for budget in store.list(Collection("policy/v1", "poddisruptionbudgets", where.namespace)):
+        selector = ",".join(f"{k}={v}" for k, v in budget["spec"]["selector"].get("matchLabels", {}).items())
+        if matches(pod, selector, ""):
+            staying = (one for one in store.list(where) if "deletionTimestamp" not in one["metadata"])
+            found.append((budget, sum(matches(one, selector, "") for one in staying)))
+    return found
 
 
 def _parse(path: str) -> tuple[Collection, str, str]:

@@ -46,7 +46,7 @@ def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRul
     if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
         return LoadRule.blind(view.reason)
     levels = {
-        resource: Level(load=load, admission=admission, gives_way=view.gives_way(resource))
+        resource: Level(load, admission, gives_way=view.gives_way(resource), ramping=view.ramping(resource))
         for resource in LEVELS_RESOURCES
         if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
     }
@@ -113,7 +113,7 @@ class AdmissionLoop:
             patience=settings.starved_patience,
         )
         self._measured_jobs: tuple[MeasuredJob, ...] | None = None
-        self._starved_since: Mapping[str, int] = {}
+        self._starvation = StarvationPlan()
         self._moving: dict[str, tuple[str, Candidate]] = {}
         self._wake = asyncio.Event()
         self.held: Mapping[str, Wait] = {}
@@ -194,7 +194,7 @@ class AdmissionLoop:
     def _interrupt_starved(self, starvation: StarvationPlan, measurement: Measurement) -> None:
         if self._measured_jobs is measurement.jobs:  # else there are newer figures, which the next cycle looks at
             self._measured_jobs = None
-        self._starved_since = starvation.since
+        self._starvation = starvation
         metrics.STARVED.set(len(starvation.since))
         for starved in starvation.interrupt:
             job = self._job(starved.key)
@@ -209,7 +209,7 @@ class AdmissionLoop:
             if not self._moves(key, run, candidate.uid):
                 del self._moving[key]
         moving = tuple(candidate for _, candidate in self._moving.values())
-        return Measurement(self._measured_jobs, self._starved_since, self._starvation_rules, moving)
+        return Measurement(self._measured_jobs, self._starvation, self._starvation_rules, moving)
 
     def _moves(self, key: str, run: str, uid: str) -> bool:
         """Whether a job that was starved in that run is still on its way to another start."""

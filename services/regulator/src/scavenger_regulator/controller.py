@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from scavenger_api import names
 from scavenger_kube.client import ApiClient
@@ -28,16 +27,14 @@ from scavenger_regulator.core.snapshot import CLUSTER, Measurement, Snapshot
 from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
+from scavenger_regulator.set_aside import SetAside
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources import Source
 from scavenger_regulator.sources.metrics_api import MetricsApiSource
 from scavenger_regulator.sources.prometheus import PrometheusSource
 from scavenger_regulator.sources.requests import RequestsSource
 from scavenger_regulator.store import Store
-from scavenger_regulator.writer import EvictionOutcome, Writer
-
-FAILURES: Final = 2
-"""Evictions of a job that may fail in a row before others are asked."""
+from scavenger_regulator.writer import Writer
 
 
 async def main(context: ServiceContext[RegulatorSettings]) -> None:
@@ -70,9 +67,7 @@ class Regulator:
         self.pods.add_handler(self.measurements.on_pod)
 
         self._started = clock.now()
-        self._refused: dict[str, datetime] = {}
-        self._failed: dict[str, datetime] = {}
-        self._failures: dict[str, int] = {}
+        self._set_aside = SetAside(settings.refused_for)
         self._last: ScopeDecision | None = None
 
     @property
@@ -156,11 +151,8 @@ class Regulator:
     def snapshot(self, measurement: Measurement) -> Snapshot:
         """What the caches hold at this moment."""
         now = self._clock.now()
-        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
-        self._failed = {uid: until for uid, until in self._failed.items() if until > now}
         found = gangs(self.jobs.items(), self.pods.items())
-        there = {gang.uid for gang in found}
-        self._failures = {uid: count for uid, count in self._failures.items() if uid in there}
+        self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
             history[CLUSTER] = self.measurements.history
@@ -171,8 +163,8 @@ class Regulator:
             gangs=found,
             measurement=self.measurements.with_last_figures(measurement, self.pods),
             recent_terminations=self.measurements.recent_terminations(now),
-            refused=frozenset(self._refused),
-            failed=frozenset(self._failed),
+            refused=self._set_aside.refused(now),
+            failed=self._set_aside.failed(now),
             history=history,
             cpu_time=self.measurements.cpu_time,
         )
@@ -199,23 +191,10 @@ class Regulator:
         now = self._clock.now()
         done = []
         for victim, outcome in zip(victims, outcomes, strict=True):
-            self._remember(victim.candidate.gang.uid, outcome, now)
-            if outcome is EvictionOutcome.EVICTED:
+            self._set_aside.note(victim.candidate.gang.uid, outcome, now)
+            if outcome.interrupted:
                 done.append(victim)
         states = self.store.states
         for scope in {victim.scope for victim in done} & states.keys():
             mine = [victim for victim in done if victim.scope == scope]
             states[scope] = after_evictions(states[scope], mine, now, self._rules)
-
-    def _remember(self, uid: str, outcome: EvictionOutcome, now: datetime) -> None:
-        """Who is left alone for a while, so that others are asked: whom a budget covers, and whose eviction failed two
-        times in a row. Once may be a bad moment of the API server, and no reason to take somebody who loses more."""
-        until = now + timedelta(seconds=self._settings.refused_for)
-        if outcome is EvictionOutcome.REFUSED:
-            self._refused[uid] = until
-        if outcome is not EvictionOutcome.FAILED:
-            self._failures.pop(uid, None)
-            return
-        self._failures[uid] = self._failures.get(uid, 0) + 1
-        if self._failures[uid] >= FAILURES:
-            self._failed[uid] = until

@@ -80,7 +80,7 @@ class RegulatorSettings(ServiceSettings):
     )
     refused_for: Seconds = option(
         300.0,
-        "a job whose eviction a budget refused, or which failed twice, is left alone for",
+        "a job whose eviction a budget refused, or which failed twice, is left alone for; doubled each time",
         unit="seconds",
         ge=0,
     )

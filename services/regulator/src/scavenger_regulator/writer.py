@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from scavenger_api import names
-from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
+from scavenger_api.evictions import EvictionNote, EvictionReason
 from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests
+from scavenger_kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from scavenger_kube.kinds import ConfigMap, Node
 from scavenger_kube.resources import CONFIGMAPS, NODES, PODS
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -33,6 +33,7 @@ from scavenger_regulator.core.reclaimed.offer import Offer
 from scavenger_regulator.core.scope import Victim
 from scavenger_regulator.core.snapshot import PodFacts
 from scavenger_regulator.core.throttle import Resize
+from scavenger_regulator.evictions import EvictionOutcome, evict_gang, shorten
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 
@@ -46,23 +47,19 @@ ONE_BY_ONE: Final = 16
 NODE_MEMORY_SHORT: Final = "NodeMemoryShort"
 """Reason of the Event about a node where nobody is left who may go."""
 
+BUDGET_OVERRIDDEN: Final = "BudgetOverridden"
+"""Reason of the Event about a job that a disruption budget did not keep."""
+
+OVERRIDDEN: Final = (
+    "A PodDisruptionBudget does not hold for preemptible scavenger pods: it refused the eviction, and the pods were "
+    "deleted; preemption by the scheduler ignores budgets, too. What keeps work is a checkpoint"
+)
+
 T = TypeVar("T")
 
 log = get_logger(__name__)
 
 _configmap = msgspec.json.Decoder(ConfigMap)
-
-
-class EvictionOutcome(StrEnum):
-    """What became of the eviction of a gang."""
-
-    EVICTED = "evicted"
-    REFUSED = "refused"
-    """A disruption budget covers it."""
-    GONE = "gone"
-    """There was nothing left to evict."""
-    FAILED = "failed"
-    DRY_RUN = "dry-run"
 
 
 async def read_configmap(client: ApiClient, namespace: str, name: str) -> ConfigMap | None:
@@ -83,58 +80,6 @@ async def apply_configmap(client: ApiClient, namespace: str, name: str, data: Ma
     }
     answer = await client.apply(CONFIGMAPS, namespace, name, body, field_manager=names.REGULATOR)
     return _configmap.decode(answer)
-
-
-async def evict_gang(client: ApiClient, pods: Sequence[PodFacts], note: EvictionNote) -> EvictionOutcome:
-    """Evict the pods of a gang, the reason noted on each just before.
-
-    One pod gone is a gang interrupted, so whether the first could be evicted decides: where it is refused, the others
-    are left alone; where it is not, what happens to the others changes nothing. Never raises ApiError.
-    """
-    outcome = EvictionOutcome.GONE
-    for pod in pods:
-        if pod.deletion_deadline is not None:
-            continue
-        result = await _evict(client, pod, note)
-        if outcome is not EvictionOutcome.EVICTED:
-            outcome = result
-        if outcome in (EvictionOutcome.REFUSED, EvictionOutcome.FAILED):
-            return outcome
-    return outcome
-
-
-async def _evict(client: ApiClient, pod: PodFacts, note: EvictionNote) -> EvictionOutcome:
-    """One pod: this very one (its UID), not a later pod of the same name."""
-    namespace, _, name = pod.key.partition("/")
-    annotations = {ANNOTATION_EVICTION_REASON: str(note)}
-    try:
-        await client.merge_patch(PODS, namespace, name, {"metadata": {"uid": pod.uid, "annotations": annotations}})
-        evicted = await client.evict(namespace, name, uid=pod.uid)
-    except (NotFound, Conflict):
-        return EvictionOutcome.GONE
-    except TooManyRequests as refusal:
-        # by a budget, or because the server sheds load: not evicted either way
-        log.info("eviction refused", pod=pod.key, causes=sorted(refusal.causes()), error=str(refusal))
-        return EvictionOutcome.REFUSED if "DisruptionBudget" in refusal.causes() else EvictionOutcome.FAILED
-    except ApiError as error:
-        log.warning("eviction failed", pod=pod.key, error=str(error))
-        return EvictionOutcome.FAILED
-    return EvictionOutcome.EVICTED if evicted else EvictionOutcome.GONE
-
-
-async def shorten(client: ApiClient, pod: PodFacts) -> bool:
-    """Give a pod that is being deleted its own grace period instead of the longer one that was asked for; False where
-    that failed. To evict a pod that is on its way out is to delete it again, past all budgets. Never raises ApiError.
-    """
-    namespace, _, name = pod.key.partition("/")
-    try:
-        await client.evict(namespace, name, uid=pod.uid, grace_period=int(pod.grace))
-    except (NotFound, Conflict):
-        return True
-    except ApiError as error:
-        log.warning("grace period not shortened", pod=pod.key, error=str(error))
-        return False
-    return True
 
 
 class ResizeOutcome(StrEnum):
@@ -274,7 +219,7 @@ class Writer:
         if not self._settings.dry_run:
             outcome = await evict_gang(self._client, candidate.gang.pods, EvictionNote(reason, self._clock.now()))
         metrics.EVICTIONS.labels(reason.value, outcome.value).inc()
-        if outcome is EvictionOutcome.EVICTED:
+        if outcome.interrupted:
             metrics.LOST.labels(reason.value).inc(candidate.loss)
         log.info(
             "eviction",
@@ -286,8 +231,10 @@ class Writer:
             frees={r: round(points, 2) for r, points in candidate.frees.items()},
         )
         job = job_of(candidate.gang.key)
-        if job is not None and outcome in (EvictionOutcome.EVICTED, EvictionOutcome.DRY_RUN):
+        if job is not None and (outcome.interrupted or outcome is EvictionOutcome.DRY_RUN):
             self._events.normal(SCAVENGERJOBS, job, reason.value, _why(victim, outcome))
+        if job is not None and outcome is EvictionOutcome.DELETED:
+            self._events.warning(SCAVENGERJOBS, job, BUDGET_OVERRIDDEN, OVERRIDDEN)
         return outcome
 
     async def shorten(self, pods: Sequence[PodFacts]) -> None:

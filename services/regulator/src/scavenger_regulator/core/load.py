@@ -28,21 +28,28 @@ PLAUSIBLE = 1.1
 *allocatable* is possible: that is what the rest is reserved for.)"""
 
 
+RAMP_UP = timedelta(seconds=300)
+"""So long a scavenger pod counts with its request where it uses less: a program that reads its input first, or loads a
+model, uses its cores a minute or two later, and by then somebody else would have been let into them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The load of one scope.
 
     load: percent, 0 to 100, per resource. firm: the same without the CPU of pods on reclaimed capacity, which the
     kernel gives to others as soon as they want it: nobody has to go for it. ordinary: the same without scavenger pods;
-    None where too many of those have no figure. room: allocatable of the measured nodes, in cores and bytes.
-    observed_at: the oldest sample used. since: when the oldest sample's averaging began; what happened before is fully
-    in the figures.
+    None where too many of those have no figure. ramping: points that scavenger pods in their first minutes have asked
+    for and do not use yet; without those that started since `since`, which whoever reads the load adds anyway. room:
+    allocatable of the measured nodes, in cores and bytes. observed_at: the oldest sample used. since: when the oldest
+    sample's averaging began; what happened before is fully in the figures.
     """
 
     scope: str
     load: Mapping[str, float]
     firm: Mapping[str, float]
     ordinary: Mapping[str, float] | None
+    ramping: Mapping[str, float]
     room: Mapping[str, float]
     nodes: frozenset[str]
     observed_at: datetime
@@ -178,11 +185,13 @@ def _reading(
     gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
     gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
+    ramping = ramping_use(running, measurement, since, now, trust)
     return Reading(
         scope=scope,
         load={r: _percent(used[r], room[r]) for r in RESOURCES},
         firm={r: _percent(firm[r], room[r]) for r in RESOURCES},
         ordinary=ordinary,
+        ramping={r: _percent(ramping[r], room[r]) for r in RESOURCES},
         room=room,
         nodes=names,
         observed_at=observed_at,
@@ -209,6 +218,23 @@ def scavenger_use(
             for resource in RESOURCES:
                 sums[resource] += use.get(resource, 0.0)
     return sums if known >= trust.pod_coverage * len(running) else None
+
+
+def ramping_use(
+    running: list[PodFacts], measurement: Measurement, since: datetime, now: datetime, trust: Trust
+) -> dict[str, float]:
+    """Cores and bytes that scavenger pods in their first minutes have asked for and do not use yet. A pod without a
+    figure uses nothing that is known. CPU on reclaimed capacity is kept for nobody."""
+    sums = dict.fromkeys(RESOURCES, 0.0)
+    published = since.replace(microsecond=0)  # whoever reads it has whole seconds, and counts from there on
+    for pod in running:
+        if pod.running_since is None or not since - RAMP_UP < pod.running_since < published:
+            continue
+        use = pod_use(pod, measurement, now, trust) or {}
+        for resource in RESOURCES:
+            if not (pod.reclaimed and resource == "cpu"):
+                sums[resource] += max(0.0, pod.requests.get(resource, 0.0) - use.get(resource, 0.0))
+    return sums
 
 
 def terminated_use(terminations: Iterable[RecentTermination], measurement: Measurement) -> dict[str, float]:

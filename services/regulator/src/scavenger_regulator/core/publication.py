@@ -65,6 +65,7 @@ def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) ->
         mean=figures.mean if figures else None,
         stdev=figures.stdev if figures else None,
         gives_way=cluster.reading.load[resource] - cluster.reading.firm[resource],
+        ramping=cluster.reading.ramping[resource],
     )
 
 
@@ -111,5 +112,6 @@ def _numbers(levels: PublishedLevels) -> list[float]:
     numbers = [levels.preemptible_percentage or 0.0]
     for resource in sorted(levels.resources):
         one = levels.resources[resource]
-        numbers += [one.load, one.lower, one.admission, one.upper, one.mean or 0.0, one.stdev or 0.0, one.gives_way]
+        numbers += [one.load, one.lower, one.admission, one.upper, one.mean or 0.0, one.stdev or 0.0]
+        numbers += [one.gives_way, one.ramping]
     return numbers

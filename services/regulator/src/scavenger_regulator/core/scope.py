@@ -84,7 +84,7 @@ class ScopeDecision:
         """Whether the scope should get nothing new: full, evicting, or cooling down."""
         if self.reading is None or not self.admit:
             return True
-        return any(self.reading.firm[r] >= self.levels[r].admission for r in RESOURCES)
+        return any(self.reading.firm[r] + self.reading.ramping[r] >= self.levels[r].admission for r in RESOURCES)
 
 
 def decide_scope(

@@ -174,6 +174,15 @@ class Snapshot:
         return found
 
     @property
+    def gangs_by_node(self) -> dict[str, list[Gang]]:
+        """The gangs with a pod on a node, by node; one with pods on several is there for each of them."""
+        found: dict[str, list[Gang]] = {}
+        for gang in self.gangs:
+            for node in {pod.node for pod in gang.pods}:
+                found.setdefault(node, []).append(gang)
+        return found
+
+    @property
     def recent_terminations_by_node(self) -> dict[str, list[RecentTermination]]:
         """The recent terminations, by the node they were from."""
         found: dict[str, list[RecentTermination]] = {}

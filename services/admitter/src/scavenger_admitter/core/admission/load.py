@@ -4,7 +4,8 @@ Three ways to know the load of a resource:
   1. *fixed*: nobody publishes levels. Load is what is requested on the nodes that count, plus starts under
      way.
   2. *published*: the regulator measured the load. Scavenger pods that started since the averaging of that began,
-     and starts under way, come on top with their requests, because the measurement does not fully know them.
+     and starts under way, come on top with their requests, because the measurement does not fully know them. So does
+     what those have asked for that started minutes before, and do not use yet: the regulator says how much that is.
   3. *shut*: the measurement is missing, stale or nonsense, or the regulator says no. Nothing starts.
 
 Percentages are turned into whole millionths (ppm) on the way in and the rule compares integers, so that equal
@@ -39,11 +40,13 @@ class Level:
         load: measured use.
         admission: new jobs start only below this.
         gives_way: part of the load that is CPU on reclaimed capacity; it keeps nobody from starting.
+        ramping: beyond the load, what pods in their first minutes have asked for and do not use yet.
     """
 
     load: float
     admission: float
     gives_way: float = 0.0
+    ramping: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class LoadRule:
 
     Attributes:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
-        load_ppm: measured load per resource, in millionths; None: the load is what is requested.
+        load_ppm: measured load per resource, in millionths, with what is ramping; None: the load is what is requested.
         gives_way_ppm: part of it that keeps nobody from starting.
         observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
             of the oldest sample, or when its averaging began; None with `load_ppm`.
@@ -124,7 +127,7 @@ class LoadRule:
             return cls(shut=Wait(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
         return cls(
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
-            load_ppm=tuple((name, _ppm(levels[name].load) or 0) for name in sorted(levels)),
+            load_ppm=tuple((name, _ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
             gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
@@ -152,7 +155,8 @@ def _unreliable(
     for name in sorted({*LEVELS_RESOURCES, *levels}):
         level = levels.get(name)
         admission = _ppm(level.admission) if level else None
-        if level is None or _ppm(level.load) is None or admission is None or admission > PPM:
+        load = _ppm(level.load + level.ramping) if level else None
+        if load is None or admission is None or admission > PPM:
             return f"the published levels of {name} are no percentages"
     return None
 

@@ -109,13 +109,13 @@ class Measurement:
 
     Attributes:
         jobs: what the running jobs on reclaimed capacity used.
-        before: who was starved when this was last looked at, and since when (`StarvationPlan.since`).
+        before: what came of it when this was last looked at.
         rules: see there.
         moving: jobs that were interrupted as starved, and have not started again.
     """
 
     jobs: tuple[MeasuredJob, ...]
-    before: Mapping[str, int] = field(default_factory=dict)
+    before: StarvationPlan = field(default_factory=StarvationPlan)
     rules: StarvationRules = field(default_factory=StarvationRules)
     moving: tuple[Candidate, ...] = ()
 

@@ -184,7 +184,7 @@ class Snapshot:
         requested: what all pods bound to the nodes that count, and starts under way, count as.
         scavenged: what all scavenger jobs count as: their pods, wherever bound, and starts under way.
         terminating: scavenger pods that have been told to go and still fill their nodes.
-        recently_terminated: what was taken back since the load was measured and is gone; the load still shows it.
+        recently_terminated: what has gone since the load was measured, which still shows it.
         gangs: the jobs all of whose pods run.
         limits: the load rule, one entry per limited resource.
         counted_with_candidate: whether the load is counted with the job that asks.

@@ -1,8 +1,9 @@
 """Starvation: which jobs on reclaimed capacity get too little CPU where they are, and go. A pure step of a cycle.
 
 The kernel gives way to ordinary pods without being asked, so a burst interrupts nobody. A job is *starved* when one of
-its pods used less than a share of its limit over the last while, and its node offers less reclaimed CPU than is placed
-there. Both are needed: a job that waits for its own input uses little as well, and moving it would help nobody.
+its pods used less than a share of its limit over the last while, and its node offered less reclaimed CPU all that time
+than was placed there. Both are needed: a job that waits for its own input uses little as well, and moving it would help
+nobody; so what it used before its node was crowded says nothing.
 
 A starved job is interrupted when
 
@@ -19,7 +20,7 @@ It is not started again where it would be starved at once, since jobs are placed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -109,17 +110,19 @@ class StarvationPlan:
     Attributes:
         interrupt: the jobs to interrupt.
         since: every starved job, and since when, microseconds since the epoch; those that go included.
+        crowded: nodes with more placed than they offer, and since when that has been seen.
     """
 
     interrupt: tuple[Starved, ...] = ()
     since: Mapping[str, int] = field(default_factory=dict)
+    crowded: Mapping[str, int] = field(default_factory=dict)
 
 
 def plan_starvation(
     snapshot: Snapshot,
     usage: CycleUsage,
     measured: Iterable[MeasuredJob],
-    before: Mapping[str, int],
+    before: StarvationPlan,
     rules: StarvationRules,
     moving: Iterable[Candidate] = (),
 ) -> StarvationPlan:
@@ -129,19 +132,21 @@ def plan_starvation(
         snapshot: of the cycle.
         usage: what the cycle has left to give; the places that are counted on are taken from it.
         measured: what the running jobs on reclaimed capacity used.
-        before: `since` of the last plan.
+        before: the last plan; what it says of times is gone on from.
         rules: see there.
         moving: jobs that went before and have not started again.
     """
     for candidate in moving:
         usage.move(candidate, candidate.parallelism)
     nodes = _Nodes(snapshot)
+    crowded = {name: before.crowded.get(name, snapshot.now) for name in nodes.crowded()}
+    nodes.suffer({name for name, since in crowded.items() if snapshot.now - since >= rules.after})
     gangs = {gang.job.key: gang for gang in snapshot.gangs}
     running = [_MeasuredGang(gangs[job.key], job, rules) for job in measured if job.key in gangs]
     starved = [one for one in running if one.worst(nodes) is not None]
-    since = {one.key: before.get(one.key, snapshot.now - rules.after) for one in starved}
+    since = {one.key: before.since.get(one.key, snapshot.now - rules.after) for one in starved}
     if snapshot.shut is not None:
-        return StarvationPlan((), since)
+        return StarvationPlan((), since, crowded)
     chosen: list[Starved] = []
     for one in sorted(starved, key=lambda one: (since[one.key], one.share, one.gang.job.uid)):
         if len(chosen) >= MOST_AT_ONCE:
@@ -150,7 +155,7 @@ def plan_starvation(
         if found is not None:
             chosen.append(found)
             nodes.leave(one.gang)
-    return StarvationPlan(tuple(chosen), since)
+    return StarvationPlan(tuple(chosen), since, crowded)
 
 
 def _judge(
@@ -180,6 +185,7 @@ class _Nodes:
             add(terminating.setdefault(pod.node, {}), pod.requests)
         self._offered: dict[str, int] = {}
         self._placed: dict[str, int] = {}
+        self._for_long: Set[str] = frozenset()
         for name, node in snapshot.nodes.items():
             placed = node.used.get(RESOURCE_RECLAIMED_CPU, 0)
             if placed:
@@ -196,6 +202,18 @@ class _Nodes:
         """What is placed on a node beyond what it offers; negative where there is room. A node that is gone is not
         judged: its pods are lost in another way."""
         return self.placed(name) - self.offered(name)
+
+    def crowded(self) -> list[str]:
+        """The nodes with more placed than they offer."""
+        return [name for name in self._placed if self.excess(name) > 0]
+
+    def suffer(self, names: Set[str]) -> None:
+        """These have been crowded for as long as the use of pods is looked at."""
+        self._for_long = names
+
+    def starves(self, name: str) -> bool:
+        """Whether who used little on a node lacked CPU there, and still does."""
+        return name in self._for_long and self.excess(name) > 0
 
     def leave(self, gang: Gang) -> None:
         """The pods of a job are to go."""
@@ -218,8 +236,8 @@ class _MeasuredGang:
         self.share = min((value for value, _ in few), default=0) / max(1, self.limit)
 
     def worst(self, nodes: _Nodes) -> PodUse | None:
-        """The pod that got least where less is offered than is placed; None when the job is not starved."""
-        return next((pod for pod in self._pods if nodes.excess(pod.node) > 0), None)
+        """The pod that got least where less is offered than placed, for long; None when the job is not starved."""
+        return next((pod for pod in self._pods if nodes.starves(pod.node)), None)
 
 
 def _figures(worst: PodUse, limit: int, nodes: _Nodes, rules: StarvationRules) -> str:

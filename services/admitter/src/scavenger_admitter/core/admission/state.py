@@ -22,6 +22,7 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
+from scavenger_admitter.core.admission.departures import Departures
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
@@ -72,6 +73,7 @@ class ClusterState:
         self._capacity: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._starts = SumsByStart()
+        self._departures = Departures()
         # scavenger pods by job
         self._by_job: dict[str, dict[str, PodFacts]] = {}
         self.running: Final = RunningJobs(self._by_job)
@@ -135,6 +137,8 @@ class ClusterState:
             return
         if old is not None:
             self._remove_pod(old, gone=old.uid != facts.uid)
+            if facts.ended or old.uid != facts.uid:
+                self._depart(old)
         self._pods[facts.key] = facts
         self._account(facts, +1)
         if facts.job:
@@ -148,6 +152,12 @@ class ClusterState:
         old = self._pods.pop(key, None)
         if old is not None:
             self._remove_pod(old, gone=True)
+            self._depart(old)
+
+    def _depart(self, pod: PodFacts) -> None:
+        """A pod has gone, or ended, that may have been running."""
+        if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
+            self._departures.add(pod.started, pod.counted)
 
     def _remove_pod(self, pod: PodFacts, *, gone: bool) -> None:
         self._account(pod, -1)
@@ -260,7 +270,7 @@ class ClusterState:
             terminating=self.running.terminating(
                 now, {name: sums.counts for name, sums in self._nodes.items()}, self.kept_room.keys()
             ),
-            recently_terminated=self.running.recently_terminated(rule.observed_at),
+            recently_terminated=self._recently_terminated(now, rule.observed_at),
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
             counted_with_candidate=rule.counted_with_candidate,
@@ -269,6 +279,11 @@ class ClusterState:
             blocked=self._blocked(),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
+
+    def _recently_terminated(self, now: int, observed_at: int | None) -> dict[str, int]:
+        """As was seen, or as statuses say: what this process has seen begins with it."""
+        seen, said = self._departures.since(observed_at, now), self.running.recently_terminated(observed_at)
+        return {name: max(seen.get(name, 0), said.get(name, 0)) for name in sorted(seen.keys() | said.keys())}
 
     def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""

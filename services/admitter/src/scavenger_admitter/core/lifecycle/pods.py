@@ -12,7 +12,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
-from scavenger_api.evictions import EvictionReason, eviction_reason
+from scavenger_api.evictions import EvictionReason, deletion_reason, eviction_reason
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import EPOCH, parse_time
 from scavenger_kube import kinds
@@ -225,10 +225,12 @@ def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
     requested, end = deletion_requested(pod), ended_at(pod)
     if requested is None or not _asked_in_time(pod, requested, end, slack):
         return None
-    cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.DELETED)
-    if end is None or requested <= end:
-        return Removal(requested, requested, cause, pod.metadata.name, False, pod.status.message)
-    return Removal(end, _before_end(pod, end), cause, pod.metadata.name, False, pod.status.message)
+    at, earliest = (requested, requested) if end is None or requested <= end else (end, _before_end(pod, end))
+    # with grace period 0 the moment may have moved to the end: see _asked_in_time
+    asked = _before_end(pod, end) if end is not None and not pod.metadata.deletion_grace_period_seconds else earliest
+    noted = deletion_reason(pod.metadata.annotations, asked, requested)
+    cause = _BY_POD_REASON.get(pod.status.reason, _BY_NOTE[noted] if noted else InterruptionReason.DELETED)
+    return Removal(at, earliest, cause, pod.metadata.name, False, pod.status.message)
 
 
 def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:

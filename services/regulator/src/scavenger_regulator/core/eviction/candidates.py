@@ -44,10 +44,10 @@ def candidates(
     counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
     startup_cost: as in `risk.at_risk`.
     """
-    now, without = snapshot.now, {*taken, *snapshot.refused, *snapshot.failed}
+    now, without = snapshot.now, (taken, snapshot.refused, snapshot.failed)
     found = []
     for gang in gangs:
-        if gang.uid in without or leaving(gang, now):
+        if any(gang.uid in uids for uids in without) or leaving(gang, now):
             continue
         staying = [pod for pod in gang.pods if pod.deletion_deadline is None]
         here = [pod for pod in staying if pod.node in reading.nodes]
