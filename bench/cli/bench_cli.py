@@ -43,6 +43,7 @@ def _list() -> list[Figure]:
     try:
         cluster.up("none")
         stack.install(cluster)
+        stack.lift_guard(cluster, "statuses")
         _fill(cluster)
         environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
         sj, kubectl = _turns(

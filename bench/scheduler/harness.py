@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import yaml
 from scavenger_api import names
-from scavenger_cluster import Cluster, kwok
+from scavenger_cluster import Cluster, kwok, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.control_plane import SCHEDULER
 from scavenger_cluster.process import Program, mark
@@ -227,6 +227,7 @@ def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
 
 
 def install_base(cluster: Cluster) -> None:
-    """Namespace, PriorityClasses, and the rights of a second scheduler."""
+    """Namespace, PriorityClasses, and the rights of a second scheduler; no guard, as pods are made by hand."""
     cluster.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "base"))
+    stack.lift_guard(cluster)
     cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "scheduler" / "rbac.yaml"))

@@ -176,6 +176,8 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("regulator", {"settings": {"dryRun": "yes"}}, "/settings/dryRun"),
         ("prioritizer", {"settings": {"drainTaints": "a,b"}}, "/settings/drainTaints"),
         ("base", {"priorityClass": {"create": False}}, "'priorityClass'"),
+        ("base", {"guard": {"exemptGroup": ["sre"]}}, "'exemptGroup'"),
+        ("webhook", {"guard": {"enabled": False}}, "'guard'"),
         ("crds", {"keeep": True}, "'keeep'"),
         ("scheduler", {"settings": {}}, "'settings'"),
         ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
@@ -471,18 +473,6 @@ def test_cert_manager_instead_of_an_authority_of_its_own(helm: Path) -> None:
     assert "admissionregistration" not in json.dumps(objects["ClusterRole"])
 
 
-def test_the_guard_and_whom_it_leaves_alone(helm: Path) -> None:
-    chart = Chart(helm, "webhook")
-    assert not [kind for kind in chart.objects({"guard": {"enabled": False}}) if "AdmissionPolicy" in kind]
-    exempt = chart.objects({"guard": {"exemptGroups": ["system:masters", "sre"]}})
-    policies = [o for o in exempt.values() if o["kind"] == "ValidatingAdmissionPolicy"]
-    assert len(policies) == 5
-    for policy in policies:
-        conditions = {c["name"]: c["expression"] for c in policy["spec"]["matchConditions"]}
-        assert conditions["not-exempt"] == "!request.userInfo.groups.exists(g, g in ['system:masters', 'sre'])"
-        assert policy["spec"]["failurePolicy"] == "Fail"
-
-
 # --- definitions, classes, roles ---
 
 
@@ -503,7 +493,7 @@ def test_definitions_are_those_of_the_contract(helm: Path, keep: bool) -> None:
 
 def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     others: dict[str, Any] = {"userRoles": {"create": False}, "defaultQueue": {"create": False}}
-    others["flowControl"] = {"enabled": False}
+    others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}
     values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, **others}
     objects = Chart(helm, "base").objects(values).values()
 
@@ -513,7 +503,7 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
 
 def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others: dict[str, Any] = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
-    others["flowControl"] = {"enabled": False}
+    others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}
     objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
     assert len(objects) == 3
@@ -526,6 +516,112 @@ def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm: Path) -> Non
     assert queue["metadata"]["name"] == "default"
     assert queue["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "spec" not in queue, "helm would take it back to its own at every upgrade"
+
+
+# --- the guard ---
+
+Rules = dict[str, Any]
+
+
+def guard(helm: Path, values: Rules | None = None) -> dict[str, Rules]:
+    """The spec of each policy by its name, without what all begin with."""
+    objects = Chart(helm, "base").objects({"guard": values or {}})
+    found = [o for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicy"]
+    return {o["metadata"]["name"].removeprefix("scavenger-guard-"): o["spec"] for o in found}
+
+
+ABOUT_SERVICES_ONLY = {"services", "budgets", "evicted-pods"}
+"""Policies that narrow what a service may do: nobody else is asked."""
+
+
+def test_the_guard_and_whom_it_leaves_alone(helm: Path) -> None:
+    assert not guard(helm, {"enabled": False})
+    policies = guard(helm, {"exemptGroups": ["system:masters", "sre"]})
+    assert len(policies) >= 10
+    services = ", ".join(
+        f"'system:serviceaccount:elsewhere:scavenger-{n}'" for n in ("admitter", "prioritizer", "regulator")
+    )
+    groups = "!request.userInfo.groups.exists(g, g in ['system:masters', 'sre'])"
+    for name, policy in policies.items():
+        conditions = {c["name"]: c["expression"] for c in policy.get("matchConditions", ())}
+        exempt = None if name in ABOUT_SERVICES_ONLY else f"request.userInfo.username in [{services}] || {groups}"
+        assert conditions.get("not-exempt") == exempt, name
+        assert policy["failurePolicy"] == "Fail"
+
+
+def test_every_policy_of_the_guard_is_in_force_under_any_values(helm: Path) -> None:
+    objects = Chart(helm, "base").objects({"userRoles": {"create": False}, "flowControl": {"enabled": False}})
+    bound = [o["spec"] for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicyBinding"]
+
+    assert {spec["policyName"] for spec in bound} == {f"scavenger-guard-{name}" for name in guard(helm)}
+    assert all(spec["validationActions"] == ["Deny"] for spec in bound)
+    assert "scavenger-system" not in json.dumps([o for o in objects.values() if "Policy" in o["kind"]])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_protection_depends_on_the_chart_of_a_service(helm: Path, name: str) -> None:
+    for values in ({}, {"rbac": {"create": False}}):
+        objects = Chart(helm, name).objects(values)
+        assert not [o for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def test_the_policy_on_nodes_comes_with_the_feature_whoever_makes_the_roles(helm: Path) -> None:
+    for create in (True, False):
+        values = {"rbac": {"create": create}, "reclaimed": {"enabled": True}}
+        kinds = [o["kind"] for o in Chart(helm, "regulator").objects(values).values()]
+        assert kinds.count("ValidatingAdmissionPolicy") == kinds.count("ValidatingAdmissionPolicyBinding") == 1
+
+
+def selected(selector: Rules, labels: dict[str, str]) -> bool:
+    """Whether labels match a selector of matchExpressions with Exists and DoesNotExist."""
+    expressions = selector.get("matchExpressions", ())
+    return all((e["key"] in labels) == (e["operator"] == "Exists") for e in expressions)
+
+
+def matched(helm: Path, operation: str, resource: str, labels: dict[str, str]) -> set[str]:
+    """The policies that the API server evaluates for a write of a pod with these labels, whoever writes."""
+    objects = Chart(helm, "base").objects()
+    policies = {o["metadata"]["name"]: o["spec"] for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicy"}
+    found = set()
+    for binding in (o["spec"] for o in objects.values() if o["kind"] == "ValidatingAdmissionPolicyBinding"):
+        name = binding["policyName"].removeprefix("scavenger-guard-")
+        constraints = policies[binding["policyName"]]["matchConstraints"]
+        rules = [rule for rule in constraints["resourceRules"] if operation in rule["operations"]]
+        if not any("" in rule["apiGroups"] and resource in rule["resources"] for rule in rules):
+            continue
+        narrowed = binding.get("matchResources", {})
+        if all(selected(one.get("objectSelector", {}), labels) for one in (constraints, narrowed)):
+            found.add(name)
+    return found
+
+
+OURS = {"scavenger.dev/job": "j", "scavenger.dev/preemption-class": "preemptible"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "ordinary", "scavenger"),
+    [
+        ("CREATE", "pods", {"ordinary-pods"}, {"job-pods"}),
+        ("UPDATE", "pods", {"ordinary-pods"}, {"job-pods"}),
+        ("UPDATE", "pods/resize", {"ordinary-pods"}, {"job-pods"}),
+        ("UPDATE", "pods/status", set(), {"pod-status"}),
+        ("CREATE", "pods/binding", set(), set()),
+        ("DELETE", "pods", {"pod-deletion"}, {"pod-deletion"}),
+    ],
+)
+def test_what_a_write_of_a_pod_costs_the_api_server(
+    helm: Path, operation: str, resource: str, ordinary: set[str], scavenger: set[str]
+) -> None:
+    """Each policy that matches converts the pod anew: none for the status of an ordinary pod, one at most else."""
+    assert matched(helm, operation, resource, {"app": "web"}) == ordinary
+    assert matched(helm, operation, resource, OURS) == scavenger
+
+
+def test_on_ordinary_pods_no_policy_gets_beyond_its_conditions(helm: Path) -> None:
+    """Conditions cost one conversion of the pod, validations three more."""
+    policies = guard(helm)
+    assert all(policies[name]["matchConditions"] for name in matched(helm, "CREATE", "pods", {}))
+    assert all(policies[name]["matchConditions"] for name in matched(helm, "DELETE", "pods", {}))
 
 
 # --- flow control ---
@@ -735,9 +831,10 @@ def test_reclaimed_capacity_is_one_switch(helm: Path) -> None:
     def may(objects: dict[str, dict[str, Any]]) -> list[Any]:
         return [rule["verbs"] for rule in objects["ClusterRole"]["rules"] if rule["resources"] == ["nodes/status"]]
 
-    policy = "ValidatingAdmissionPolicy/scavenger-regulator-nodes"
+    policy = "ValidatingAdmissionPolicy"
     assert (may(off), policy in off, environment(off["Deployment"]).get("SCAVENGER_RECLAIMED")) == ([], False, None)
     assert (may(on), policy in on, environment(on["Deployment"])["SCAVENGER_RECLAIMED"]) == ([["patch"]], True, "true")
+    assert on[policy]["metadata"]["name"] == "scavenger-regulator-nodes"
     condition = on[policy]["spec"]["matchConditions"][0]["expression"]
     assert "'system:serviceaccount:elsewhere:scavenger-regulator'" in condition
 

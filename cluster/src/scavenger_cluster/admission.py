@@ -1,7 +1,7 @@
 """The webhook on the embedded cluster.
 
 Its pods have no Service there: it is a process of this machine, as the API server is, so that the one reaches the other
-under a URL. Everything else (roles, Secret, policies, rules, caBundle) is as the manifests have it.
+under a URL. Everything else (roles, Secret, rules, caBundle) is as the manifests have it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORT_NAME: Final = "webhook/admission"
 BEFORE: Final = ("rbac.yaml", "secret.yaml")
 """What the service needs to start."""
 
-AFTER: Final = ("policies.yaml", "configurations.yaml")
+CONFIGURATIONS: Final = "configurations.yaml"
 """What binds the API server to it."""
 
 _API: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -48,14 +48,11 @@ def environment(cluster: Cluster) -> dict[str, str]:
 
 
 def activate(cluster: Cluster, manifests: Path, *, timeout: float = 60) -> None:
-    """Put the guard's policies in place and have the API server ask the webhook, which must be running; returns once it
-    has been told which authority to trust. Raises WaitTimeoutError.
+    """Have the API server ask the webhook, which must be running; returns once it has been told which authority to
+    trust. Raises WaitTimeoutError.
     """
-    for file in AFTER:
-        text = (manifests / file).read_text()
-        if file == "configurations.yaml":
-            text = by_url(text, f"https://{ADDRESS}:{port(cluster)}")
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
+    text = by_url((manifests / CONFIGURATIONS).read_text(), f"https://{ADDRESS}:{port(cluster)}")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
     wait_for("the webhook's certificate authority", lambda: _trusted(cluster), timeout=timeout)
 
 

@@ -71,15 +71,23 @@ def existing_services() -> list[str]:
 
 
 def install(cluster: Cluster) -> None:
-    """Apply the CRDs, the namespace, the PriorityClasses and every service's roles; wait until the CRDs are served."""
+    """Apply the CRDs, the namespace, the PriorityClasses, the guard and every service's roles; wait until the CRDs are
+    served."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
     for name in existing_services():
-        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml", "policies.yaml"):
-            if (MANIFESTS / name / file).is_file():
-                cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
+        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml",):
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
     definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
+
+
+def lift_guard(cluster: Cluster, *policies: str) -> None:
+    """Let anybody write what policies of the guard keep to the services, for trials that write it themselves. Without
+    names, all policies of the guard."""
+    names = [f"scavenger-guard-{name}" for name in policies]
+    kind = "validatingadmissionpolicybindings"
+    cluster.kubectl("delete", kind, *(names or ["--selector", "app.kubernetes.io/component=guard"]))
 
 
 def allow_reclaimed(cluster: Cluster) -> None:
@@ -92,7 +100,8 @@ def reclaimed_rules(report: Callable[[str], None]) -> str:
     """These roles and policies, as YAML. `report`: told when helm has to be built first."""
     helm = ensure_tools(["helm"], report)["helm"]
     chart = ROOT / "charts" / "scavenger-regulator"
-    options = ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
+    files = ("rbac", "policies")
+    options = ["--set=reclaimed.enabled=true", *(f"--show-only=templates/{file}.yaml" for file in files)]
     return run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *options])
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 REMOVED = object()
 Manifest = dict[str, Any]
 
+AS_ADMITTER = (f"--as=system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}", "--as-group=system:masters")
+"""Nobody else writes a status: the guard sees to it."""
+
 MINIMAL_JOB: Manifest = {
     "apiVersion": "scavenger.dev/v1alpha1",
     "kind": "ScavengerJob",
@@ -523,7 +526,8 @@ def test_what_the_models_write_is_accepted_unchanged(api_cluster: Kubectl, names
     written = ScavengerJob.model_validate({**MINIMAL_JOB, "status": status}).to_dict()
     manifest = {**written, "metadata": {"name": "minimal"}}
     kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
-    kubectl.ok("patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    kubectl.ok("patch", "sj", "minimal", *AS_ADMITTER, *words)
 
     stored = ScavengerJob.model_validate(kubectl.get("sj", "minimal"))
 
@@ -646,7 +650,7 @@ def test_queue_cannot_change_while_a_job_exists(api_cluster: Kubectl, namespace:
 
 def set_status(kubectl: Kubectl, name: str, **status: Any) -> None:
     words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
-    kubectl.ok("patch", "sj", name, *words)
+    kubectl.ok("patch", "sj", name, *AS_ADMITTER, *words)
 
 
 def test_status_is_a_subresource(api_cluster: Kubectl, namespace: str) -> None:
@@ -658,7 +662,7 @@ def test_status_is_a_subresource(api_cluster: Kubectl, namespace: str) -> None:
     assert "status" not in kubectl.get("sj", "minimal")
 
     both = json.dumps({"status": {"phase": "Waiting"}, "spec": {"suspend": True}})
-    kubectl.ok("patch", "sj", "minimal", "--subresource=status", "--type=merge", "-p", both)
+    kubectl.ok("patch", "sj", "minimal", *AS_ADMITTER, "--subresource=status", "--type=merge", "-p", both)
     stored = kubectl.get("sj", "minimal")
     assert (stored["status"], stored["spec"]["suspend"]) == ({"phase": "Waiting"}, False)
     assert stored["metadata"]["generation"] == 1, "status does not move the generation"
@@ -683,7 +687,7 @@ def test_status_is_a_subresource(api_cluster: Kubectl, namespace: str) -> None:
 def test_bad_status_is_refused(jobs: Kubectl, status: dict[str, Any], message: str) -> None:
     words = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
-    assert message in jobs.refused("patch", "sj", "minimal", *words)
+    assert message in jobs.refused("patch", "sj", "minimal", *AS_ADMITTER, *words)
 
 
 # --- what people see ---
@@ -758,7 +762,7 @@ def test_queue_columns(kubectl: Kubectl) -> None:
     try:
         status = {"status": {"state": "Closed", "jobs": {"waiting": 1, "running": 2, "interrupted": 3}}}
         words = ("--subresource=status", "--type=merge", "-p", json.dumps(status))
-        kubectl.ok("patch", "sq", "it-columns", *words)
+        kubectl.ok("patch", "sq", "it-columns", *AS_ADMITTER, *words)
 
         row = columns(kubectl.ok("get", "sq", "it-columns"))[0]
 

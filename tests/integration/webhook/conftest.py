@@ -23,6 +23,7 @@ from scavenger_testing.waiting import TIMEOUT, wait
 
 Object = dict[str, Any]
 
+MERGE_PATCH: Final = "application/merge-patch+json"
 NODES: Final = 2
 CPUS: Final = 16
 MASTERS: Final = "system:masters"
@@ -159,16 +160,18 @@ class Place:
     def try_create(self, kind: str, body: Object, *, namespace: str | None = None, **who: Any) -> Answer:
         return self.server("POST", self.path(kind, namespace=namespace) + "?dryRun=All", body, **who)
 
-    def try_patch(self, kind: str, name: str, patch: object, *, sub: str = "", **who: Any) -> Answer:
+    def try_patch(
+        self, kind: str, name: str, patch: object, *, sub: str = "", content_type: str = MERGE_PATCH, **who: Any
+    ) -> Answer:
         path = self.path(kind, name, sub=sub) + "?dryRun=All"
-        return self.server("PATCH", path, patch, content_type="application/merge-patch+json", **who)
+        return self.server("PATCH", path, patch, content_type=content_type, **who)
 
     def create(self, kind: str, body: Object, *, namespace: str | None = None, **who: Any) -> Answer:
         return self.server("POST", self.path(kind, namespace=namespace), body, **who)
 
     def patch(self, kind: str, name: str, patch: object, *, sub: str = "", **who: Any) -> Answer:
         path = self.path(kind, name, sub=sub)
-        return self.server("PATCH", path, patch, content_type="application/merge-patch+json", **who)
+        return self.server("PATCH", path, patch, content_type=MERGE_PATCH, **who)
 
     def get(self, kind: str, name: str = "") -> Object:
         answer = self.server("GET", self.path(kind, name))

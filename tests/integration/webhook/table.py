@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .conftest import Object
+from .conftest import MERGE_PATCH, Object
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,6 @@ class Case:
     groups: tuple[str, ...] = ()
     update: str = ""
     sub: str = ""
+    namespace: str = ""
+    patch_type: str = MERGE_PATCH
     check: dict[str, Any] = field(default_factory=dict)

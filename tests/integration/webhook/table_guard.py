@@ -37,22 +37,21 @@ def w(name: str, kind: str, *expected: str, user: str = "", **what: Any) -> Case
 
 
 OWNER = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "1-2", "controller": True}]}
+SJ: Object = {
+    "apiVersion": "scavenger.dev/v1alpha1",
+    "kind": "ScavengerJob",
+    "name": "j",
+    "uid": "1-2",
+    "controller": True,
+}
+META: Object = {"name": "j", "labels": LABELS, "ownerReferences": [SJ]}
 SCAVENGER: Object = {
-    "meta": {
-        "labels": LABELS,
-        "ownerReferences": [
-            {
-                "apiVersion": "scavenger.dev/v1alpha1",
-                "kind": "ScavengerJob",
-                "name": "j",
-                "uid": "1-2",
-                "controller": True,
-            }
-        ],
-    },
+    "meta": META,
     "tmeta": {"labels": {**LABELS, "scavenger.dev/preemption-class": "preemptible"}, **FINALIZERS},
+    "automountServiceAccountToken": False,
     **CLASS,
 }
+INTERACTIVE = {"scavenger.dev/latency": "interactive"}
 AMOUNT = {"scavenger.dev/reclaimed-cpu": "1000"}
 RECLAIMED = {"limits": AMOUNT}
 ONLY = "written by the admitter only; create a ScavengerJob instead"
@@ -106,6 +105,27 @@ WORKLOADS = [
     ),
     w("CronJob with the class", "CronJob", ONLY, **CLASS),
     w("a Job by the prioritizer", "Job", "cannot create resource", user=PRIORITIZER, **SCAVENGER),
+    w(
+        "Job of a ScavengerJob",
+        "Job",
+        "owner ScavengerJob j 1-2 as controller: " + ONLY,
+        meta={"ownerReferences": [SJ]},
+    ),
+    w(
+        "Job of a run",
+        "Job",
+        "annotation scavenger.dev/run=1: " + ONLY,
+        meta={"annotations": {"scavenger.dev/run": "1"}},
+    ),
+    w(
+        "Job whose pods are of a run",
+        "Job",
+        "template annotation scavenger.dev/run=1: " + ONLY,
+        tmeta={"annotations": {"scavenger.dev/run": "1"}},
+    ),
+    w("Deployment of a ScavengerJob", "Deployment", ONLY, meta={"ownerReferences": [SJ]}),
+    w("CronJob with an annotation", "CronJob", ONLY, meta={"annotations": {"scavenger.dev/restarts": "9"}}),
+    w("Deployment of interactive pods", "Deployment", tmeta={"annotations": INTERACTIVE}),
     Case(
         "PodTemplate with the class",
         "podtemplates",
@@ -167,7 +187,7 @@ WORKLOADS = [
     Case(
         "the admitter's Job without an owner",
         "jobs",
-        workload("Job", **{**SCAVENGER, "meta": {"labels": LABELS}}),
+        workload("Job", **{**SCAVENGER, "meta": {"name": "j", "labels": LABELS}}),
         ("belongs to a ScavengerJob",),
         user=ADMITTER,
     ),
@@ -223,6 +243,8 @@ PODS = [
     Case("a bare pod with the label", "pods", pod(meta={"labels": LABELS}), (MADE,)),
     Case("a bare pod that nobody could evict", "pods", pod(meta={"labels": COVERED}), (MADE,)),
     Case("a bare pod with the finalizer", "pods", pod(meta=FINALIZERS), (MADE,)),
+    Case("a bare pod of a run", "pods", pod(meta={"annotations": {"scavenger.dev/run": "1"}}), (MADE,)),
+    Case("a bare pod of a ScavengerJob", "pods", pod(meta={"ownerReferences": [SJ]}), (MADE,)),
     Case(
         "a bare pod on reclaimed capacity",
         "pods",
@@ -279,86 +301,4 @@ PODS = [
         user="system:serviceaccount:kube-system:replicaset-controller",
         groups=(MASTERS,),
     ),
-]
-
-
-def u(
-    name: str, patch: Object, *expected: str, kind: str = "pods", of: str = "scavenger", sub: str = "", **who: Any
-) -> Case:
-    return Case(name, kind, patch, expected, update=of, sub=sub, **who)
-
-
-def labelled(**changed: str | None) -> Object:
-    return {"metadata": {"labels": {f"scavenger.dev/{k.replace('_', '-')}": v for k, v in changed.items()}}}
-
-
-def annotated(**changed: str | None) -> Object:
-    return {"metadata": {"annotations": {f"scavenger.dev/{k.replace('_', '-')}": v for k, v in changed.items()}}}
-
-
-ANY = {"metadata": {"labels": {"mine": "1"}, "annotations": {"mine": "1"}}}
-STATUS = {"status": {"message": "x"}}
-PREEMPTION = {"status": {"preemption": {"class": "preemptible", "runningPriority": 1}}}
-
-UPDATES = [
-    u("a user's own label", ANY),
-    u("the class by the prioritizer", labelled(preemption_class="non-preemptible"), user=PRIORITIZER),
-    u("the class by a user", labelled(preemption_class="non-preemptible"), "changed by the prioritizer only"),
-    u("the class taken away", labelled(preemption_class=None), "changed by the prioritizer only"),
-    u(
-        "the class by the admitter",
-        labelled(preemption_class="non-preemptible"),
-        "denied request",
-        user=ADMITTER,
-    ),
-    u("the job of a pod", labelled(job="other"), "do not change"),
-    u("the queue taken away", labelled(queue=None), "do not change"),
-    u("a new label of ours", labelled(other="x"), "do not change"),
-    u("the priority by the prioritizer", annotated(running_priority="7"), user=PRIORITIZER),
-    u("the priority by a user", annotated(running_priority="0"), "changed by the prioritizer only"),
-    u("a checkpoint by a user", annotated(last_checkpoint="2026-01-01T00:00:00Z")),
-    u("a reason by the regulator", annotated(eviction_reason="{}"), user=REGULATOR),
-    u("a reason by a user", annotated(eviction_reason="{}"), "written by the regulator only"),
-    u("another run", annotated(run="x"), "does not change"),
-    u("another label by the prioritizer", ANY, "changes scavenger.dev/preemption-class only", user=PRIORITIZER),
-    u("the finalizer by the admitter", {"metadata": {"finalizers": None}}, user=ADMITTER),
-    u("the finalizer by who repairs", {"metadata": {"finalizers": None}}),
-    u("labels by way of the status", labelled(job="other"), "do not change", sub="status"),
-    u("an ordinary pod's own label", ANY, of="ordinary"),
-    u("a label on an ordinary pod", labelled(preemption_class="non-preemptible"), "prioritizer only", of="ordinary"),
-    u("the finalizer on an ordinary pod", {"metadata": FINALIZERS}, "is not added later", of="ordinary"),
-    u("an ordinary pod by the prioritizer", ANY, "pods of ScavengerJobs only", of="ordinary", user=PRIORITIZER),
-    u("an ordinary pod by the admitter", ANY, "pods of ScavengerJobs only", of="ordinary", user=ADMITTER),
-    u("an ordinary pod by the regulator", ANY, "pods of ScavengerJobs only", of="ordinary", user=REGULATOR),
-    u("labels on an ordinary Job", labelled(job="x"), ONLY, kind="jobs", of="ordinary"),
-    u("labels off the admitter's Job", labelled(job=None), "taken away by the admitter only", kind="jobs"),
-    u("an ordinary Job's own label", ANY, kind="jobs", of="ordinary"),
-    u("the status by the admitter", STATUS, kind="scavengerjobs", sub="status", user=ADMITTER),
-    u("the status by an administrator", STATUS, "written by the services", kind="scavengerjobs", sub="status"),
-    u("the preemption by the prioritizer", PREEMPTION, kind="scavengerjobs", sub="status", user=PRIORITIZER),
-    u(
-        "the phase by the prioritizer",
-        {"status": {"phase": "Failed"}},
-        "preemption only",
-        kind="scavengerjobs",
-        sub="status",
-        user=PRIORITIZER,
-    ),
-    u(
-        "the status of a queue",
-        {"status": {"state": "Open"}},
-        "written by the services",
-        kind="scavengerqueues",
-        of="open",
-        sub="status",
-    ),
-    u("a job moved to an open queue", {"spec": {"queue": "open"}}, kind="scavengerjobs", of="moving"),
-    u(
-        "a job moved to a closed queue",
-        {"spec": {"queue": "closed"}},
-        "takes no new jobs",
-        kind="scavengerjobs",
-        of="moving",
-    ),
-    u("a job in a closed queue suspended", {"spec": {"suspend": False}}, kind="scavengerjobs", of="stranded"),
 ]

@@ -11,7 +11,8 @@ import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.waiting import wait
 
-from .conftest import Object, Place, Server, account, job, namespace, pod
+from .conftest import MASTERS, MERGE_PATCH, Object, Place, Server, account, job, namespace, pod
+from .table_guard import LABELS, SCAVENGER, SJ, workload
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 SYSTEM = "scavenger-system"
@@ -149,6 +150,18 @@ ATTEMPTS: list[tuple[str, str, str, Object | None]] = [
     ),
     ("annotate an ordinary pod", "PATCH", "pods/ordinary", {"metadata": {"annotations": {"a": "b"}}}),
     ("free an ordinary pod", "PATCH", "pods/ordinary", {"metadata": {"finalizers": ["a.b/c"]}}),
+    (
+        "evict an ordinary pod",
+        "POST",
+        "pods/ordinary/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "ordinary"}},
+    ),
+    (
+        "own an ordinary pod",
+        "PATCH",
+        "pods/ordinary",
+        {"metadata": {"ownerReferences": [{**SJ, "name": "runs"}]}},
+    ),
     ("create a Secret", "POST", "secrets", {"metadata": {"name": "x"}}),
     ("create a ServiceAccount", "POST", "serviceaccounts", {"metadata": {"name": "x"}}),
     ("create a ConfigMap", "POST", "configmaps", {"metadata": {"name": "x"}}),
@@ -182,6 +195,32 @@ CLUSTER_WIDE: list[tuple[str, str, str, Object | None]] = [
         },
     ),
     (
+        "the account that aggregates roles",
+        "POST",
+        "/apis/batch/v1/namespaces/kube-system/jobs",
+        workload(
+            "Job",
+            **SCAVENGER,
+            serviceAccountName="clusterrole-aggregation-controller",
+            initContainers=[{"name": "i", "image": "n", "securityContext": {"privileged": True}}],
+        ),
+    ),
+    (
+        "a Job of a ScavengerJob in kube-system",
+        "POST",
+        "/apis/batch/v1/namespaces/kube-system/jobs",
+        workload("Job", **SCAVENGER),
+    ),
+    (
+        "a headless Service in kube-system",
+        "POST",
+        "/api/v1/namespaces/kube-system/services",
+        {
+            "metadata": {"name": "x", "labels": LABELS},
+            "spec": {"clusterIP": "None", "selector": LABELS, "ports": [{"port": 1}]},
+        },
+    ),
+    (
         "a Service of its own",
         "POST",
         "/api/v1/namespaces/default/services",
@@ -206,21 +245,59 @@ def test_attempts(place: Place, service: str) -> None:
     assert place.get("pods", "ordinary")["metadata"].get("labels") is None
 
 
-def test_the_regulator_deletes_preemptible_pods_of_jobs_only(place: Place) -> None:
-    """Past a foreign budget; what the prioritizer protects, it may not."""
+# --- with more rights than it has ---
 
-    def delete(name: str) -> str:
-        path = place.path("pods", name) + "?dryRun=All"
-        answer = place.server("DELETE", path, user=account("regulator"))
-        return "" if answer.allowed else answer.message
+TAKEN_OVER: list[tuple[str, str, str, str, Object | None]] = [
+    ("admitter", "delete an ordinary pod", "DELETE", "pods/ordinary", None),
+    ("admitter", "label a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"labels": {"a": "b"}}}),
+    ("admitter", "change a scavenger pod", "PATCH", "pods/{member}", {"spec": {"activeDeadlineSeconds": 1}}),
+    ("admitter", "disown a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"ownerReferences": None}}),
+    ("prioritizer", "delete a scavenger pod's finalizer", "PATCH", "pods/{member}", {"metadata": {"finalizers": None}}),
+    ("prioritizer", "annotate a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"annotations": {"a": "b"}}}),
+    ("prioritizer", "delete an ordinary pod", "DELETE", "pods/ordinary", None),
+    ("regulator", "delete an ordinary pod", "DELETE", "pods/ordinary", None),
+    ("regulator", "delete pods, whatever they are", "DELETE", "pods", None),
+    ("regulator", "label a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"labels": {"a": "b"}}}),
+    (
+        "regulator",
+        "turn the class of a scavenger pod",
+        "PATCH",
+        "pods/{member}",
+        {"metadata": {"labels": {"scavenger.dev/preemption-class": "non-preemptible"}}},
+    ),
+]
+"""Service, what it tries, and how: {member} is a pod of the running scavenger job."""
 
-    (ours,) = [p["metadata"]["name"] for p in place.items("pods") if p["metadata"]["name"] != "ordinary"]
-    assert delete(ours) == ""
-    assert "preemptible pods of ScavengerJobs only" in delete("ordinary")
-    label = {"metadata": {"labels": {"scavenger.dev/preemption-class": "non-preemptible"}}}
-    assert place.patch("pods", ours, label, user=account("prioritizer")).allowed
-    assert "preemptible pods of ScavengerJobs only" in delete(ours)
-    assert "preemptible pods of ScavengerJobs only" in delete("ordinary")
-    back = {"metadata": {"labels": {"scavenger.dev/preemption-class": "preemptible"}}}
-    assert place.patch("pods", ours, back, user=account("prioritizer")).allowed
-    assert delete(ours) == ""
+
+def as_administrator(place: Place, service: str, method: str, path: str, body: Object | None) -> tuple[int, str]:
+    """What becomes of it when RBAC allows the service everything: the policies hold by themselves."""
+    whole = f"/api/v1/namespaces/{place.namespace}/{path.format(member=member(place))}?dryRun=All"
+    kind = MERGE_PATCH if method == "PATCH" else "application/json"
+    answer = place.server(method, whole, body, user=account(service), groups=(MASTERS,), content_type=kind)
+    return answer.code, answer.message
+
+
+def member(place: Place) -> str:
+    """The name of the pod of the running job."""
+    found = [p["metadata"] for p in place.items("pods") if "scavenger.dev/job" in p["metadata"].get("labels", {})]
+    assert len(found) == 1
+    return str(found[0]["name"])
+
+
+@pytest.mark.parametrize(("service", "name", "method", "path", "body"), TAKEN_OVER, ids=lambda v: str(v)[:40])
+def test_a_service_that_somebody_has_taken_over(
+    place: Place, service: str, name: str, method: str, path: str, body: Object | None
+) -> None:
+    code, message = as_administrator(place, service, method, path, body)
+    assert (code, "ValidatingAdmissionPolicy" in message) == (403, True), (name, message)
+
+
+def test_the_regulator_deletes_preemptible_pods_only(place: Place) -> None:
+    path = place.path("pods", member(place))
+    classes = {"preemptible": 200, "non-preemptible": 403}
+    for class_, code in classes.items():
+        label = {"metadata": {"labels": {"scavenger.dev/preemption-class": class_}}}
+        changed = place.patch("pods", member(place), label, user=account("prioritizer"))
+        assert changed.allowed, changed
+        assert as_administrator(place, "regulator", "DELETE", "pods/{member}", None)[0] == code, class_
+    assert place.server("GET", path).allowed

@@ -11,10 +11,12 @@ from scavenger_cluster import Cluster
 
 from .conftest import Object, Place, Server, job, namespace, pod
 from .table import Case
-from .table_guard import PODS, UPDATES, WORKLOADS, workload
+from .table_admitter import BY_ADMITTER
+from .table_guard import PODS, WORKLOADS, workload
 from .table_jobs import JOBS
+from .table_updates import UPDATES
 
-TABLE = [*JOBS, *WORKLOADS, *PODS, *UPDATES]
+TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS, *UPDATES]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,9 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
             place.delete("scavengerqueues", queue)
         for name in ("low", "high", "just-above"):
             place.delete("priorityclasses", name)
+        place.delete("clusterroles", place.namespace)
+        for account in ("powerful", "escalates"):
+            place.delete("clusterrolebindings", f"{place.namespace}-{account}")
 
 
 def _cluster_wide(place: Place) -> None:
@@ -61,11 +66,27 @@ def _objects(place: Place) -> None:
     place.patch("scavengerqueues", "closed", {"spec": {"closed": True}})
     place.delete("scavengerqueues", "going")
     asleep = {"nodeSelector": {"nobody": "here"}}
-    assert place.create("pods", pod("ordinary", **asleep)).allowed
+    one = {"cpu": "1", "memory": "64Mi"}
+    main = {"name": "main", "image": "none", "resources": {"requests": one, "limits": one}}
+    assert place.create("pods", pod("ordinary", **asleep, containers=[main])).allowed
     ordinary = workload("Job", **asleep)
     assert place.create("jobs", {**ordinary, "metadata": {"name": "ordinary"}}).allowed
+    _accounts(place)
     place.wait("closed and going queues seen", lambda: _seen(place))
     place.wait("the scavenger job runs", lambda: _phase(place) == "Running")
+
+
+def _accounts(place: Place) -> None:
+    """Service accounts that may nothing, everything, and one thing too many."""
+    for name in ("plain", "powerful", "escalates"):
+        assert place.create("serviceaccounts", {"metadata": {"name": name}}).allowed
+    rule = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["escalate"]}
+    assert place.create("clusterroles", {"metadata": {"name": place.namespace}, "rules": [rule]}).allowed
+    for account, role in (("powerful", "cluster-admin"), ("escalates", place.namespace)):
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": place.namespace}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        body = {"metadata": {"name": f"{place.namespace}-{account}"}, "subjects": [subject], "roleRef": reference}
+        assert place.create("clusterrolebindings", body).allowed
 
 
 def _phase(place: Place) -> str:
@@ -97,9 +118,11 @@ def test_the_table_is_long_enough() -> None:
 def test_table(world: Place, case: Case) -> None:
     who: dict[str, Any] = {"user": case.user, "groups": case.groups}
     if case.update:
-        answer = world.try_patch(case.kind, _name(world, case), case.body, sub=case.sub, **who)
+        answer = world.try_patch(
+            case.kind, _name(world, case), case.body, sub=case.sub, content_type=case.patch_type, **who
+        )
     else:
-        answer = world.try_create(case.kind, case.body, **who)
+        answer = world.try_create(case.kind, case.body, namespace=case.namespace or None, **who)
     assert answer.allowed == (not case.expected), answer
     for part in case.expected:
         assert part in answer.message, answer

@@ -145,13 +145,14 @@ def test_settings_say_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_configurations_and_policies_name_what_the_code_names() -> None:
-    folder = Path(__file__).resolve().parents[3] / "manifests" / "webhook"
+    manifests = Path(__file__).resolve().parents[3] / "manifests"
+    folder = manifests / "webhook"
     configurations = (folder / "configurations.yaml").read_text()
     assert f"path: {MUTATE_PODS}\n" in configurations
     assert f"path: {VALIDATE_JOBS}\n" in configurations
     assert f"object.spec.priority <= {LOW_PRIORITY})" in configurations
     assert f"name: {SECRET_NAME}\n" in (folder / "secret.yaml").read_text()
-    policies = (folder / "policies.yaml").read_text()
+    policies = "".join(path.read_text() for path in sorted((manifests / "base").glob("guard-*.yaml")))
     for text in (configurations, policies):
         assert all(f"'{name}'" in text for name in SCAVENGER_CLASSES)
     marks = (names.FINALIZER, names.LABEL_PREEMPTION_CLASS, names.ANNOTATION_RUNNING_PRIORITY, names.ANNOTATION_RUN)

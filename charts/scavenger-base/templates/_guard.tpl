@@ -1,0 +1,121 @@
+{{- /* User name of a service of ours: (list $ COMPONENT). */ -}}
+{{- define "guard.user" -}}
+'system:serviceaccount:{{ (index . 0).Release.Namespace }}:scavenger-{{ index . 1 }}'
+{{- end }}
+
+{{- /* Those that may write pods, as a CEL list. */ -}}
+{{- define "guard.services" -}}
+[{{ include "guard.user" (list . "admitter") }}, {{ include "guard.user" (list . "prioritizer") }}, {{ include "guard.user" (list . "regulator") }}]
+{{- end }}
+
+{{- /* A CEL list of texts. */ -}}
+{{- define "guard.list" -}}
+[{{ range $i, $text := . }}{{ if $i }}, {{ end }}{{ $text | squote }}{{ end }}]
+{{- end }}
+
+{{- /* Who deals with the owners of objects. */ -}}
+{{- define "guard.controllers" -}}
+{{ include "guard.list" (append .Values.guard.jobControllers "system:serviceaccount:kube-system:generic-garbage-collector") }}
+{{- end }}
+
+{{- /* Namespaces in which nothing of a scavenger job may be. */ -}}
+{{- define "guard.systemNamespaces" -}}
+{{ include "guard.list" (append .Values.guard.systemNamespaces .Release.Namespace | uniq) }}
+{{- end }}
+
+{{- /*
+One kind of mark in CEL. has: whether there can be any. of: list or map. as: its element. where: which are marks. text: what
+such a mark is called. any: whether it is asked if there are some, or what they are called.
+*/ -}}
+{{- define "guard.mark" -}}
+{{- if .any -}}
+({{ .has }} && {{ .of }}.exists({{ .as }}, {{ .where }}))
+{{- else -}}
+({{ .has }} ? {{ .of }}.filter({{ .as }}, {{ .where }}).map({{ .as }}, {{ .text }}) : [])
+{{- end -}}
+{{- end }}
+
+{{- /*
+The marks of a scavenger job on an object, in CEL: (dict "object" NAME "metas" PATHS "specs" PATHS), paths below the object;
+a list of texts, or with "any" whether there are some. Two objects have the same marks if each one's are among the
+other's; so a mark names its place. Two annotations are not: an application writes them, or a user.
+*/ -}}
+{{- define "guard.marks" -}}
+{{- $object := .object -}}
+{{- $any := .any | default false -}}
+{{- $parts := list -}}
+{{- range .metas -}}
+{{- $meta := printf "%s.%s" $object . -}}
+{{- $place := trimSuffix "metadata" . | replace "spec." "" | replace "." " " -}}
+{{- range $kind := list "label" "annotation" -}}
+{{- $of := printf "%s.%ss" $meta $kind -}}
+{{- $where := "k.startsWith('scavenger.dev/')" -}}
+{{- if eq $kind "annotation" -}}
+{{- $where = printf "%s && !(k in ['scavenger.dev/latency', 'scavenger.dev/last-checkpoint'])" $where -}}
+{{- end -}}
+{{- $parts = append $parts (include "guard.mark" (dict "any" $any "has" (printf "has(%s) && has(%s)" $meta $of) "of" $of "as" "k" "where" $where "text" (printf "'%s%s ' + k + '=' + %s[k]" $place $kind $of))) -}}
+{{- end -}}
+{{- $of := printf "%s.finalizers" $meta -}}
+{{- $parts = append $parts (include "guard.mark" (dict "any" $any "has" (printf "has(%s) && has(%s)" $meta $of) "of" $of "as" "f" "where" "f == 'scavenger.dev/interruption-record'" "text" (printf "'%sfinalizer ' + f" $place))) -}}
+{{- if eq . "metadata" -}}
+{{- $of := printf "%s.ownerReferences" $meta -}}
+{{- $parts = append $parts (include "guard.mark" (dict "any" $any "has" (printf "has(%s)" $of) "of" $of "as" "o" "where" "o.kind == 'ScavengerJob' && o.apiVersion.startsWith('scavenger.dev/')" "text" "'owner ScavengerJob ' + o.name + ' ' + o.uid + (has(o.controller) && o.controller ? ' as controller' : '')")) -}}
+{{- end -}}
+{{- end -}}
+{{- range .specs -}}
+{{- $spec := printf "%s.%s" $object . -}}
+{{- $class := printf "has(%[1]s) && has(%[1]s.priorityClassName) && %[1]s.priorityClassName in ['scavenger-preemptible', 'scavenger-non-preemptible']" $spec -}}
+{{- $parts = append $parts (ternary (printf "(%s)" $class) (printf "(%s ? ['priorityClassName ' + %s.priorityClassName] : [])" $class $spec) $any) -}}
+{{- $ours := "((has(%[1]s.requests) && %[1]s.requests.exists(r, r.startsWith('scavenger.dev/'))) || (has(%[1]s.limits) && %[1]s.limits.exists(r, r.startsWith('scavenger.dev/'))))" -}}
+{{- range list "containers" "initContainers" -}}
+{{- $of := printf "%s.%s" $spec . -}}
+{{- $parts = append $parts (include "guard.mark" (dict "any" $any "has" (printf "has(%s) && has(%s)" $spec $of) "of" $of "as" "c" "where" (printf "has(c.resources) && %s" (printf $ours "c.resources")) "text" (printf "'%s[' + c.name + '].resources scavenger.dev/*'" .))) -}}
+{{- end -}}
+{{- $whole := printf "has(%[1]s) && has(%[1]s.resources) && %[2]s" $spec (printf $ours (printf "%s.resources" $spec)) -}}
+{{- $parts = append $parts (ternary (printf "(%s)" $whole) (printf "(%s ? ['resources scavenger.dev/*'] : [])" $whole) $any) -}}
+{{- end -}}
+{{- join (ternary " || " " + " $any) $parts -}}
+{{- end }}
+
+{{- /* What to do instead, as CEL: . is a CEL list of marks. Whoever asks for resources of ours wants idle room. */ -}}
+{{- define "guard.remedy" -}}
+({{ . }}.exists(m, m.endsWith('resources scavenger.dev/*')) ?
+'submit a ScavengerJob with capacity: Reclaimed instead' : 'create a ScavengerJob instead')
+{{- end }}
+
+{{- /* Whether two maps have the same of all keys but some, as CEL: (list BEFORE AFTER WHICH), WHICH a condition on k. */ -}}
+{{- define "guard.same" -}}
+{{- $before := index . 0 -}}
+{{- $after := index . 1 -}}
+{{- $but := index . 2 -}}
+{{ $after }}.all(k, {{ $but }} || (k in {{ $before }} && {{ $before }}[k] == {{ $after }}[k])) && {{ $before }}.all(k, {{ $but }} || k in {{ $after }})
+{{- end }}
+
+{{- /* Whom the guard leaves alone; never a service of ours. */ -}}
+{{- define "guard.exempt" -}}
+{{- with .Values.guard.exemptGroups -}}
+- name: not-exempt
+  expression: "request.userInfo.username in {{ include "guard.services" $ }} || !request.userInfo.groups.exists(g, g in {{ include "guard.list" . }})"
+{{- end }}
+{{- end }}
+
+{{- define "guard.metadata" -}}
+name: scavenger-guard-{{ index . 1 }}
+labels:
+  app.kubernetes.io/component: guard
+  {{- include "scavenger.baseLabels" (index . 0) | nindent 2 }}
+{{- end }}
+
+{{- /* Puts a policy into force: (list $ NAME), and further lines of its spec. */ -}}
+{{- define "guard.binding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "guard.metadata" . | nindent 2 }}
+spec:
+  policyName: scavenger-guard-{{ index . 1 }}
+  validationActions: [Deny]
+{{- with rest (rest .) }}
+  {{- first . | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,94 @@
+"""Jobs by the admitter, as it makes them and as it would if somebody had taken it over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .conftest import Object, job
+from .table import Case
+from .table_guard import ADMITTER, LABELS, META, SCAVENGER, SJ, container, workload
+
+PORT = {"containerPort": 80, "hostPort": 80}
+PROFILE = {"type": "RuntimeDefault"}
+SECOND = {"name": "k", "controller": False}
+
+
+def confined(**context: Any) -> Object:
+    """A container with this security context."""
+    return {**container("main", {}), "securityContext": context}
+
+
+def volume(**source: Any) -> Object:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def made(name: str, *expected: str, namespace: str = "", meta: Object | None = None, **spec: Any) -> Case:
+    """A Job by the admitter, as it makes them but for what is said."""
+    body = workload("Job", **{**SCAVENGER, "meta": META | (meta or {}), **spec})
+    return Case(f"the admitter's Job {name}", "jobs", body, expected, user=ADMITTER, namespace=namespace)
+
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "privileged": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+NODE = "get nothing of the node"
+POWERFUL: dict[str, Any] = {"serviceAccountName": "powerful", "automountServiceAccountToken": True}
+BY_ADMITTER = [
+    made(
+        "that passes PodSecurity restricted",
+        securityContext={"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 0, "seccompProfile": PROFILE},
+        containers=[confined(**RESTRICTED)],
+    ),
+    made("without capabilities", containers=[confined(capabilities={"drop": ["ALL"]})]),
+    made("with volumes of its user", **volume(persistentVolumeClaim={"claimName": "c"})),
+    made("with a ConfigMap", **volume(configMap={"name": "c"})),
+    made("with a Secret", **volume(secret={"secretName": "s"})),
+    made("with a token of its user's account", serviceAccountName="plain", automountServiceAccountToken=True),
+    made("with the default account", serviceAccountName="default", automountServiceAccountToken=True),
+    made("in kube-system", "namespace of the system", namespace="kube-system"),
+    made("in the system's own namespace", "namespace of the system", namespace="scavenger-system"),
+    made("with a token of nobody's choice", "gets a token only", automountServiceAccountToken=True),
+    made("with a powerful account", "has rights over the whole cluster", **POWERFUL),
+    made("with a powerful account but no token", **{**POWERFUL, "automountServiceAccountToken": False}),
+    made(
+        "with an account that may change roles",
+        "has rights over the whole cluster",
+        serviceAccountName="escalates",
+        automountServiceAccountToken=True,
+    ),
+    made("with an init container", "no init containers", initContainers=[container("i", {})]),
+    made("with a folder of the node", NODE, **volume(hostPath={"path": "/"})),
+    made("with an empty folder", "are claims, ConfigMaps and Secrets", **volume(emptyDir={})),
+    made(
+        "with a projected token",
+        "are claims, ConfigMaps and Secrets",
+        **volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
+    ),
+    made("with the node's processes", NODE, hostPID=True),
+    made("with the node's IPC", NODE, hostIPC=True),
+    made("with a port of the node", NODE, containers=[{**container("m", {}), "ports": [PORT]}]),
+    made("on a node of its choice", NODE, nodeName="fake-000"),
+    made("that is privileged", NODE, containers=[confined(privileged=True)]),
+    made("that escalates", NODE, containers=[confined(allowPrivilegeEscalation=True)]),
+    made("with a capability", NODE, containers=[confined(capabilities={"add": ["SYS_ADMIN"]})]),
+    made("unconfined", NODE, containers=[confined(seccompProfile={"type": "Unconfined"})]),
+    made("unconfined as a whole", NODE, securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    made("with a sysctl", NODE, securityContext={"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}),
+    made("of another name", "under their names", meta={"name": "other"}),
+    made("of another owner", "of the same name and named by its uid", meta={"ownerReferences": [{**SJ, "name": "k"}]}),
+    made("of two owners", "belongs to a ScavengerJob", meta={"ownerReferences": [SJ, {**SJ, "uid": "3", **SECOND}]}),
+    made("of no controller", "belongs to a ScavengerJob", meta={"ownerReferences": [{**SJ, "controller": False}]}),
+    made("with pods of another job", "under their names", tmeta={"labels": {**LABELS, "scavenger.dev/job": "k"}}),
+    Case(
+        "a ScavengerJob in kube-system",
+        "scavengerjobs",
+        job(),
+        ("no ScavengerJob runs in a namespace of the system",),
+        namespace="kube-system",
+    ),
+]
