@@ -17,6 +17,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+from scavenger_api.names import LABEL_EVICTION
+
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
 from scavenger_kube.errors import NotFound, TooManyRequests
@@ -259,7 +261,7 @@ class ApiClient:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
+            "metadata": {"name": pod, "namespace": namespace, "labels": {LABEL_EVICTION: "checked"}},
             "deleteOptions": options,
         }
         try:
