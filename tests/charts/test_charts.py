@@ -530,7 +530,7 @@ def guard(helm: Path, values: Rules | None = None) -> dict[str, Rules]:
     return {o["metadata"]["name"].removeprefix("scavenger-guard-"): o["spec"] for o in found}
 
 
-ABOUT_SERVICES_ONLY = {"services", "budgets", "evicted-pods"}
+ABOUT_SERVICES_ONLY = {"services", "budgets", "labelled-evictions", "evicted-pods"}
 """Policies that narrow what a service may do: nobody else is asked."""
 
 
@@ -607,6 +607,8 @@ OURS = {"scavenger.dev/job": "j", "scavenger.dev/preemption-class": "preemptible
         ("UPDATE", "pods/status", set(), {"pod-status"}),
         ("CREATE", "pods/binding", set(), set()),
         ("DELETE", "pods", {"pod-deletion"}, {"pod-deletion"}),
+        # The labels are those of the Eviction. A policy that has every pod for a parameter is not for everybody's.
+        ("CREATE", "pods/eviction", {"evictions", "labelled-evictions"}, {"evictions", "labelled-evictions"}),
     ],
 )
 def test_what_a_write_of_a_pod_costs_the_api_server(

@@ -57,9 +57,10 @@ def delete(place: Place, kind: str, name: str, options: Object, user: str = USER
     return place.server("DELETE", path, {"dryRun": ["All"], **options}, user=user, groups=groups)
 
 
-def evict(place: Place, name: str, options: Object, user: str = USER) -> Answer:
+def evict(place: Place, name: str, options: Object, user: str = USER, **labels: str) -> Answer:
     groups = GROUPS if user == USER else ()
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+    meta = {"name": name, "labels": {f"scavenger.dev/{k}": v for k, v in labels.items()}}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
     path = place.path("pods", name, sub="eviction") + "?dryRun=All"
     return place.server(
         "POST", path, {**body, "deleteOptions": {"dryRun": ["All"], **options}}, user=user, groups=groups
@@ -148,10 +149,14 @@ def test_what_a_user_honestly_does(place: Place) -> None:
 
 def test_the_regulator_evicts_scavenger_pods_only(place: Place) -> None:
     regulator = account("regulator")
-    assert evict(place, member(place), {}, user=regulator).allowed
-    assert evict(place, member(place), {"gracePeriodSeconds": 1}, user=regulator).allowed
-    refused(evict(place, "ordinary", {}, user=regulator), "the regulator evicts pods of ScavengerJobs only")
+    for options in ({}, {"gracePeriodSeconds": 1}):
+        assert evict(place, member(place), options, user=regulator, eviction="checked").allowed
+    answer = evict(place, "ordinary", {}, user=regulator, eviction="checked")
+    refused(answer, "the regulator evicts pods of ScavengerJobs only")
+    for name in ("ordinary", member(place)):
+        refused(evict(place, name, {}, user=regulator), "carry the label scavenger.dev/eviction")
     assert evict(place, "ordinary", {}).allowed, "others are not asked"
+    assert evict(place, "ordinary", {}, eviction="checked").allowed
 
 
 @pytest.fixture

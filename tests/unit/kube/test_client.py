@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from scavenger_api import names
 from scavenger_kube import transport
 from scavenger_kube.client import ApiClient
 from scavenger_kube.endpoint import Endpoint
@@ -93,6 +94,21 @@ async def test_too_many_requests_is_waited_for(api: FakeApi, client: ApiClient) 
     with pytest.raises(TooManyRequests) as caught:
         await client.get(CONFIGMAPS, "default", "a")
     assert caught.value.retry_after == 3600
+
+
+async def test_an_eviction_has_the_label_by_which_the_guard_looks_its_pod_up(
+    client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+
+    async def request(method: str, path: str, *, body: Any) -> bytes:
+        sent.append((method, path, body["metadata"]))
+        return b'{"kind": "Status", "status": "Success"}'
+
+    monkeypatch.setattr(client, "request", request)
+    assert await client.evict("default", "a")
+    meta = {"name": "a", "namespace": "default", "labels": {names.LABEL_EVICTION: "checked"}}
+    assert sent == [("POST", PODS.path("default", "a", "eviction"), meta)]
 
 
 async def test_a_budget_refuses_an_eviction_and_is_not_waited_for(api: FakeApi, client: ApiClient) -> None:

@@ -25,6 +25,8 @@ PRIORITY_VALUES: Final = {
 LABEL_JOB: Final = f"{GROUP}/job"
 LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
+# On an Eviction, not on a pod: the guard is to look up which pod it is about (docs/designs/0010-the-guard.md).
+LABEL_EVICTION: Final = f"{GROUP}/eviction"
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 # On a namespace, by the administrator: which level of the Pod Security Standards its scavenger jobs keep.

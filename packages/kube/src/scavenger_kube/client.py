@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from scavenger_api.names import LABEL_EVICTION
 
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
@@ -261,7 +262,7 @@ class ApiClient:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
+            "metadata": {"name": pod, "namespace": namespace, "labels": {LABEL_EVICTION: "checked"}},
             "deleteOptions": options,
         }
         try:
