@@ -229,8 +229,8 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def line_order(job: Job) -> tuple[int, str, str]:
-    """The order inside a queue: most interruptions first, then first come, first served."""
-    return (-job.status.interrupted_count, job.status.queued_timestamp or "9", job.metadata.key)
+    """The order inside a queue: most interruptions by others first, then first come, first served."""
+    return (-job.status.earned_count, job.status.queued_timestamp or "9", job.metadata.key)
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
