@@ -175,6 +175,10 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("regulator", {"settings": {"dryRun": "yes"}}, "/settings/dryRun"),
         ("prioritizer", {"settings": {"drainTaints": "a,b"}}, "/settings/drainTaints"),
         ("base", {"priorityClass": {"create": False}}, "'priorityClass'"),
+        ("base", {"interactive": {"namespaceLabels": {"team": "it's"}}}, "/interactive/namespaceLabels/team"),
+        ("base", {"interactive": {"namespaceLabels": {"team'": "a"}}}, "does not match pattern"),
+        ("webhook", {"settings": {"allowedTolerations": "gpu"}}, "/settings/allowedTolerations"),
+        ("webhook", {"settings": {"maxInterruptionAfter": "a day"}}, "/settings/maxInterruptionAfter"),
         ("crds", {"keeep": True}, "'keeep'"),
         ("scheduler", {"settings": {}}, "'settings'"),
         ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
@@ -525,6 +529,20 @@ def test_the_default_queue_is_kept_and_its_weight_is_not_ours(helm: Path) -> Non
     assert queue["metadata"]["name"] == "default"
     assert queue["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "spec" not in queue, "helm would take it back to its own at every upgrade"
+
+
+def test_interactive_pods_are_everybodys_unless_namespaces_are_named(helm: Path) -> None:
+    kinds = {o["kind"] for o in Chart(helm, "base").objects().values()}
+    assert "ValidatingAdmissionPolicy" not in kinds
+
+    labels = {"team": "blue", "example.com/tier": "front"}
+    objects = Chart(helm, "base").objects({"interactive": {"namespaceLabels": labels}})
+    policy = objects["ValidatingAdmissionPolicy"]
+    [rule] = policy["spec"]["validations"]
+    for key, value in labels.items():
+        assert f"namespaceObject.metadata.labels['{key}'] == '{value}'" in rule["expression"]
+        assert f"{key}={value}" in rule["message"]
+    assert objects["ValidatingAdmissionPolicyBinding"]["spec"]["validationActions"] == ["Deny"]
 
 
 # --- flow control ---
