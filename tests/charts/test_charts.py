@@ -178,6 +178,10 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("base", {"priorityClass": {"create": False}}, "'priorityClass'"),
         ("base", {"guard": {"exemptGroup": ["sre"]}}, "'exemptGroup'"),
         ("webhook", {"guard": {"enabled": False}}, "'guard'"),
+        ("base", {"interactive": {"namespaceLabels": {"team": "it's"}}}, "/interactive/namespaceLabels/team"),
+        ("base", {"interactive": {"namespaceLabels": {"team'": "a"}}}, "does not match pattern"),
+        ("webhook", {"settings": {"allowedTolerations": "gpu"}}, "/settings/allowedTolerations"),
+        ("webhook", {"settings": {"maxInterruptionAfter": "a day"}}, "/settings/maxInterruptionAfter"),
         ("crds", {"keeep": True}, "'keeep'"),
         ("scheduler", {"settings": {}}, "'settings'"),
         ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
@@ -624,6 +628,22 @@ def test_on_ordinary_pods_no_policy_gets_beyond_its_conditions(helm: Path) -> No
     policies = guard(helm)
     assert all(policies[name]["matchConditions"] for name in matched(helm, "CREATE", "pods", {}))
     assert all(policies[name]["matchConditions"] for name in matched(helm, "DELETE", "pods", {}))
+
+
+def test_interactive_pods_are_everybodys_unless_namespaces_are_named(helm: Path) -> None:
+    def found(values: Rules) -> dict[str, Rules]:
+        objects = Chart(helm, "base").objects(values).values()
+        return {o["kind"]: o["spec"] for o in objects if o["metadata"]["name"] == "scavenger-interactive"}
+
+    assert not found({})
+
+    labels = {"team": "blue", "example.com/tier": "front"}
+    objects = found({"interactive": {"namespaceLabels": labels}})
+    [rule] = objects["ValidatingAdmissionPolicy"]["validations"]
+    for key, value in labels.items():
+        assert f"namespaceObject.metadata.labels['{key}'] == '{value}'" in rule["expression"]
+        assert f"{key}={value}" in rule["message"]
+    assert objects["ValidatingAdmissionPolicyBinding"]["validationActions"] == ["Deny"]
 
 
 # --- flow control ---

@@ -110,8 +110,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == Phase.RUNNING else ""
 
     def at_risk(self, now: datetime) -> float:
-        """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost that
-        the services have unless told otherwise."""
+        """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost and
+        the trusted interval that the services have unless told otherwise."""
         if self.phase != Phase.RUNNING:
             return 0.0
         if self.status.preemption.running_priority is not None:
@@ -120,7 +120,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         if start is None or since is None:
             return 0.0
         startup_cost = timedelta(seconds=names.DEFAULT_STARTUP_COST_SECONDS)
-        seconds = time_at_risk(start, since, now, startup_cost).total_seconds()
+        trusted = timedelta(seconds=names.DEFAULT_TRUSTED_INTERVAL_SECONDS)
+        seconds = time_at_risk(start, since, now, startup_cost, self.spec.checkpoint_interval, trusted).total_seconds()
         return seconds * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
 
     def safe_until(self, now: datetime) -> datetime | None:
@@ -228,8 +229,8 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def line_order(job: Job) -> tuple[int, str, str]:
-    """The order inside a queue: most interruptions first, then first come, first served."""
-    return (-job.status.interrupted_count, job.status.queued_timestamp or "9", job.metadata.key)
+    """The order inside a queue: most interruptions by others first, then first come, first served."""
+    return (-job.status.earned_count, job.status.queued_timestamp or "9", job.metadata.key)
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:

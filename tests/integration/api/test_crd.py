@@ -439,6 +439,12 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
     ("unknown-field", job(paralellism=2), 'unknown field "spec.paralellism"'),
 ]
 
+
+def where(**requirement: Any) -> dict[str, Any]:
+    """A queue for namespaces with this label."""
+    return {"spec.namespaceSelector": {"matchExpressions": [requirement]}}
+
+
 BAD_QUEUES: list[tuple[str, dict[str, Any], str]] = [
     ("name-long", {"metadata.name": "q" * 64}, "metadata.name: at most 63 characters"),
     ("name-dot", {"metadata.name": "a.b"}, "metadata.name: at most 63 characters and no dots"),
@@ -457,6 +463,35 @@ BAD_QUEUES: list[tuple[str, dict[str, Any], str]] = [
     ("quota-word", {"spec.quota": {"cpu": "many"}}, "spec.quota.cpu in body should match"),
     ("closed-type", {"spec.closed": "yes"}, "spec.closed in body must be of type boolean"),
     ("unknown-field", {"spec.wieght": 2}, 'unknown field "spec.wieght"'),
+    (
+        "selector-operator",
+        where(key="team", operator="Like"),
+        'spec.namespaceSelector.matchExpressions[0].operator: Unsupported value: "Like": supported values: "In"',
+    ),
+    (
+        "selector-without-values",
+        where(key="team", operator="In"),
+        "spec.namespaceSelector.matchExpressions[0].values: Invalid value: operators In and NotIn need at least one "
+        "value, Exists and DoesNotExist take none; add values, or remove them",
+    ),
+    ("selector-with-values", where(key="team", operator="Exists", values=["a"]), "Exists and DoesNotExist take none"),
+    (
+        "selector-key",
+        where(key="my team", operator="Exists"),
+        'matchExpressions[0].key: Invalid value: "my team": write the key of a label: up to 63 letters',
+    ),
+    ("selector-key-missing", where(operator="Exists"), "matchExpressions[0].key: Required value"),
+    ("selector-value", where(key="team", operator="In", values=["a b"]), "values[0] in body should match"),
+    (
+        "selector-label",
+        {"spec.namespaceSelector": {"matchLabels": {"team": "a b"}}},
+        "spec.namespaceSelector.matchLabels.team in body should match",
+    ),
+    (
+        "selector-typo",
+        {"spec.namespaceSelector": {"matchLabel": {}}},
+        'unknown field "spec.namespaceSelector.matchLabel"',
+    ),
 ]
 
 
@@ -544,6 +579,16 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
         assert kubectl.get("sq", "it-good")["spec"] == QUEUE["spec"]
         assert kubectl.get("sq", "it-bare")["spec"] == {"weight": 1, "closed": False}
         assert ScavengerQueue.model_validate(kubectl.get("sq", "it-bare")).spec == ScavengerQueue().spec
+        selector = {
+            "matchLabels": {"example.com/team": "blue", "stage": ""},
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]},
+                {"key": "hidden", "operator": "DoesNotExist"},
+            ],
+        }
+        kubectl.ok("patch", "sq", "it-good", *patch({"namespaceSelector": selector}))
+        assert kubectl.get("sq", "it-good")["spec"]["namespaceSelector"] == selector
+        assert ScavengerQueue.model_validate(kubectl.get("sq", "it-good")).spec.namespace_selector is not None
         message = kubectl.refused("patch", "sq", "it-good", "--type=merge", "-p", '{"spec": {"weight": 0}}')
         assert "spec.weight" in message
     finally:

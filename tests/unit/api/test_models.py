@@ -47,6 +47,7 @@ WIRE: dict[str, Any] = {
             }
         ],
         "interruptedCount": 1,
+        "ownInterruptedCount": 0,
         "queuedTimestamp": "2026-01-02T03:04:05.000006Z",
         "runningTimestamps": ["2026-01-02T03:04:05Z"],
         "interruptedTimestamps": [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from scavenger_api.job import ScavengerJobSpec
@@ -11,8 +12,9 @@ from scavenger_webhook.core.image import image_problem
 from scavenger_webhook.core.models import MalformedReview, parse_review
 from scavenger_webhook.core.resources import requested
 from scavenger_webhook.core.review import MAX_PROBLEMS, NotOurs
-from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts
+from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts, Rules
 from scavenger_webhook.core.verdict import MAX_WARNING, warning
+from scavenger_webhook.settings import WebhookSettings
 
 from .builders import GI, Object, answer_to, facts, job, patched, pod, problems, rules
 
@@ -130,6 +132,52 @@ def test_a_default_queue_is_always_there_unless_one_of_that_name_is_closed() -> 
         "spec.queue": "queue default is closed and takes no new jobs; wait until it is open, or choose another queue "
         "(`kubectl get scavengerqueues` lists them)"
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "most", "refused"),
+    [
+        ("30m", 3600, False),
+        ("1h", 3600, False),
+        ("3601s", 3600, True),
+        ("7d", 3600, True),
+        ("168h", 7 * 86400, False),
+        ("9" * 20 + "d", 3600, False),  # the definition's to refuse
+    ],
+)
+def test_the_longest_promise_that_the_administrator_allows(written: str, most: int, refused: bool) -> None:
+    response = answer_to("scavengerjobs", job(interruptionAfter=written), rules(max_interval=timedelta(seconds=most)))
+    told = (
+        f"{written} is more than the 1h that the administrator allows, as so much would be lost at once; write 1h or "
+    )
+    assert problems(response) == (
+        {"spec.interruptionAfter": told + "less, and checkpoints as often"} if refused else {}
+    )
+
+
+def test_tolerations_that_the_administrator_allows() -> None:
+    tolerations = [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "db", "operator": "Equal", "value": "x", "effect": "NoExecute"},
+        {"operator": "Exists"},
+    ]
+    assert answer_to("scavengerjobs", job(tolerations=tolerations)).allowed, "all, unless told otherwise"
+    refused = problems(answer_to("scavengerjobs", job(tolerations=tolerations), rules(tolerated=("gpu", "spot"))))
+    assert refused == {
+        "spec.tolerations[1].key": "it tolerates taints 'db', which the administrator does not allow scavenger jobs; "
+        "name one of gpu, spot, or remove it",
+        "spec.tolerations[2].key": "it tolerates every taint, as it names no key, which the administrator does not "
+        "allow scavenger jobs; name one of gpu, spot, or remove it",
+    }
+    none = problems(answer_to("scavengerjobs", job(tolerations=tolerations[:1]), rules(tolerated=())))
+    assert none["spec.tolerations[0].key"].endswith("does not allow scavenger jobs; remove it")
+
+
+def test_settings_become_rules() -> None:
+    assert WebhookSettings.load([]).rules() == Rules()
+    told = WebhookSettings.load(["--max-interruption-after=1d", "--allowed-tolerations=gpu,spot"]).rules()
+    assert (told.max_interval, told.tolerated) == (timedelta(days=1), ("gpu", "spot"))
+    assert WebhookSettings.load(["--allowed-tolerations="]).rules().tolerated == ()
 
 
 @pytest.mark.parametrize("queue", ["nowhere", "closed", "going", "chemistry"])

@@ -230,6 +230,8 @@ class ScavengerJobStatus(Model):
         Field(max_length=16, json_schema_extra=list_map("type")),
     ] = ()
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
+    own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
+    """How many of the interruptions the job's own user may have caused; these give it no place in line."""
     queued_timestamp: MicroTimestamp | None = None
     """The place in line; moves to now with every interruption and every start that did not come off."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
@@ -251,6 +253,11 @@ class ScavengerJobStatus(Model):
     """Why the job is where it is, for people."""
     preemption: Preemption | None = None
     """The class of a protected job, while it runs; a running job without it is preemptible, as its pods were born."""
+
+    @property
+    def earned_count(self) -> int:
+        """The interruptions that count in the line: those that others caused."""
+        return max(0, self.interrupted_count - self.own_interrupted_count)
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, or None."""

@@ -92,6 +92,10 @@ DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS: Final = 30
 # What a restart costs each core of a job, unless the services are told otherwise (section 6 of the design).
 DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 
+# The longest interruptionAfter that is taken at its word, unless the services are told otherwise
+# (docs/designs/0011-tenancy.md).
+DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
+
 # Without a regulator: admission under this percentage of requests (section 5 of the design).
 FALLBACK_ADMISSION_PERCENT: Final = 70.0
 FALLBACK_PREEMPTIBLE_PERCENT: Final = 33.0

@@ -32,7 +32,8 @@ def safe_until(start: datetime, interval: timedelta, reports: Iterable[datetime 
 def safe_until(start: Any, interval: Any, reports: Iterable[Any], now: Any) -> Any:
     """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
 
-    Nobody has more than an interval at risk, so hiding checkpoints gains nothing. A checkpoint from the future is a
+    Nobody has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
+    `time_at_risk`). A checkpoint from the future is a
     wrong clock or a wrong claim, one from before the start belongs to the last run; neither counts.
 
     Args:
@@ -46,13 +47,36 @@ def safe_until(start: Any, interval: Any, reports: Iterable[Any], now: Any) -> A
 
 
 @overload
-def time_at_risk(start: int, since: int, now: int, startup_cost: int) -> int: ...
+def time_at_risk(start: int, since: int, now: int, startup_cost: int, interval: int, trusted: int) -> int: ...
 @overload
-def time_at_risk(start: datetime, since: datetime, now: datetime, startup_cost: timedelta) -> timedelta: ...
-def time_at_risk(start: Any, since: Any, now: Any, startup_cost: Any) -> Any:
-    """For how long each core of a job would have to compute again.
+def time_at_risk(
+    start: datetime,
+    since: datetime,
+    now: datetime,
+    startup_cost: timedelta,
+    interval: timedelta,
+    trusted: timedelta,
+) -> timedelta: ...
+def time_at_risk(start: Any, since: Any, now: Any, startup_cost: Any, interval: Any, trusted: Any) -> Any:
+    """For how long each core of a job would have to compute again, as far as its promise is trusted.
 
     The time since its work was last safe (`safe_until`). As long as that is the start of the run itself, what a restart
     costs is added: otherwise a job that has just come back would be the next victim for ever.
+
+    Args:
+        start: of the present run.
+        since: the last moment whose work is safe.
+        now: the present.
+        startup_cost: what a restart costs.
+        interval: `interruptionAfter`, more than nothing.
+        trusted: the longest interval that is taken at its word, more than nothing. A longer one protects for no more
+            than this, and for less with time: t after a checkpoint was due last, for trusted · trusted / t
+            (docs/designs/0011-tenancy.md). Reports do not raise that: a job may write what it likes into them.
     """
-    return now - since + startup_cost if since == min(start, now) else now - since
+    began = min(start, now)
+    promised = now - start_over(began, interval, now)
+    lost = now - since
+    if promised > trusted:
+        whole = isinstance(promised, int)
+        lost = min(lost, trusted * trusted // promised if whole else trusted * (trusted / promised))
+    return lost + startup_cost if since == began else lost

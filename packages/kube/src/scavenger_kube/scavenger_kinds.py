@@ -36,11 +36,17 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
 
     phase: str = ""
     interrupted_count: int = 0
+    own_interrupted_count: int = 0
     running_timestamps: tuple[str, ...] = ()
     priority_start_over_timestamp: str | None = None
     last_checkpoint_timestamp: str | None = None
     job_name: str = ""
     preemption: Preemption = Preemption()
+
+    @property
+    def earned_count(self) -> int:
+        """The interruptions that count where jobs are put in order: those that others caused."""
+        return max(0, self.interrupted_count - self.own_interrupted_count)
 
 
 class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):

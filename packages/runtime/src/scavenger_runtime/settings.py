@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 
 ENV_PREFIX = "SCAVENGER_"
 
@@ -69,6 +69,13 @@ STARTUP_COST: Any = option(
     "added per core to the time at risk until the first checkpoint after a start",
     unit="seconds",
     ge=0,
+)
+TRUSTED_INTERVAL: Any = option(
+    DEFAULT_TRUSTED_INTERVAL_SECONDS,
+    "longest interruptionAfter that is taken at its word; a longer one protects a running job for no more than this, "
+    "and for less the longer it has not been due",
+    unit="seconds",
+    ge=1,
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)

@@ -105,7 +105,9 @@ class AdmissionLoop:
         self._starved = starved
         self._budget = budget
         self._rules = PreemptionRules(
-            period=round(settings.reclaim_period * SECOND), startup_cost=round(settings.startup_cost * SECOND)
+            period=round(settings.reclaim_period * SECOND),
+            startup_cost=round(settings.startup_cost * SECOND),
+            trusted=round(settings.trusted_interval * SECOND),
         )
         self._starvation_rules = StarvationRules(
             share=settings.starved_share,

@@ -10,6 +10,7 @@ from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
     STARTUP_COST,
     TOLERATED_TAINTS,
+    TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
     Seconds,
@@ -54,6 +55,7 @@ class AdmitterSettings(ServiceSettings):
         ge=0,
     )
     startup_cost: Seconds = STARTUP_COST
+    trusted_interval: Seconds = TRUSTED_INTERVAL
 
     usage_period: Seconds = option(
         30.0,

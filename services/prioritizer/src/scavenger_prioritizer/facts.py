@@ -86,7 +86,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         started=_moment(runs[-1]) if runs else None,
         start_over=_moment(status.priority_start_over_timestamp),
         checkpoints=tuple(c for c in checkpoints if c is not None),
-        interruptions=max(0, status.interrupted_count),
+        interruptions=status.earned_count,
         stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
         written=None if written is None else round(written),
@@ -234,7 +234,7 @@ def job_signature(job: ScavengerJob) -> Hashable:
     return (
         status.phase,
         status.running_timestamps,
-        status.interrupted_count,
+        status.earned_count,
         status.last_checkpoint_timestamp,
         status.job_name,
         job.spec.suspend,

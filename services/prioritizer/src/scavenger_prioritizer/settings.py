@@ -6,6 +6,7 @@ from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
     STARTUP_COST,
+    TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
     Seconds,
@@ -25,6 +26,7 @@ class PrioritizerSettings(ServiceSettings):
         1.0, "from a change of pods, nodes or levels to the pass that answers it", unit="seconds", ge=0
     )
     startup_cost: Seconds = STARTUP_COST
+    trusted_interval: Seconds = TRUSTED_INTERVAL
     fallback_preemptible_percent: float = option(
         FALLBACK_PREEMPTIBLE_PERCENT,
         "share of the running jobs that is preemptible where no regulator publishes levels",
@@ -57,6 +59,7 @@ class PrioritizerSettings(ServiceSettings):
         """The part of the settings that decides."""
         return Rules(
             startup_cost=round(self.startup_cost * MICROSECONDS),
+            trusted=round(self.trusted_interval * MICROSECONDS),
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
-from scavenger_runtime.settings import STARTUP_COST, TOLERATED_TAINTS, Names, Seconds, ServiceSettings, option
+from scavenger_runtime.settings import (
+    STARTUP_COST,
+    TOLERATED_TAINTS,
+    TRUSTED_INTERVAL,
+    Names,
+    Seconds,
+    ServiceSettings,
+    option,
+)
 
 from scavenger_regulator.core.eviction.plan import DEFAULT_ORDER, SORTERS, EvictionRules
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
@@ -75,6 +83,7 @@ class RegulatorSettings(ServiceSettings):
     checkpoint_wait: Seconds = option(300.0, "wait at most for jobs that have much at risk", unit="seconds", ge=0)
     much_at_risk: Seconds = option(300.0, "much is at risk this long after a checkpoint", unit="seconds", ge=0)
     startup_cost: Seconds = STARTUP_COST
+    trusted_interval: Seconds = TRUSTED_INTERVAL
     settle: Seconds = option(
         120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
@@ -161,6 +170,7 @@ class RegulatorSettings(ServiceSettings):
             yield_within=self.yield_within or 1.5 * self.period,
             label_wait=1.5 * self.period,
             startup_cost=self.startup_cost,
+            trusted_interval=self.trusted_interval,
             settle=self.settle,
             per_node=self.per_node,
             trust=self._trust(),
@@ -198,6 +208,7 @@ class RegulatorSettings(ServiceSettings):
             ahead=2 * self.period,
             max_victims=self.max_victims,
             startup_cost=self.startup_cost,
+            trusted_interval=self.trusted_interval,
             trust=self._trust(),
         )
 

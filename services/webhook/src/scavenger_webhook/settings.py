@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from datetime import timedelta
+from typing import Final, Literal, Self
 
 from pydantic import model_validator
 from scavenger_api import names
@@ -12,6 +13,7 @@ from scavenger_webhook.core.certificates import CertificateRules
 from scavenger_webhook.core.snapshot import LowPriority, Rules
 
 DAY = 86400.0
+ALL: Final = "*"
 
 
 class WebhookSettings(ServiceSettings):
@@ -29,6 +31,13 @@ class WebhookSettings(ServiceSettings):
     )
     max_termination_grace_period_seconds: int = option(
         300, "no job may ask for a longer grace period; the admitter's setting of this name", unit="seconds", ge=0
+    )
+
+    max_interruption_after: Seconds = option(
+        7 * DAY, "no job may promise checkpoints less often than this", unit="seconds", ge=1
+    )
+    allowed_tolerations: Names = option(
+        (ALL,), f"keys of the taints that jobs may tolerate; {ALL} is every taint, none of them is none"
     )
 
     certificates: Literal["self-managed", "mounted"] = option(
@@ -56,7 +65,13 @@ class WebhookSettings(ServiceSettings):
 
     def rules(self) -> Rules:
         """The part of the settings that reviews."""
-        return Rules(self.ordinary_class, self.low_priority, self.max_termination_grace_period_seconds)
+        return Rules(
+            self.ordinary_class,
+            self.low_priority,
+            self.max_termination_grace_period_seconds,
+            timedelta(seconds=self.max_interruption_after),
+            None if ALL in self.allowed_tolerations else self.allowed_tolerations,
+        )
 
     def certificate_rules(self) -> CertificateRules:
         """The part of the settings that issues certificates."""

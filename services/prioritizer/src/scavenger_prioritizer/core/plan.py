@@ -184,13 +184,14 @@ def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules, used: Mappi
     """The running priority of a job: what would be computed again if it went now, in millicore-microseconds.
 
     Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start, whichever is
-    latest. Before the first checkpoint after a start (a reported one, or one that was due) the start-up cost is added.
+    latest; less for a job that promises hardly any checkpoints (`scavenger_domain.risk`). Before the first checkpoint
+    after a start (a reported one, or one that was due) the start-up cost is added.
 
     On reclaimed capacity nothing was requested: there it is what each pod `used` on average in that time, millicores
     by UID, and what it asked for where nobody measured.
     """
     since = kept_until(gang, start, now)
-    lost = time_at_risk(start, since, now, rules.startup_cost)
+    lost = time_at_risk(start, since, now, rules.startup_cost, gang.job.interval, rules.trusted)
     if gang.job.reclaimed:
         return lost * sum(used.get(pod.uid, pod.millicores) for pod in gang.pods if pod.live)
     return lost * sum(pod.millicores for pod in gang.pods if pod.live)
@@ -296,14 +297,17 @@ def scheduler_estimate(gang: Gang, now: int) -> int:
     """What the scheduler plugin takes for the CPU time at risk of a job that nobody wrote a figure on, in CPU-seconds.
 
     As in docs/scheduler.md: per pod, CPU request times the time since the pod's own start, with the start-up cost, or
-    since the checkpoint that the pod reports. It knows nothing of start-overs, nor of what was really used.
+    since the checkpoint that the pod reports. It knows nothing of start-overs, nor of what was really used, and trusts
+    every promise.
     """
     risk = 0
     for pod in gang.pods:
         if pod.live and pod.started is not None:
             reported = pod.checkpoint if pod.checkpoint is not None and pod.started < pod.checkpoint <= now else None
             since = pod.started if reported is None else reported
-            risk += pod.millicores * time_at_risk(min(pod.started, now), min(since, now), now, _ESTIMATED_STARTUP)
+            start, since = min(pod.started, now), min(since, now)
+            ever = now - start + 1
+            risk += pod.millicores * time_at_risk(start, since, now, _ESTIMATED_STARTUP, ever, ever)
     return cpu_seconds(risk)
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 from scavenger_api.levels import LevelsView, Visibility
-from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS, FALLBACK_PREEMPTIBLE_PERCENT
 
 MICROSECONDS = 1_000_000
 RISK_PER_CPU_SECOND = 1000 * MICROSECONDS
@@ -135,12 +135,13 @@ class Gang(Record, frozen=True, gc=False):
 class Rules:
     """What an administrator may set.
 
-    startup_cost: microseconds added per core until the first checkpoint after a start. step, status_step: CPU-seconds
-    by which the running priority must have moved before it is written to a pod, and to a status. ratio: and by which
-    share of the smaller of the two values.
+    startup_cost: microseconds added per core until the first checkpoint after a start. trusted: microseconds, the
+    longest interval that is taken at its word. step, status_step: CPU-seconds by which the running priority must have
+    moved before it is written to a pod, and to a status. ratio: and by which share of the smaller of the two values.
     """
 
     startup_cost: int = 60 * MICROSECONDS
+    trusted: int = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS
+
 from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, WaterLevels
 from scavenger_regulator.core.load import Trust
@@ -21,8 +23,8 @@ class Rules:
     eviction. yield_hysteresis: points under `admission` at which yielding ends. yield_within: how long after its
     checkpoint a job may still yield. label_wait: how long after eviction began plans are made over jobs that are not
     preemptible yet; what such a plan still needs of them may follow a period later. startup_cost: per core, until a
-    run's first checkpoint. settle: how long after their grace period evicted pods are waited for. per_node: levels and
-    evictions for each node, too.
+    run's first checkpoint. trusted_interval: the longest interval that is taken at its word. settle: how long after
+    their grace period evicted pods are waited for. per_node: levels and evictions for each node, too.
     """
 
     period: float = 30.0
@@ -39,6 +41,7 @@ class Rules:
     yield_within: float = 45.0
     label_wait: float = 45.0
     startup_cost: float = 60.0
+    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
     settle: float = 120.0
     per_node: bool = False
     trust: Trust = field(default_factory=Trust)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from scavenger_api.duration import DurationError, format_duration
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
 from scavenger_domain.pod_security import breaches, level_of
@@ -29,6 +30,8 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *_queue_problems(spec, facts),
         *_image_problems(spec),
         *_grace_problems(spec, facts),
+        *_interval_problems(spec, facts),
+        *_toleration_problems(spec, facts),
         *quantity_problems(spec),
         *reference_problems(spec),
         *mount_problems(spec),
@@ -84,3 +87,30 @@ def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
             f"wait this long; write {most} or less, and checkpoints that are quicker"
         )
         yield Problem("spec.terminationGracePeriodSeconds", text)
+
+
+def _interval_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
+    most = facts.rules.max_interval
+    try:
+        wanted = spec.checkpoint_interval
+    except (DurationError, OverflowError):
+        return  # longer than there are dates; the definition refuses it
+    if wanted > most:
+        allowed = format_duration(most)
+        text = (
+            f"{spec.interruption_after} is more than the {allowed} that the administrator allows, as so much would be "
+            f"lost at once; write {allowed} or less, and checkpoints as often"
+        )
+        yield Problem("spec.interruptionAfter", text)
+
+
+def _toleration_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
+    allowed = facts.rules.tolerated
+    if allowed is None:
+        return
+    for index, toleration in enumerate(spec.tolerations or ()):
+        if toleration.key not in allowed:
+            what = f"taints {shown(toleration.key)}" if toleration.key else "every taint, as it names no key"
+            remedy = f"name one of {', '.join(allowed)}, or remove it" if allowed else "remove it"
+            text = f"it tolerates {what}, which the administrator does not allow scavenger jobs; {remedy}"
+            yield Problem(f"spec.tolerations[{index}].key", text, FORBIDDEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -28,11 +29,15 @@ class LowPriority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the administrator has decided. max_grace: seconds."""
+    """What the administrator has decided. max_grace: seconds. max_interval: the longest `interruptionAfter`. tolerated:
+    keys of the taints that jobs may tolerate; None for all.
+    """
 
     ordinary_class: str = names.PRIORITY_CLASS_ORDINARY
     low_priority: LowPriority = LowPriority.RAISE
     max_grace: int = 300
+    max_interval: timedelta = timedelta(days=7)
+    tolerated: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

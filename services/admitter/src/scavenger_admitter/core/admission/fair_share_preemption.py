@@ -29,7 +29,7 @@ from typing import Final
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.lines import Lines
-from scavenger_admitter.core.admission.running import Gang
+from scavenger_admitter.core.admission.running import TRUSTED, Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
@@ -50,10 +50,12 @@ class PreemptionRules:
     Attributes:
         period: a job is not preempted within this many microseconds of its last interruption.
         startup_cost: microseconds that a restart costs each of its cores.
+        trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.risk`).
     """
 
     period: int = 600 * SECOND
     startup_cost: int = 60 * SECOND
+    trusted: int = TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list
         if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare
             keeps[kind] = shares.keeps(job.queue, gang.takes)
         if keeps[kind]:
-            risk = gang.risk(snapshot.now, rules.startup_cost)
+            risk = gang.risk(snapshot.now, rules.startup_cost, rules.trusted)
             found.append(Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
     found.sort(key=lambda victim: victim.order)
     return found

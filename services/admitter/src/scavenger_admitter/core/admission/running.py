@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from scavenger_api.duration import parse_duration
-from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER
+from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_domain.risk import safe_until, time_at_risk
 
 from scavenger_admitter.core.admission.shape import Requests, counted
@@ -24,6 +24,8 @@ from scavenger_admitter.core.admission.shape import Requests, counted
 PER_CPU_SECOND: Final = 1_000 * 1_000_000
 """Millicore-microseconds in a CPU-second."""
 
+
+TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * 1_000_000)
 
 DEFAULT_INTERVAL: Final = parse_duration(DEFAULT_INTERRUPTION_AFTER) // timedelta(microseconds=1)
 
@@ -97,15 +99,17 @@ class Gang:
         """What one pod counts as of a resource; 0 when it does not name it."""
         return next((value for name, value in self.counted if name == resource), 0)
 
-    def risk(self, now: int, startup_cost: int) -> int:
+    def risk(self, now: int, startup_cost: int, trusted: int = TRUSTED) -> int:
         """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.risk`).
 
-        `startup_cost`: microseconds added until the first checkpoint after a start.
+        `startup_cost`: microseconds added until the first checkpoint after a start. `trusted`: the longest
+        interval that is taken at its word, microseconds.
         """
         if self.job.priority is not None:
             return round(self.job.priority * PER_CPU_SECOND)
-        since = safe_until(self.job.started, self.job.interval, (self.job.since,), now)
-        lost = time_at_risk(self.job.started, since, now, startup_cost)
+        started, interval = self.job.started, self.job.interval
+        since = safe_until(started, interval, (self.job.since,), now)
+        lost = time_at_risk(started, since, now, startup_cost, interval, trusted)
         return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
 
 

@@ -101,7 +101,7 @@ class Candidate:
         queue: it waits in.
         shape: of each pod of the gang.
         parallelism: pods in the gang.
-        interrupted_count: how often it was interrupted; more goes first.
+        interrupted_count: how often others interrupted it; more goes first.
         queued_at: its place in line, microseconds since the epoch.
         not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
     """
@@ -124,7 +124,7 @@ class Candidate:
     def order(self) -> tuple[int, int, str, str]:
         """Place in line inside a queue.
 
-        1. highest interruptedCount: better finish what we started;
+        1. most interruptions by others: better finish what we started;
         2. first in, first out;
         3. uid, so that the order is the same whoever computes it.
         """

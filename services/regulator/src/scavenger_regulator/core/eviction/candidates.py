@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import product
 
 from scavenger_regulator.core.eviction.plan import Candidate
-from scavenger_regulator.core.eviction.risk import Risk, at_risk
+from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk
 from scavenger_regulator.core.load import Reading, Trust, fresh
 from scavenger_regulator.core.snapshot import (
     RESOURCES,
@@ -33,7 +33,7 @@ def candidates(
     snapshot: Snapshot,
     trust: Trust,
     *,
-    startup_cost: float,
+    risk: RiskRules,
     taken: Collection[str],
 ) -> list[Candidate]:
     """The gangs with a pod that stays on a measured node, but for those whose UIDs are in `taken` (chosen a moment ago)
@@ -42,7 +42,7 @@ def candidates(
     What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
     pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
     counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
-    startup_cost: as in `risk.at_risk`.
+    risk: as in `risk.at_risk`.
     """
     now, without = snapshot.now, (taken, snapshot.refused, snapshot.failed)
     found = []
@@ -58,10 +58,10 @@ def candidates(
             for resource in RESOURCES
             if (use := _use(here, resource, snapshot, trust)) is not None
         }
-        risk = at_risk(gang, now, startup_cost, snapshot.cpu_time)
+        lost = at_risk(gang, now, risk.startup_cost, snapshot.cpu_time, trusted_interval=risk.trusted_interval)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
-            risk = Risk(0.0, risk.since, risk.started, risk.next_checkpoint)
-        found.append(Candidate(gang, risk, frees, all(pod.preemptible for pod in staying)))
+            lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
+        found.append(Candidate(gang, lost, frees, all(pod.preemptible for pod in staying)))
     return found
 
 

@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from scavenger_api.checkpoints import gang_checkpoint
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_domain.risk import safe_until, start_over, time_at_risk
 
 from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRules:
+    """startup_cost: seconds per core until the first checkpoint of a run. trusted_interval: seconds, the longest
+    interval that is taken at its word."""
+
+    startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
+    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +36,16 @@ class Risk:
     next_checkpoint: datetime
 
 
-def at_risk(gang: Gang, now: datetime, startup_cost: float, cpu_time: CpuTime = unknown_cpu_time) -> Risk:
-    """What the gang has at risk at `now`. startup_cost: seconds per core until the first checkpoint of a run. cpu_time:
-    really used, asked for pods on reclaimed capacity only.
+def at_risk(
+    gang: Gang,
+    now: datetime,
+    startup_cost: float,
+    cpu_time: CpuTime = unknown_cpu_time,
+    *,
+    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS,
+) -> Risk:
+    """What the gang has at risk at `now`. startup_cost, trusted_interval: as in `RiskRules`. cpu_time: really used,
+    asked for pods on reclaimed capacity only.
 
     Members that have finished count: the gang is interrupted whole, and they run again. What they reported counts for
     the gang's checkpoint. Of reclaimed capacity they have used nothing since they ended.
@@ -38,7 +55,8 @@ def at_risk(gang: Gang, now: datetime, startup_cost: float, cpu_time: CpuTime = 
     members = (*gang.pods, *gang.finished)
     checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
     since = safe_until(started, interval, (gang.start_over, gang.checkpoint, checkpoint), now)
-    seconds = time_at_risk(started, since, now, timedelta(seconds=startup_cost)).total_seconds()
+    cost, trusted = timedelta(seconds=startup_cost), timedelta(seconds=trusted_interval)
+    seconds = time_at_risk(started, since, now, cost, interval, trusted).total_seconds()
     cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
     cores += sum(pod.requests.get("cpu", 0.0) for pod in gang.finished if not pod.reclaimed)
     return Risk(seconds * cores, since, started, start_over(started, interval, now) + interval)
