@@ -35,6 +35,8 @@ CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")}
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
 GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
 
+REGISTRY = "registry.example"
+
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "image": {"registry": "mirror.example", "tag": "1.2.3", "pullPolicy": "Always"},
@@ -73,6 +75,7 @@ class Chart:
 
     def __init__(self, helm: Path, name: str) -> None:
         self.helm = helm
+        self.name = name
         self.folder = ROOT / "charts" / f"scavenger-{name}"
 
     def package(self, into: Path) -> Path:
@@ -82,6 +85,9 @@ class Chart:
         return made
 
     def run(self, command: str, values: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
+        """Run helm; image.registry is REGISTRY, unless the values say something of the image."""
+        if self.name in USERS_OF_THE_LIBRARY:
+            values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
         return subprocess.run(
             [self.helm, command, *release, self.folder, "--values=-", *words],
@@ -216,7 +222,8 @@ def test_charts_of_two_services_in_one_do_not_mix(helm: Path, tmp_path: Path) ->
         alone[name] = list(chart.objects().values())
         chart.package(tmp_path / "charts")
 
-    together = list(both.objects().values())
+    image = {"image": {"registry": REGISTRY}}
+    together = list(both.objects({f"scavenger-{name}": image for name in alone}).values())
     assert len(together) == sum(map(len, alone.values()))
     assert all(o in together for objects in alone.values() for o in objects)
 
@@ -229,7 +236,7 @@ def test_defaults(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects()
     deployment = objects["Deployment"]
 
-    assert container(deployment)["image"] == f"scavenger/{name}:0.1.0"
+    assert container(deployment)["image"] == f"{REGISTRY}/scavenger/{name}:0.1.0"
     assert environment(deployment) == {}
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == f"scavenger-{name}"
     assert objects["ServiceAccount"]["metadata"]["name"] == f"scavenger-{name}"
@@ -286,6 +293,17 @@ def test_digest_instead_of_tag(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects({"image": {"digest": digest, "tag": "ignored"}})
 
     assert container(objects["Deployment"])["image"] == f"scavenger/{name}@{digest}"
+
+
+@pytest.mark.parametrize("name", USERS_OF_THE_LIBRARY)
+def test_a_name_that_anybody_may_own_is_refused(helm: Path, name: str) -> None:
+    chart = Chart(helm, name)
+    said = chart.refused({"image": {"tag": "0.1.0"}})
+
+    assert f"image.registry is not set: scavenger/{name} without one is a name on Docker Hub" in said
+    assert "--set image.registry=" in said
+    for image in ({"registry": "localhost"}, {"repository": "registry.example/mine"}, {"digest": f"sha256:{'0' * 64}"}):
+        assert container(chart.objects({"image": image})["Deployment"])["image"]
 
 
 @pytest.mark.parametrize(("name", "settings"), SERVICES.items())
@@ -359,7 +377,7 @@ def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_p
     assert profile["plugins"] == {
         "multiPoint": {"enabled": [{"name": "ScavengerPreemption"}], "disabled": [{"name": "DefaultPreemption"}]}
     }
-    assert container(objects["Deployment"])["image"] == "scavenger/scheduler:0.1.0"
+    assert container(objects["Deployment"])["image"] == f"{REGISTRY}/scavenger/scheduler:0.1.0"
     assert "scavenger-system" not in json.dumps(objects)
     assert "ServiceMonitor" not in objects
 

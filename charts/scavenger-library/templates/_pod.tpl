@@ -1,5 +1,13 @@
+{{- /*
+The image of the component. Without a registry its name would be one of Docker Hub, where anybody may own it: that is
+refused, unless the content is given by its digest, or a repository of one's own.
+*/ -}}
 {{- define "scavenger.image" -}}
 {{- $image := .Values.image -}}
+{{- $own := printf "scavenger/%s" (trimPrefix "scavenger-" .Chart.Name) -}}
+{{- if and (eq $image.repository $own) (not (or $image.registry $image.digest)) -}}
+{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub that is not ours. Build the image with services/build-image.sh, push it, and name your registry: --set image.registry=registry.example.com (or localhost, where the image is loaded into every node)" $own) -}}
+{{- end -}}
 {{- with $image.registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}

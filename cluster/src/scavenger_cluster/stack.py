@@ -39,9 +39,12 @@ Then try:
 """
 
 COUNTER: Final = ROOT / "demo-apps" / "counter"
-COUNTER_IMAGE: Final = "scavenger/counter:demo"
-SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
-"""As the chart names it."""
+COUNTER_IMAGE: Final = "localhost/scavenger/counter:demo"
+SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
+"""As the chart names it with `image.registry=localhost`."""
+
+NO_IMAGE: Final = "--set=image.registry=localhost"
+"""For helm, where a chart wants to know an image and nothing is rendered that has one."""
 
 
 FIXED_LEVELS: Final = {
@@ -92,7 +95,7 @@ def reclaimed_rules(report: Callable[[str], None]) -> str:
     """These roles and policies, as YAML. `report`: told when helm has to be built first."""
     helm = ensure_tools(["helm"], report)["helm"]
     chart = ROOT / "charts" / "scavenger-regulator"
-    options = ["--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
+    options = [NO_IMAGE, "--set=reclaimed.enabled=true", "--show-only=templates/rbac.yaml"]
     return run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *options])
 
 
