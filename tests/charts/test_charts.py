@@ -97,9 +97,11 @@ class Chart:
             check=False,
         )
 
-    def objects(self, values: dict[str, Any] | None = None, namespace: str = "elsewhere") -> dict[str, dict[str, Any]]:
-        """The rendered objects by kind, or kind/name where there are several."""
-        done = self.run("template", values or {}, f"--namespace={namespace}")
+    def objects(
+        self, values: dict[str, Any] | None = None, namespace: str = "elsewhere", more: tuple[str, ...] = ()
+    ) -> dict[str, dict[str, Any]]:
+        """The rendered objects by kind, or kind/name where there are several. more: arguments of helm."""
+        done = self.run("template", values or {}, f"--namespace={namespace}", *more)
         assert done.returncode == 0, done.stderr
         found: dict[str, dict[str, Any]] = {}
         for document in yaml.safe_load_all(done.stdout):
@@ -461,6 +463,65 @@ def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm: Path) -> None:
 )
 def test_what_is_not_wanted_is_not_asked(helm: Path, admission: dict[str, bool], left: set[str]) -> None:
     assert set(hooks(Chart(helm, "webhook").objects({"admission": admission}))) == left
+
+
+POLICIES = ("--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
+"""As helm says it of a cluster of Kubernetes 1.36."""
+
+
+@pytest.mark.parametrize(
+    ("defaulting", "cluster", "by_policy"),
+    [
+        ("auto", (), False),
+        ("auto", POLICIES, True),
+        ("policy", (), True),
+        ("policy", POLICIES, True),
+        ("webhook", (), False),
+        ("webhook", POLICIES, False),
+    ],
+)
+def test_pods_are_ranked_by_the_webhook_or_by_a_policy_and_never_by_both(
+    helm: Path, defaulting: str, cluster: tuple[str, ...], by_policy: bool
+) -> None:
+    objects = Chart(helm, "webhook").objects({"pods": {"defaulting": defaulting}}, more=cluster)
+    hook = "pods.scavenger.dev" in hooks(objects)
+
+    assert hook != by_policy
+    assert ("MutatingAdmissionPolicy" in objects) == ("MutatingAdmissionPolicyBinding" in objects) == by_policy
+    assert "scavengerjobs.scavenger.dev" in hooks(objects)
+    assert ("MutatingWebhookConfiguration" in objects) == hook, "no call, and no condition, per pod"
+    none = Chart(helm, "webhook").objects(
+        {"pods": {"defaulting": defaulting}, "admission": {"pods": False}}, more=cluster
+    )
+    assert not {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"} & set(none)
+
+
+def test_quotas_are_sent_where_pods_are_not(helm: Path) -> None:
+    values = {"pods": {"defaulting": "policy"}, "admission": {"quotas": True, "excludedNamespaces": ["infra"]}}
+    objects = Chart(helm, "webhook").objects(values)
+
+    assert set(hooks(objects)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
+    selector = objects["MutatingAdmissionPolicy"]["spec"]["matchConstraints"]["namespaceSelector"]
+    assert selector == hooks(objects)["resourcequotas.scavenger.dev"]["namespaceSelector"]
+    assert selector["matchExpressions"][0]["values"] == ["kube-system", "elsewhere", "infra"]
+
+
+@pytest.mark.parametrize("rule", ["raise", "warn"])
+def test_the_policy_for_pods_goes_by_the_settings_of_the_webhook(helm: Path, rule: str) -> None:
+    settings = {"lowPriority": rule, "ordinaryClass": "standard"}
+    objects = Chart(helm, "webhook").objects({"pods": {"defaulting": "policy"}, "settings": settings})
+    named = {(o["kind"], o["metadata"]["name"]): o["spec"] for o in objects.values() if "spec" in o}
+    policy = named["ValidatingAdmissionPolicy", "scavenger-pods-warning"]
+
+    assert objects["MutatingAdmissionPolicyBinding"]["spec"]["paramRef"] == {
+        "name": "standard",
+        "parameterNotFoundAction": "Allow",
+    }
+    assert ("priority <= -1000" in json.dumps(objects["MutatingAdmissionPolicy"])) == (rule == "raise")
+    binding = named["ValidatingAdmissionPolicyBinding", "scavenger-pods-warning"]
+    assert binding["validationActions"] == ["Warn"], "refuses nothing"
+    assert {objects["MutatingAdmissionPolicy"]["spec"]["failurePolicy"], policy["failurePolicy"]} == {"Ignore"}
+    assert ("objectSelector" in policy["matchConstraints"]) == (rule == "raise"), "asked about raised pods only"
 
 
 def test_service_and_port_agree_with_the_settings(helm: Path) -> None:

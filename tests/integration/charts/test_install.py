@@ -31,6 +31,7 @@ SCHEDULER = "scavenger-scheduler"
 CLUSTER_SCOPED = (
     "clusterroles,clusterrolebindings,priorityclasses,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    "mutatingadmissionpolicies,mutatingadmissionpolicybindings,"
     "mutatingwebhookconfigurations,validatingwebhookconfigurations"
 )
 
