@@ -60,6 +60,7 @@ MANIFESTS_OF_A_SERVICE: Final = (
     "pdb",
     "service",
     "webhook-service",
+    "networkpolicy",
     "configurations",
 )
 TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -426,7 +426,7 @@ def test_every_value_of_the_scheduler_lands_where_it_belongs(helm: Path) -> None
 def test_the_scheduler_without_rbac_loses_nothing_else(helm: Path) -> None:
     kinds = {o["kind"] for o in Chart(helm, "scheduler").objects({"rbac": {"create": False}}).values()}
 
-    assert kinds == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
+    assert kinds == {"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"}
 
 
 # --- the webhook's own values ---

@@ -13,21 +13,6 @@ refused, unless the content is given by its digest, or a repository of one's own
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end }}
 
-{{- define "scavenger.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "scavenger.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
 {{- /* Where pods of the component may run, and as what. */ -}}
 {{- define "scavenger.placement" -}}
 serviceAccountName: {{ .Chart.Name }}
@@ -38,14 +23,24 @@ priorityClassName: {{ . }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.podSecurityContext }}
 securityContext:
-  {{- include "scavenger.podSecurityContext" . | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* What a container of the component may do, as a field of it; nothing where that is left to the cluster. */ -}}
+{{- define "scavenger.securityContext" -}}
+{{- with .Values.securityContext -}}
+securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
