@@ -104,6 +104,16 @@ generate: sync ## Write the generated files anew
 bench: sync ## Print a table of figures and write bench.json; ONLY="informer queue" runs what begins with these
 	$(RUN) python -m bench $(ONLY)
 
+##@ Release it
+
+.PHONY: sbom
+sbom: sync ## What is in each image: dist/sbom/*.cdx.json (CycloneDX)
+	$(RUN) python tools/sbom.py
+
+.PHONY: audit
+audit: sync ## Known vulnerabilities of all dependencies; needs pypi.org and vuln.go.dev, and fails where it cannot look
+	$(RUN) --group audit python tools/audit.py
+
 ##@ Prepare
 
 .PHONY: sync

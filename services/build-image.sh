@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Build the image of a service:
 #
-#     services/build-image.sh SERVICE [IMAGE]       default: scavenger/SERVICE:0.1.0
+#     services/build-image.sh SERVICE [IMAGE]       default: localhost/scavenger/SERVICE:0.1.0
 #
 #     PYTHON_VERSION   of the base image, 3.12 by default; 3.11 on Debian bookworm
-#     BASE             base image; by default the one named in the Containerfile
+#     BASE             base image; by default the one named in the Containerfile, by its tag. For a release name it by
+#                      digest: BASE=docker.io/library/python@sha256:…
 #     BUILDER          docker, podman or buildah, the first that is found; none: only prepare the build context,
 #                      dist/image/SERVICE, which then holds all that its Containerfile needs
 set -euo pipefail
 
 service=${1:?usage: services/build-image.sh SERVICE [IMAGE]}
-image=${2:-scavenger/$service:0.1.0}
+image=${2:-localhost/scavenger/$service:0.1.0}
 root=$(cd "$(dirname "$0")/.." && pwd)
 context=$root/dist/image/$service
 uv=$root/tools/uv
@@ -41,5 +42,6 @@ rm -f "$context"/app/scavenger_*.dist-info/direct_url.json  # where it was built
 
 builder=${BUILDER:-$(find_builder)}
 if [[ $builder != none ]]; then
+    [[ ${BASE:-} == *@sha256:* ]] || echo "note: the base image is named by tag, not by digest; set BASE for a release" >&2
     "$builder" build --tag "$image" ${BASE:+--build-arg "BASE=$BASE"} --file "$context/Containerfile" "$context"
 fi

@@ -43,6 +43,9 @@ NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "extraEnv", "extraVolumes"
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
+REGISTRY: Final = "localhost"
+"""Of the images in manifests/: what is loaded into the nodes. No node finds it anywhere else."""
+
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
 GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
 HANDED_DOWN: Final = frozenset({"global", "scavenger-library"})
@@ -57,6 +60,7 @@ MANIFESTS_OF_A_SERVICE: Final = (
     "pdb",
     "service",
     "webhook-service",
+    "networkpolicy",
     "configurations",
 )
 TABLES: Final = re.compile(r"(<!-- (\w+): generated -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -168,7 +172,7 @@ def values_schema(component: str) -> Schema:
 
 
 def rendered(helm: Path, chart: str) -> Iterator[tuple[str, str]]:
-    """Each document of a chart with default values: the template it comes from, and its text.
+    """Each document of a chart with default values, and a registry: the template it comes from, and its text.
 
     Raises:
         subprocess.CalledProcessError: when helm refuses the chart.
@@ -180,6 +184,8 @@ def rendered(helm: Path, chart: str) -> Iterator[tuple[str, str]]:
         ROOT / "charts" / chart,
         f"--namespace={names.SYSTEM_NAMESPACE}",
     ]
+    if chart not in CHARTS[:2]:
+        command.append(f"--set=image.registry={REGISTRY}")
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     for document in re.split(r"^---\n", text, flags=re.MULTILINE):
         source, _, body = document.partition("\n")

@@ -36,6 +36,8 @@ CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")}
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
 GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
 
+REGISTRY = "registry.example"
+
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "image": {"registry": "mirror.example", "tag": "1.2.3", "pullPolicy": "Always"},
@@ -74,6 +76,7 @@ class Chart:
 
     def __init__(self, helm: Path, name: str) -> None:
         self.helm = helm
+        self.name = name
         self.folder = ROOT / "charts" / f"scavenger-{name}"
 
     def package(self, into: Path) -> Path:
@@ -83,6 +86,9 @@ class Chart:
         return made
 
     def run(self, command: str, values: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
+        """Run helm; image.registry is REGISTRY, unless the values say something of the image."""
+        if self.name in USERS_OF_THE_LIBRARY:
+            values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
         return subprocess.run(
             [self.helm, command, *release, self.folder, "--values=-", *words],
@@ -92,9 +98,11 @@ class Chart:
             check=False,
         )
 
-    def objects(self, values: dict[str, Any] | None = None, namespace: str = "elsewhere") -> dict[str, dict[str, Any]]:
-        """The rendered objects by kind, or kind/name where there are several."""
-        done = self.run("template", values or {}, f"--namespace={namespace}")
+    def objects(
+        self, values: dict[str, Any] | None = None, namespace: str = "elsewhere", more: tuple[str, ...] = ()
+    ) -> dict[str, dict[str, Any]]:
+        """The rendered objects by kind, or kind/name where there are several. more: arguments of helm."""
+        done = self.run("template", values or {}, f"--namespace={namespace}", *more)
         assert done.returncode == 0, done.stderr
         found: dict[str, dict[str, Any]] = {}
         for document in yaml.safe_load_all(done.stdout):
@@ -223,7 +231,8 @@ def test_charts_of_two_services_in_one_do_not_mix(helm: Path, tmp_path: Path) ->
         alone[name] = list(chart.objects().values())
         chart.package(tmp_path / "charts")
 
-    together = list(both.objects().values())
+    image = {"image": {"registry": REGISTRY}}
+    together = list(both.objects({f"scavenger-{name}": image for name in alone}).values())
     assert len(together) == sum(map(len, alone.values()))
     assert all(o in together for objects in alone.values() for o in objects)
 
@@ -236,7 +245,7 @@ def test_defaults(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects()
     deployment = objects["Deployment"]
 
-    assert container(deployment)["image"] == f"scavenger/{name}:0.1.0"
+    assert container(deployment)["image"] == f"{REGISTRY}/scavenger/{name}:0.1.0"
     assert environment(deployment) == {}
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == f"scavenger-{name}"
     assert objects["ServiceAccount"]["metadata"]["name"] == f"scavenger-{name}"
@@ -293,6 +302,17 @@ def test_digest_instead_of_tag(helm: Path, name: str) -> None:
     objects = Chart(helm, name).objects({"image": {"digest": digest, "tag": "ignored"}})
 
     assert container(objects["Deployment"])["image"] == f"scavenger/{name}@{digest}"
+
+
+@pytest.mark.parametrize("name", USERS_OF_THE_LIBRARY)
+def test_a_name_that_anybody_may_own_is_refused(helm: Path, name: str) -> None:
+    chart = Chart(helm, name)
+    said = chart.refused({"image": {"tag": "0.1.0"}})
+
+    assert f"image.registry is not set: scavenger/{name} without one is a name on Docker Hub" in said
+    assert "--set image.registry=" in said
+    for image in ({"registry": "localhost"}, {"repository": "registry.example/mine"}, {"digest": f"sha256:{'0' * 64}"}):
+        assert container(chart.objects({"image": image})["Deployment"])["image"]
 
 
 @pytest.mark.parametrize(("name", "settings"), SERVICES.items())
@@ -366,7 +386,7 @@ def test_the_scheduler_is_a_second_one_with_the_plugin_in_the_place_of_default_p
     assert profile["plugins"] == {
         "multiPoint": {"enabled": [{"name": "ScavengerPreemption"}], "disabled": [{"name": "DefaultPreemption"}]}
     }
-    assert container(objects["Deployment"])["image"] == "scavenger/scheduler:0.1.0"
+    assert container(objects["Deployment"])["image"] == f"{REGISTRY}/scavenger/scheduler:0.1.0"
     assert "scavenger-system" not in json.dumps(objects)
     assert "ServiceMonitor" not in objects
 
@@ -413,7 +433,7 @@ def test_every_value_of_the_scheduler_lands_where_it_belongs(helm: Path) -> None
 def test_the_scheduler_without_rbac_loses_nothing_else(helm: Path) -> None:
     kinds = {o["kind"] for o in Chart(helm, "scheduler").objects({"rbac": {"create": False}}).values()}
 
-    assert kinds == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
+    assert kinds == {"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"}
 
 
 # --- the webhook's own values ---
@@ -450,6 +470,65 @@ def test_a_pod_never_waits_for_the_webhook_and_a_job_does(helm: Path) -> None:
 )
 def test_what_is_not_wanted_is_not_asked(helm: Path, admission: dict[str, bool], left: set[str]) -> None:
     assert set(hooks(Chart(helm, "webhook").objects({"admission": admission}))) == left
+
+
+POLICIES = ("--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
+"""As helm says it of a cluster of Kubernetes 1.36."""
+
+
+@pytest.mark.parametrize(
+    ("defaulting", "cluster", "by_policy"),
+    [
+        ("auto", (), False),
+        ("auto", POLICIES, True),
+        ("policy", (), True),
+        ("policy", POLICIES, True),
+        ("webhook", (), False),
+        ("webhook", POLICIES, False),
+    ],
+)
+def test_pods_are_ranked_by_the_webhook_or_by_a_policy_and_never_by_both(
+    helm: Path, defaulting: str, cluster: tuple[str, ...], by_policy: bool
+) -> None:
+    objects = Chart(helm, "webhook").objects({"pods": {"defaulting": defaulting}}, more=cluster)
+    hook = "pods.scavenger.dev" in hooks(objects)
+
+    assert hook != by_policy
+    assert ("MutatingAdmissionPolicy" in objects) == ("MutatingAdmissionPolicyBinding" in objects) == by_policy
+    assert "scavengerjobs.scavenger.dev" in hooks(objects)
+    assert ("MutatingWebhookConfiguration" in objects) == hook, "no call, and no condition, per pod"
+    none = Chart(helm, "webhook").objects(
+        {"pods": {"defaulting": defaulting}, "admission": {"pods": False}}, more=cluster
+    )
+    assert not {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"} & set(none)
+
+
+def test_quotas_are_sent_where_pods_are_not(helm: Path) -> None:
+    values = {"pods": {"defaulting": "policy"}, "admission": {"quotas": True, "excludedNamespaces": ["infra"]}}
+    objects = Chart(helm, "webhook").objects(values)
+
+    assert set(hooks(objects)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
+    selector = objects["MutatingAdmissionPolicy"]["spec"]["matchConstraints"]["namespaceSelector"]
+    assert selector == hooks(objects)["resourcequotas.scavenger.dev"]["namespaceSelector"]
+    assert selector["matchExpressions"][0]["values"] == ["kube-system", "elsewhere", "infra"]
+
+
+@pytest.mark.parametrize("rule", ["raise", "warn"])
+def test_the_policy_for_pods_goes_by_the_settings_of_the_webhook(helm: Path, rule: str) -> None:
+    settings = {"lowPriority": rule, "ordinaryClass": "standard"}
+    objects = Chart(helm, "webhook").objects({"pods": {"defaulting": "policy"}, "settings": settings})
+    named = {(o["kind"], o["metadata"]["name"]): o["spec"] for o in objects.values() if "spec" in o}
+    policy = named["ValidatingAdmissionPolicy", "scavenger-pods-warning"]
+
+    assert objects["MutatingAdmissionPolicyBinding"]["spec"]["paramRef"] == {
+        "name": "standard",
+        "parameterNotFoundAction": "Allow",
+    }
+    assert ("priority <= -1000" in json.dumps(objects["MutatingAdmissionPolicy"])) == (rule == "raise")
+    binding = named["ValidatingAdmissionPolicyBinding", "scavenger-pods-warning"]
+    assert binding["validationActions"] == ["Warn"], "refuses nothing"
+    assert {objects["MutatingAdmissionPolicy"]["spec"]["failurePolicy"], policy["failurePolicy"]} == {"Ignore"}
+    assert ("objectSelector" in policy["matchConstraints"]) == (rule == "raise"), "asked about raised pods only"
 
 
 def test_service_and_port_agree_with_the_settings(helm: Path) -> None:

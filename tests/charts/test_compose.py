@@ -66,4 +66,4 @@ def test_names_what_exists(compose: dict[str, Any]) -> None:
     left_out = {"library", "scheduler"}  # the one is in the others, the other has to be chosen by pods
     assert charts - set(installed) == left_out
     version = yaml.safe_load((ROOT / "charts" / "scavenger-admitter" / "Chart.yaml").read_text())["appVersion"]
-    assert set(re.findall(r"load scavenger/(?!counter)[a-z]+:(\S+?);", script)) == {version}
+    assert set(re.findall(r"load localhost/scavenger/(?!counter)[a-z]+:(\S+?);", script)) == {version}

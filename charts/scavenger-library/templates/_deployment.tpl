@@ -42,8 +42,8 @@ spec:
         {{- toYaml .Values.topologySpreadConstraints | nindent 8 }}
         {{- else }}
         - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
+          topologyKey: {{ .Values.topologySpread.topologyKey }}
+          whenUnsatisfiable: {{ .Values.topologySpread.whenUnsatisfiable }}
           labelSelector:
             matchLabels:
               app.kubernetes.io/name: {{ .Chart.Name }}
@@ -55,8 +55,9 @@ spec:
           {{- $.container | nindent 10 }}
           resources:
             {{- toYaml .Values.resources | nindent 12 }}
-          securityContext:
-            {{- include "scavenger.securityContext" . | nindent 12 }}
+          {{- with include "scavenger.securityContext" . }}
+          {{- . | nindent 10 }}
+          {{- end }}
           {{- with $.volumeMounts }}
           volumeMounts:
             {{- . | nindent 12 }}

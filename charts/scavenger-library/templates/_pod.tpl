@@ -1,23 +1,16 @@
+{{- /*
+The image of the component. Without a registry its name would be one of Docker Hub, where anybody may own it: that is
+refused, unless the content is given by its digest, or a repository of one's own.
+*/ -}}
 {{- define "scavenger.image" -}}
 {{- $image := .Values.image -}}
+{{- $own := printf "scavenger/%s" (trimPrefix "scavenger-" .Chart.Name) -}}
+{{- if and (eq $image.repository $own) (not (or $image.registry $image.digest)) -}}
+{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub that is not ours. Build the image with services/build-image.sh, push it, and name your registry: --set image.registry=registry.example.com (or localhost, where the image is loaded into every node)" $own) -}}
+{{- end -}}
 {{- with $image.registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
-{{- end }}
-
-{{- define "scavenger.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "scavenger.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
 {{- end }}
 
 {{- /* Where pods of the component may run, and as what. */ -}}
@@ -30,14 +23,24 @@ priorityClassName: {{ . }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.podSecurityContext }}
 securityContext:
-  {{- include "scavenger.podSecurityContext" . | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* What a container of the component may do, as a field of it; nothing where that is left to the cluster. */ -}}
+{{- define "scavenger.securityContext" -}}
+{{- with .Values.securityContext -}}
+securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -61,8 +61,9 @@ spec:
           args: {{ $.args }}
           resources:
             {{- toYaml .Values.uninstall.resources | nindent 12 }}
-          securityContext:
-            {{- include "scavenger.securityContext" . | nindent 12 }}
+          {{- with include "scavenger.securityContext" . }}
+          {{- . | nindent 10 }}
+          {{- end }}
       {{- else }}
       containers:
         {{- include "scavenger.uninstall.preDelete" $ | nindent 8 }}
@@ -104,7 +105,8 @@ annotations:
     {{- end }}
   resources:
     {{- toYaml .Values.uninstall.resources | nindent 4 }}
-  securityContext:
-    {{- include "scavenger.securityContext" . | nindent 4 }}
+  {{- with include "scavenger.securityContext" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end }}

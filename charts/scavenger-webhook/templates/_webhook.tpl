@@ -28,3 +28,47 @@ annotations:
   cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ .Chart.Name }}
 {{- end -}}
 {{- end }}
+
+{{- /* Not empty where the API server ranks ordinary pods by itself, and does not send them. */ -}}
+{{- define "webhook.podsByPolicy" -}}
+{{- $known := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+{{- if and .Values.admission.pods (ternary $known (eq .Values.pods.defaulting "policy") (eq .Values.pods.defaulting "auto")) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- /* Namespaces whose objects are left alone: those of the system and of the webhook itself, which must not lock itself out. */ -}}
+{{- define "webhook.namespaceSelector" -}}
+{{- $system := concat (list "kube-system" .Release.Namespace) .Values.admission.excludedNamespaces | uniq -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+      {{- toYaml $system | nindent 6 }}
+{{- end }}
+
+{{- /* Pods that are created, as rules of a webhook or of a policy. */ -}}
+{{- define "webhook.pods.rules" -}}
+- apiGroups: [""]
+  apiVersions: [v1]
+  operations: [CREATE]
+  resources: [pods]
+  scope: Namespaced
+{{- end }}
+
+{{- define "webhook.pods.notAMirror" -}}
+# A static pod's copy in the API is the kubelet's to write.
+- name: not-a-mirror-pod
+  expression: "!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)"
+{{- end }}
+
+{{- /* CEL: the pod names no class; its own class does not outrank scavenger jobs. The Priority plugin has run before. */ -}}
+{{- define "webhook.pods.noClass" -}}
+!has(object.spec.priorityClassName) || object.spec.priorityClassName == ''
+{{- end }}
+
+{{- define "webhook.pods.lowClass" -}}
+has(object.spec.priorityClassName) && object.spec.priorityClassName != '' &&
+!(object.spec.priorityClassName in ['scavenger-preemptible', 'scavenger-non-preemptible']) &&
+(!has(object.spec.priority) || object.spec.priority <= -1000)
+{{- end }}

@@ -51,16 +51,21 @@ def activate(cluster: Cluster, manifests: Path, *, timeout: float = 60) -> None:
     """Have the API server ask the webhook, which must be running; returns once it has been told which authority to
     trust. Raises WaitTimeoutError.
     """
-    text = by_url((manifests / CONFIGURATIONS).read_text(), f"https://{ADDRESS}:{port(cluster)}")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
+    apply(cluster, (manifests / CONFIGURATIONS).read_text())
     wait_for("the webhook's certificate authority", lambda: _trusted(cluster), timeout=timeout)
 
 
-def by_url(configurations: str, url: str) -> str:
-    """Webhook configurations whose Service is replaced by a URL."""
-    documents = [document for document in yaml.safe_load_all(configurations) if document]
+def apply(cluster: Cluster, objects: str) -> None:
+    """Create or change objects, YAML; the API server finds the webhook by URL."""
+    text = by_url(objects, f"https://{ADDRESS}:{port(cluster)}")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
+
+
+def by_url(objects: str, url: str) -> str:
+    """Objects, YAML; in webhook configurations the Service is replaced by a URL."""
+    documents = [document for document in yaml.safe_load_all(objects) if document]
     for document in documents:
-        for webhook in document["webhooks"]:
+        for webhook in document.get("webhooks", ()):
             service = webhook["clientConfig"].pop("service")
             webhook["clientConfig"]["url"] = url + service["path"]
     return str(yaml.safe_dump_all(documents, sort_keys=False))

@@ -39,10 +39,20 @@ Then try:
 """
 
 COUNTER: Final = ROOT / "demo-apps" / "counter"
-COUNTER_IMAGE: Final = "scavenger/counter:demo"
-SCHEDULER_IMAGE: Final = "scavenger/scheduler:0.1.0"
-"""As the chart names it."""
+COUNTER_IMAGE: Final = "localhost/scavenger/counter:demo"
+SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
+"""As the chart names it with `image.registry=localhost`."""
 
+NO_IMAGE: Final = "--set=image.registry=localhost"
+"""For helm, where a chart wants to know an image and nothing is rendered that has one."""
+
+RANKING: Final = (
+    ("mutatingadmissionpolicybinding", "scavenger-pods-rank"),
+    ("mutatingadmissionpolicy", "scavenger-pods-rank"),
+    ("validatingadmissionpolicybinding", "scavenger-pods-warning"),
+    ("validatingadmissionpolicy", "scavenger-pods-warning"),
+)
+"""The policies of `pods.defaulting: policy`, kind and name; bindings first."""
 
 FIXED_LEVELS: Final = {
     # Levels are stale after three periods, and figures up to ten seconds old when metrics-server takes them, every ten
@@ -101,8 +111,27 @@ def reclaimed_rules(report: Callable[[str], None]) -> str:
     helm = ensure_tools(["helm"], report)["helm"]
     chart = ROOT / "charts" / "scavenger-regulator"
     files = ("rbac", "policies")
-    options = ["--set=reclaimed.enabled=true", *(f"--show-only=templates/{file}.yaml" for file in files)]
+    options = [NO_IMAGE, "--set=reclaimed.enabled=true", *(f"--show-only=templates/{file}.yaml" for file in files)]
     return run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *options])
+
+
+def rank_by_policy(cluster: Cluster, *options: str) -> None:
+    """Have the API server rank ordinary pods by a policy, as the webhook's chart has it with `pods.defaulting: policy`;
+    manifests/ have them sent to the webhook. `options`: of helm. Undone by `rank_by_webhook`.
+    """
+    chart = MANIFESTS.parent / "charts" / "scavenger-webhook"
+    helm = ensure_tools(["helm"], cluster.report)["helm"]
+    # It is about pods only: quotas are an option.
+    cluster.kubectl("delete", "mutatingwebhookconfiguration", chart.name, "--ignore-not-found")
+    words = [NO_IMAGE, "--set=pods.defaulting=policy", *options, "--show-only=templates/pods-policy.yaml"]
+    admission.apply(cluster, run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *words]))
+
+
+def rank_by_webhook(cluster: Cluster) -> None:
+    """Have ordinary pods sent to the webhook again, which must be running."""
+    for kind, name in RANKING:
+        cluster.kubectl("delete", kind, name, "--ignore-not-found")
+    admission.activate(cluster, MANIFESTS / "webhook")
 
 
 def start(cluster: Cluster, names: Sequence[str] | None = None, settings: Mapping[str, str] | None = None) -> None:

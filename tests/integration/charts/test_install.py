@@ -31,6 +31,7 @@ SCHEDULER = "scavenger-scheduler"
 CLUSTER_SCOPED = (
     "clusterroles,clusterrolebindings,priorityclasses,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    "mutatingadmissionpolicies,mutatingadmissionpolicybindings,"
     "mutatingwebhookconfigurations,validatingwebhookconfigurations"
 )
 
@@ -78,7 +79,10 @@ class Helm:
         return done.stdout
 
     def install(self, chart: str, *words: str) -> str:
-        return self("upgrade", "--install", f"scavenger-{chart}", str(ROOT / "charts" / f"scavenger-{chart}"), *words)
+        """Install it, or change what is installed; images are those that have been loaded into the node."""
+        here = [] if chart in ("crds", "base") else ["--set=image.registry=localhost"]
+        folder = str(ROOT / "charts" / f"scavenger-{chart}")
+        return self("upgrade", "--install", f"scavenger-{chart}", folder, *here, *words)
 
     def uninstall(self, chart: str, *words: str) -> str:
         return self("uninstall", f"scavenger-{chart}", *words)
@@ -200,7 +204,7 @@ def images(cluster: Cluster) -> set[str]:
     for name in sorted(found):
         build = [str(ROOT / "services" / "build-image.sh"), name]
         subprocess.run(build, check=True, env=os.environ | {"BUILDER": "none", "PYTHON_VERSION": "3.11"})
-        cluster.build_image(f"scavenger/{name}:0.1.0", ROOT / "dist" / "image" / name)
+        cluster.build_image(f"localhost/scavenger/{name}:0.1.0", ROOT / "dist" / "image" / name)
     stack.build_images(cluster)
     return found
 

@@ -48,6 +48,7 @@ GROUPS: Final = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "validatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
+    "mutatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
     "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
@@ -58,6 +59,7 @@ CLUSTER_SCOPED: Final = frozenset(
     {
         "clusterrolebindings",
         "clusterroles",
+        "mutatingadmissionpolicies",
         "mutatingwebhookconfigurations",
         "namespaces",
         "nodes",

@@ -217,6 +217,9 @@ WORKLOADS = [
     ),
 ]
 
+PRIORITY_CLASSES = {"low": -1500, "high": 5000, "just-above": -999}
+"""That pods of these rows name, with their values."""
+
 MADE = "are made by the Job controller only"
 PODS = [
     Case("an ordinary pod", "pods", pod(), check={"priority": 1000, "priorityClassName": "ordinary-workload"}),

@@ -24,7 +24,7 @@ def quota(name: str, **hard: str) -> Object:
 def option(cluster: Cluster) -> Iterator[None]:
     """The chart's configurations with `admission.quotas`, and those of the manifests again afterwards."""
     url = f"https://{admission.ADDRESS}:{admission.port(cluster)}"
-    values = ["--set=admission.quotas=true", f"--set=admission.url={url}"]
+    values = [stack.NO_IMAGE, "--set=admission.quotas=true", f"--set=admission.url={url}"]
     helm = ensure_tools(["helm"], lambda line: None)["helm"]
     only = "--show-only=templates/configurations.yaml"
     command = [str(helm), "template", "scavenger-webhook", str(CHART), "--namespace=scavenger-system", only, *values]

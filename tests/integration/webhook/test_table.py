@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster
 
 from .conftest import Object, Place, Server, job, namespace, pod
-from .table import Case
+from .table import Case, judge
 from .table_admitter import BY_ADMITTER
-from .table_guard import PODS, WORKLOADS, workload
+from .table_guard import PODS, PRIORITY_CLASSES, WORKLOADS, workload
 from .table_jobs import JOBS
 from .table_updates import UPDATES
 
@@ -34,7 +33,7 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
         )
         for queue in ("open", "closed", "small", "going"):
             place.delete("scavengerqueues", queue)
-        for name in ("low", "high", "just-above"):
+        for name in PRIORITY_CLASSES:
             place.delete("priorityclasses", name)
         place.delete("clusterroles", place.namespace)
         for account in ("powerful", "escalates"):
@@ -42,7 +41,7 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
 
 
 def _cluster_wide(place: Place) -> None:
-    for name, value in (("low", -1500), ("high", 5000), ("just-above", -999)):
+    for name, value in PRIORITY_CLASSES.items():
         place.create("priorityclasses", {"metadata": {"name": name}, "value": value})
     queues: dict[str, Object] = {
         "open": {},
@@ -116,23 +115,7 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
 def test_table(world: Place, case: Case) -> None:
-    who: dict[str, Any] = {"user": case.user, "groups": case.groups}
-    if case.update:
-        answer = world.try_patch(
-            case.kind, _name(world, case), case.body, sub=case.sub, content_type=case.patch_type, **who
-        )
-    else:
-        answer = world.try_create(case.kind, case.body, namespace=case.namespace or None, **who)
-    assert answer.allowed == (not case.expected), answer
-    for part in case.expected:
-        assert part in answer.message, answer
-    if case.fields:
-        assert sorted(answer.causes) == sorted(case.fields)
-    if case.warned:
-        assert any(case.warned in warning for warning in answer.warnings), answer.warnings
-    elif answer.allowed:
-        assert not [warning for warning in answer.warnings if "unknown field" not in warning]
-    assert {key: answer.body["spec"].get(key) for key in case.check} == case.check
+    judge(world, case, _name(world, case) if case.update else "")
 
 
 def test_policies_have_no_type_errors(world: Place) -> None:

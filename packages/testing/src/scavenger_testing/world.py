@@ -17,7 +17,7 @@ from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_testing.waiting import TIMEOUT, wait
 
-IMAGE = "docker.io/scavenger/counter:demo"
+IMAGE = "localhost/scavenger/counter:demo"
 SETTINGS = {"SCAVENGER_UNSCHEDULABLE_AFTER": "5", "SCAVENGER_START_BACKOFF": "2", "SCAVENGER_EXPLAIN_AFTER": "1"}
 """Shorter waits than the defaults, so that a test of them takes seconds."""
 
