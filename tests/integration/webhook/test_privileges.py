@@ -11,7 +11,7 @@ import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.waiting import wait
 
-from .conftest import MASTERS, MERGE_PATCH, Object, Place, Server, account, job, namespace, pod
+from .conftest import MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
 from .table_guard import LABELS, SCAVENGER, SJ, workload
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
@@ -290,6 +290,25 @@ def test_a_service_that_somebody_has_taken_over(
 ) -> None:
     code, message = as_administrator(place, service, method, path, body)
     assert (code, "ValidatingAdmissionPolicy" in message) == (403, True), (name, message)
+
+
+def test_escalation_takes_the_administrators_word_for_the_namespace(place: Place) -> None:
+    """Nobody else may label a namespace; privileged is not to be had at all."""
+
+    def asks(**context: bool) -> Answer:
+        body = workload("Job", **SCAVENGER, containers=[{"name": "m", "image": "n", "securityContext": context}])
+        return place.try_create("jobs", body, user=account("admitter"))
+
+    def say(word: str | None) -> None:
+        label = {"metadata": {"labels": {"scavenger.dev/pod-security": word}}}
+        assert place.patch("namespaces", place.namespace, label).allowed
+
+    assert "no escalation" in asks(allowPrivilegeEscalation=True).message
+    say("baseline")
+    wait("the label is seen", lambda: asks(allowPrivilegeEscalation=True).allowed)
+    assert asks(privileged=True).code == 403
+    say(None)
+    wait("its end is seen", lambda: not asks(allowPrivilegeEscalation=True).allowed)
 
 
 def test_the_regulator_deletes_preemptible_pods_only(place: Place) -> None:
