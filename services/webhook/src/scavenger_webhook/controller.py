@@ -178,9 +178,15 @@ class ClusterView:
 
 
 def _queue_of(request: AdmissionRequest) -> str | None:
-    """The queue that a ScavengerJob names, if it can be the name of one."""
+    """The queue that a ScavengerJob is created in, or moved to, if it can be the name of one."""
     if request.resource.group != names.GROUP or request.object is None:
         return None
-    spec = request.object.get("spec")
-    name = spec.get("queue") if isinstance(spec, dict) else None
+    name = _named_by(request.object)
+    if request.old_object is not None and _named_by(request.old_object) == name:
+        return None  # not judged again: whatever becomes of that queue, the job stays changeable
     return name if isinstance(name, str) and _LABEL.fullmatch(name) else None
+
+
+def _named_by(job: Mapping[str, Any]) -> Any:
+    spec = job.get("spec")
+    return spec.get("queue") if isinstance(spec, dict) else None
