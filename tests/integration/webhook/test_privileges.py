@@ -25,6 +25,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("delete", "batch", "jobs", "", "*"),
         ("patch", "", "pods", "", "*"),
         ("watch", "", "nodes", "", ""),
+        ("watch", "", "namespaces", "", ""),
         ("create", "", "services", "", "*"),
         ("update", "coordination.k8s.io", "leases", "scavenger-admitter", SYSTEM),
     ],
@@ -45,6 +46,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
     "webhook": [
         ("watch", "scavenger.dev", "scavengerqueues", "", ""),
         ("get", "scavenger.dev", "scavengerqueues", "any", ""),
+        ("get", "", "namespaces", "any", ""),
         ("watch", "scheduling.k8s.io", "priorityclasses", "", ""),
         ("update", "", "secrets", "scavenger-webhook-tls", SYSTEM),
         ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "scavenger-webhook", ""),
