@@ -79,6 +79,13 @@ def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings,
     return SecretKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
 
 
+def _keeps_its_queue(request: AdmissionRequest) -> bool:
+    """Whether it is about a job that is not judged again: whatever becomes of its queue, it stays changeable."""
+    specs = [obj.get("spec") for obj in (request.old_object, request.object) if obj is not None]
+    queues = [spec.get("queue") for spec in specs if isinstance(spec, dict)]
+    return len(queues) == 2 and queues[0] == queues[1]
+
+
 class ClusterView:
     """What is known of the cluster, as facts that a review can be made on."""
 
@@ -119,7 +126,9 @@ class ClusterView:
         if queue is None or queue.selector is None:
             return facts
         labels = await self._labels_of(request.namespace)
-        return None if labels is None else replace(facts, namespace_labels=labels)
+        if labels is None and not _keeps_its_queue(request):
+            return None
+        return replace(facts, namespace_labels=labels or {})
 
     def facts(self) -> Facts:
         """What the caches hold at this moment."""
@@ -178,15 +187,9 @@ class ClusterView:
 
 
 def _queue_of(request: AdmissionRequest) -> str | None:
-    """The queue that a ScavengerJob is created in, or moved to, if it can be the name of one."""
+    """The queue that a ScavengerJob names, if it can be the name of one."""
     if request.resource.group != names.GROUP or request.object is None:
         return None
-    name = _named_by(request.object)
-    if request.old_object is not None and _named_by(request.old_object) == name:
-        return None  # not judged again: whatever becomes of that queue, the job stays changeable
+    spec = request.object.get("spec")
+    name = spec.get("queue") if isinstance(spec, dict) else None
     return name if isinstance(name, str) and _LABEL.fullmatch(name) else None
-
-
-def _named_by(job: Mapping[str, Any]) -> Any:
-    spec = job.get("spec")
-    return spec.get("queue") if isinstance(spec, dict) else None
