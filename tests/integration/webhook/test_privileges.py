@@ -26,6 +26,7 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("delete", "batch", "jobs", "", "*"),
         ("patch", "", "pods", "", "*"),
         ("watch", "", "nodes", "", ""),
+        ("watch", "", "namespaces", "", ""),
         ("create", "", "services", "", "*"),
         ("watch", "", "namespaces", "", ""),
         ("update", "coordination.k8s.io", "leases", "scavenger-admitter", SYSTEM),

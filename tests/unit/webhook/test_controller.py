@@ -88,6 +88,9 @@ async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selec
             await clock.advance(2)
             api.fail(403, times=1, methods={"GET"}, path="/namespaces/")
             assert await labels("own") is None, "not known: try again"
+            api.fail(403, times=1, methods={"GET"}, path="/namespaces/")
+            stays = request("scavengerjobs", job(queue="own", suspend=True), old=job(queue="own"), operation="UPDATE")
+            assert await view.facts_for(stays) is not None, "a job is not judged again"
 
 
 @pytest.mark.parametrize(

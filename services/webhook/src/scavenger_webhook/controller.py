@@ -79,6 +79,13 @@ def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings,
     return SecretKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
 
 
+def _keeps_its_queue(request: AdmissionRequest) -> bool:
+    """Whether it is about a job that is not judged again: whatever becomes of its queue, it stays changeable."""
+    specs = [obj.get("spec") for obj in (request.old_object, request.object) if obj is not None]
+    queues = [spec.get("queue") for spec in specs if isinstance(spec, dict)]
+    return len(queues) == 2 and queues[0] == queues[1]
+
+
 class ClusterView:
     """What is known of the cluster, as facts that a review can be made on."""
 
@@ -116,7 +123,9 @@ class ClusterView:
         if (queue is None or queue.selector is None) and not _asks_for_rights(request):
             return facts
         labels = await self._labels_of(request.namespace)
-        return None if labels is None else replace(facts, namespace_labels=labels)
+        if labels is None and not _keeps_its_queue(request):
+            return None
+        return replace(facts, namespace_labels=labels or {})
 
     def facts(self) -> Facts:
         """What the caches hold at this moment."""

@@ -39,7 +39,6 @@ from typing import Final
 
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
-from scavenger_domain.queues import why_closed
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.fair_share_preemption import (
@@ -48,9 +47,10 @@ from scavenger_admitter.core.admission.fair_share_preemption import (
     plan_preemptions,
 )
 from scavenger_admitter.core.admission.lines import Lines
+from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import QueueShare, Shares, total
-from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.waits import Wait, spell
@@ -182,16 +182,20 @@ class _Cycle:
     def hold_jobs_of_queues_not_open(self) -> None:
         for name, line in self._snapshot.candidates.items():
             queue = self._snapshot.queues.get(name)
+            closed: dict[str, Wait | None] = {}
             for candidate in line if queue is None or queue.bars_some else ():
-                closed = _not_open(candidate, queue)
-                if closed is not None:
-                    self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or closed
+                namespace = candidate.namespace
+                if namespace not in closed:
+                    closed[namespace] = why_barred(candidate, queue)
+                hold = closed[namespace]
+                if hold is not None:
+                    self._held[candidate.key] = self._held_back(candidate) or self._usage.never(candidate) or hold
 
     def start_again(self) -> None:
         for candidate in self._snapshot.returning:
             if self._full():
                 return
-            if _not_open(candidate, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
+            if why_barred(candidate, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
                 continue
             found = self._judge(candidate) or self._usage.start(candidate)
             if not isinstance(found, Wait):
@@ -337,24 +341,6 @@ _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  
 _NEXT_CYCLE = Wait(
     WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"
 )
-
-
-_NOT_OPEN = {
-    WaitReason.QUEUE_MISSING: "there is no ScavengerQueue {}: create it, or name another queue",
-    WaitReason.QUEUE_CLOSED: "queue {} is closed: open it, or name another queue",
-    WaitReason.QUEUE_RELEASING: "queue {} is being deleted, and its jobs with it",
-    WaitReason.NAMESPACE_NOT_SELECTED: (
-        "queue {} is not for jobs of namespace {}: name another queue, or have the administrator change"
-        " spec.namespaceSelector of the queue or the labels of the namespace"
-    ),
-}
-
-
-def _not_open(candidate: Candidate, queue: QueueView | None) -> Wait | None:
-    reason = why_closed(queue.state, selected=queue.selects(candidate)) if queue is not None else why_closed(None)
-    if reason is None:
-        return None
-    return Wait(reason, _NOT_OPEN[reason].format(candidate.queue, candidate.namespace), candidate.queue)
 
 
 def _promised(shares: Shares, candidate: Candidate) -> Wait:

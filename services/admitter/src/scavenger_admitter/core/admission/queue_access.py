@@ -1,10 +1,34 @@
-"""Which namespaces may use which queue, kept up to date change by change."""
+"""Which namespaces may use which queue, kept up to date change by change, and what the others are told."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from scavenger_api.reasons import WaitReason
+from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import Selector, selects
+
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.waits import Wait
+
+_MESSAGES: Final = {
+    WaitReason.QUEUE_MISSING: "there is no ScavengerQueue {}: create it, or name another queue",
+    WaitReason.QUEUE_CLOSED: "queue {} is closed: open it, or name another queue",
+    WaitReason.QUEUE_RELEASING: "queue {} is being deleted, and its jobs with it",
+    WaitReason.NAMESPACE_NOT_SELECTED: (
+        "queue {} is not for jobs of namespace {}: name another queue, or have the administrator change"
+        " spec.namespaceSelector of the queue or the labels of the namespace"
+    ),
+}
+
+
+def why_barred(candidate: Candidate, queue: QueueView | None) -> Wait | None:
+    """Why a job does not start from its queue, whatever the room; None when it may. queue: None where there is none."""
+    reason = why_closed(queue.state, selected=queue.selects(candidate)) if queue is not None else why_closed(None)
+    if reason is None:
+        return None
+    return Wait(reason, _MESSAGES[reason].format(candidate.queue, candidate.namespace), candidate.queue)
 
 
 class QueueAccess:
