@@ -98,7 +98,8 @@ def go(folder: str, run: Run = run) -> Outcome:
         return Outcome(folder)
     # `go run` ends with 1 whatever the program's code was, and says that in its last line.
     if done.code == VULNERABLE or f"exit status {VULNERABLE}" in done.errors:
-        return Outcome(folder, tuple(line for line in done.output.splitlines() if line.startswith("Vulnerability #")))
+        found = tuple(line for line in done.output.splitlines() if line.startswith("Vulnerability #"))
+        return Outcome(folder, found or (f"found something; see: go run {GOVULNCHECK} there",))
     return Outcome(folder, not_looked=_last(done))
 
 

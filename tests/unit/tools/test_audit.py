@@ -85,6 +85,7 @@ def test_a_lockfile_that_cannot_be_read_is_not_looked_at() -> None:
             "",
         ),
         (Done(3, "Vulnerability #1: GO-1\n", ""), ("Vulnerability #1: GO-1",), ""),
+        (Done(1, "said otherwise", "exit status 3"), (f"found something; see: go run {audit.GOVULNCHECK} there",), ""),
         (
             Done(
                 1,
