@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .conftest import MERGE_PATCH, Object, Place
+from scavenger_testing.place import MERGE_PATCH, Object, Place
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .conftest import Object, job
+from scavenger_testing.place import Object, job
+
 from .table import Case
 from .table_guard import ADMITTER, LABELS, META, SCAVENGER, SJ, container, workload
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .conftest import JOB_CONTROLLER, MASTERS, Object, account, pod, pod_spec
+from scavenger_testing.place import JOB_CONTROLLER, MASTERS, Object, account, pod, pod_spec
+
 from .table import Case
 
 ADMITTER, PRIORITIZER, REGULATOR = account("admitter"), account("prioritizer"), account("regulator")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .conftest import MASTERS, Object
+from scavenger_testing.place import MASTERS, Object
+
 from .table import Case
 from .table_guard import ADMITTER, COVERED, FINALIZERS, ONLY, PRIORITIZER, REGULATOR, SJ
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
-from scavenger_testing.waiting import wait
-
-from .conftest import (
+from scavenger_testing.place import (
     JOB_CONTROLLER,
     MASTERS,
     MERGE_PATCH,
@@ -22,6 +20,8 @@ from .conftest import (
     namespace,
     pod,
 )
+from scavenger_testing.waiting import wait
+
 from .table_guard import OWNER, SJ, workload
 from .table_updates import STRATEGIC
 

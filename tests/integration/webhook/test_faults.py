@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.place import Object, Place, job, pod, pod_spec
 
-from .conftest import Object, Place, job, pod, pod_spec, start_webhook
+from .conftest import start_webhook
 
 REFUSED = 'failed calling webhook "scavengerjobs.scavenger.dev"'
 ORDINARY = {"priorityClassName": "ordinary-workload", "priority": 1000}

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from scavenger_cluster import Cluster, stack
+from scavenger_testing.place import Object, Place, Server, namespace, pod
 
-from .conftest import Object, Place, Server, namespace, pod, start_webhook
+from .conftest import start_webhook
 from .table import Case, judge
 from .table_guard import PODS, PRIORITY_CLASSES
 from .test_faults import ORDINARY, confined, deployment, rank

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.place import MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
 from scavenger_testing.waiting import wait
 
-from .conftest import MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
 from .table_guard import LABELS, SCAVENGER, SJ, workload
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from scavenger_cluster import Cluster, admission, stack
 from scavenger_cluster.build import ensure_tools
-
-from .conftest import Object, Place, job, pod
+from scavenger_testing.place import Object, Place, job, pod
 
 CHART = Path(__file__).resolve().parents[3] / "charts" / "scavenger-webhook"
 

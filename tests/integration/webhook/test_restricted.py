@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
+from scavenger_testing.place import Object, Place, Server, job, namespace
 from scavenger_testing.pod_security import violations
 
-from .conftest import Object, Place, Server, job, namespace, start_webhook
+from .conftest import start_webhook
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
 OURS = "scavenger.dev/pod-security"

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 import pytest
 from cryptography import x509
 from scavenger_cluster import Cluster, ports
+from scavenger_testing.place import Object, Place, Server, job
 
-from .conftest import Object, Place, Server, job, start_webhook
+from .conftest import start_webhook
 
 REQUESTS = 1000
 THREADS = 4

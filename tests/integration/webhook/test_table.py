@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster
+from scavenger_testing.place import Object, Place, Server, job, namespace, pod
 
-from .conftest import Object, Place, Server, job, namespace, pod
 from .table import Case, judge
 from .table_admitter import BY_ADMITTER
 from .table_guard import PODS, PRIORITY_CLASSES, WORKLOADS, workload

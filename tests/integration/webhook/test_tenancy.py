@@ -11,8 +11,9 @@ import pytest
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster
 from scavenger_cluster.build import ensure_tools
+from scavenger_testing.place import Object, Place, Server, job, namespace, pod
 
-from .conftest import Object, Place, Server, job, namespace, pod, start_webhook
+from .conftest import start_webhook
 
 BASE = Path(__file__).resolve().parents[3] / "charts" / "scavenger-base"
 INTERACTIVE = {"annotations": {"scavenger.dev/latency": "interactive"}}

@@ -1,0 +1,63 @@
+"""What a user may do, and what comes of it: the user's own job goes when room is needed, and nobody else's instead."""
+
+from __future__ import annotations
+
+import time
+
+from scavenger_testing.place import Object, Place, job, pod_spec
+from scavenger_testing.waiting import wait
+
+from .conftest import Tenant, elsewhere, phase, pods_of
+
+GANG = 8
+ORDINARY = 14
+
+
+def budget(name: str) -> Object:
+    """One that lets nobody be evicted."""
+    spec = {"maxUnavailable": 0, "selector": {"matchExpressions": [{"key": "scavenger.dev/job", "operator": "Exists"}]}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+
+
+def cpus(name: str, count: int) -> Object:
+    """A ReplicaSet of ordinary pods of one core."""
+    labels = {"app": name}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(containers=[container])}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": count, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def interruptions(place: Place, name: str) -> int:
+    """How often a ScavengerJob has been interrupted."""
+    return int(place.get("scavengerjobs", name).get("status", {}).get("interruptedCount", 0))
+
+
+def test_budgets_of_one_s_own_protect_nobody(tenant: Tenant) -> None:
+    """Two of them over each pod, which no eviction survives. The user's job has least at risk, so it goes when ordinary
+    pods push the load over the upper level."""
+    mine, others = tenant.place, elsewhere(tenant, "default")
+    assert others.create("scavengerjobs", job("steady", parallelism=GANG)).allowed
+    wait("the neighbour's job runs", lambda: phase(others, "steady") == "Running")
+    time.sleep(3)  # starts have whole seconds, and who has run longer has more at risk
+    for name in ("first", "second"):
+        tenant.ok("create", "-f", "-", stdin=budget(name))
+    tenant.ok("create", "-f", "-", stdin=job("budgeted", parallelism=GANG))
+    wait("the user's job runs", lambda: phase(mine, "budgeted") == "Running")
+    assert others.create("replicasets", cpus("ordinary", ORDINARY)).allowed
+    try:
+        wait("the user's job gives way", lambda: interruptions(mine, "budgeted") == 1)
+        wait("all its pods are gone", lambda: not pods_of(mine, "budgeted"))
+        assert interruptions(others, "steady") == 0
+        notes = [e["message"] for e in mine.items("events") if e["involvedObject"]["name"] == "budgeted"]
+        assert any("PodDisruptionBudget" in note for note in notes), notes
+    finally:
+        others.delete("replicasets", "ordinary")
+        tenant.ok("delete", "sj", "budgeted")
+        others.delete("scavengerjobs", "steady")
+        tenant.ok("delete", "pdb", "first", "second")
+        wait("nothing is left", lambda: not others.items("pods") and not mine.items("pods"))
