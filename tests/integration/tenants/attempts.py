@@ -172,7 +172,7 @@ POD: Final = "{pod}"
 MARKS: Final = [
     change("marks", "a label of one's own on its pod", "pods", meta(labels={"team": "a"}), of=POD),
     change("marks", "a checkpoint reported", "pods", annotated("last-checkpoint", "2026-01-01T00:00:00Z"), of=POD),
-    change("marks", "protected", "pods", meta(labels=CLASS), "prioritizer only", of=POD),
+    change("marks", "protected", "pods", labelled("preemption-class", "always"), "prioritizer only", of=POD),
     change("marks", "without a class", "pods", labelled("preemption-class", None), "prioritizer only", of=POD),
     change("marks", "no scavenger pod any more", "pods", labelled("job", None), "do not change", of=POD),
     change("marks", "of another queue", "pods", labelled("queue", "theirs"), "do not change", of=POD),
@@ -180,7 +180,7 @@ MARKS: Final = [
     change("marks", "a note of the regulator's", "pods", annotated("eviction-reason", "{}"), "regulator only", of=POD),
     change("marks", "another run", "pods", annotated("run", "x"), "does not change", of=POD),
     change("marks", "a bare pod with the finalizer", "pods", FINALIZERS, "not added later", of="bare"),
-    change("marks", "a bare pod with a class", "pods", meta(labels=CLASS), "come with their pods", of="bare"),
+    change("marks", "a bare pod as one of the job", "pods", meta(labels=CLASS), "scavenger-guard-", of="bare"),
     change("marks", "a bare pod of the job", "pods", meta(ownerReferences=owner()), "come with their pods", of="bare"),
     change("marks", "an ordinary Job labelled", "jobs", meta(labels=LABELS), "scavenger.dev/job", of="ordinary"),
     change("marks", "an ordinary Job owned", "jobs", meta(ownerReferences=owner()), "ScavengerJob", of="ordinary"),
