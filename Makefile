@@ -6,11 +6,11 @@ SHELL := bash
 UV := ./tools/uv
 RUN := $(UV) run --frozen --quiet
 PYTEST := $(RUN) pytest
-PYTHON_SOURCES := packages services cli cluster demo-apps bench tests tools
+PYTHON_SOURCES := packages services cli cluster simulator demo-apps bench tests tools
 # mypy sees one package at a time: `src` layouts of a workspace share no root. The rest are modules by their path.
 TYPED := packages/api/src packages/domain/src packages/kube/src packages/runtime/src packages/testing/src \
 	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src \
-	demo-apps docs bench tests tools
+	simulator/src demo-apps docs bench tests tools
 ONLY ?=
 EXAMPLES ?= quick
 CLUSTER ?= scavenger
