@@ -126,8 +126,11 @@ class ClusterState:
     # --- pods ---
 
     def apply_pod(self, pod: Pod) -> None:
-        """A pod was added or changed; a new uid under an old name replaces the old pod."""
-        facts = pod_facts(pod)
+        """A pod was added or changed; a new uid under an old name replaces the old pod. Raises QuantityError."""
+        self.apply_pod_facts(pod_facts(pod))
+
+    def apply_pod_facts(self, facts: PodFacts) -> None:
+        """The same from what is kept of a pod."""
         old = self._pods.get(facts.key)
         if old == facts:
             return
