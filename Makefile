@@ -14,6 +14,7 @@ TYPED := packages/api/src packages/domain/src packages/kube/src packages/runtime
 ONLY ?=
 EXAMPLES ?= quick
 CLUSTER ?= scavenger
+TRACES ?= $(SCAVENGER_TRACES)
 CLUSTER_TESTS := -q -rs --durations=8
 
 # Containers like to set this. Python would then compile every module, and pytest rewrite every test, at each start of
@@ -103,6 +104,10 @@ generate: sync ## Write the generated files anew
 .PHONY: bench
 bench: sync ## Print a table of figures and write bench.json; ONLY="informer queue" runs what begins with these
 	$(RUN) python -m bench $(ONLY)
+
+.PHONY: simulate-table
+simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces
+	$(RUN) python docs/simulate_table.py --traces "$(TRACES)"
 
 ##@ Prepare
 
