@@ -107,7 +107,7 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 
 .PHONY: simulate-table
 simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces
-	$(RUN) python docs/simulate_table.py --traces "$(TRACES)"
+	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)")
 
 ##@ Prepare
 

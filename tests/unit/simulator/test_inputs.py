@@ -245,12 +245,13 @@ def test_nodes_are_written_in_groups() -> None:
 
 def test_a_fleet_has_room_for_what_is_requested_at_the_peak() -> None:
     pods = [pod(f"a{i}", 1000, leaves=50) for i in range(100)] + [pod(f"b{i}", 1000, arrives=50) for i in range(100)]
-    assert peak_requests(pods) == (100_000, 100 * GIB), "the second hundred comes when the first goes"
+    assert peak_requests(pods) == (100_000, 100 * GIB, 100), "the second hundred comes when the first goes"
     nodes = fleet(pods, 0.5, [(8_000, 64 * GIB), (16_000, 64 * GIB)])
     room = sum(node.cpu_milli for node in nodes)
     assert 200_000 <= room < 200_000 + 16_000
     assert {node.cpu_milli for node in nodes} == {8_000, 16_000}
     assert max(node.cpu_milli for node in fleet([pod("big", 100_000)], 0.9)) == 100_000
+    assert len(fleet([pod(f"tiny{i}", 1, 1) for i in range(660)], 0.5)) == 12, "a node takes 110 pods, of any size"
 
 
 def test_nodes_are_drawn_until_the_pods_fit() -> None:

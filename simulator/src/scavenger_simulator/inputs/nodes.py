@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -13,8 +14,10 @@ from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
 
 GIB: Final = 1024**3
-SIZES: Final = ((16_000, 64 * GIB), (32_000, 128 * GIB), (64_000, 256 * GIB))
+SIZES: Final = ((8_000, 32 * GIB), (16_000, 64 * GIB), (32_000, 128 * GIB))
 """Millicores and bytes of nodes where nothing says what nodes there are."""
+PODS_PER_NODE: Final = 110
+"""As a kubelet has it by default."""
 _GROUP: Final = re.compile(r"(\d{1,6})x([^:]+):(.+)")
 
 Request = tuple[int, int]
@@ -40,32 +43,34 @@ def parse_nodes(text: str) -> tuple[NodeSpec, ...]:
     return tuple(found)
 
 
-def peak_requests(pods: Iterable[OrdinaryPod]) -> Request:
-    """The most that is requested at one time, of CPU and of memory."""
+def peak_requests(pods: Iterable[OrdinaryPod]) -> tuple[int, int, int]:
+    """The most that is requested at one time, of CPU and of memory, and the most pods there are."""
     changes = []
     for pod in pods:
-        changes.append((pod.arrives, pod.cpu_request_milli, pod.memory_request_bytes))
-        changes.append((pod.leaves, -pod.cpu_request_milli, -pod.memory_request_bytes))
-    cpu = memory = most_cpu = most_memory = 0
-    for _, more_cpu, more_memory in sorted(changes):  # who leaves at a moment goes before who comes then
-        cpu, memory = cpu + more_cpu, memory + more_memory
-        most_cpu, most_memory = max(most_cpu, cpu), max(most_memory, memory)
-    return most_cpu, most_memory
+        changes.append((pod.arrives, pod.cpu_request_milli, pod.memory_request_bytes, 1))
+        changes.append((pod.leaves, -pod.cpu_request_milli, -pod.memory_request_bytes, -1))
+    now, most = (0, 0, 0), (0, 0, 0)
+    for _, *more in sorted(changes):  # who leaves at a moment goes before who comes then
+        now = (now[0] + more[0], now[1] + more[1], now[2] + more[2])
+        most = (max(most[0], now[0]), max(most[1], now[1]), max(most[2], now[2]))
+    return most
 
 
 def fleet(pods: Sequence[OrdinaryPod], requested: float, sizes: Sequence[Request] = SIZES) -> tuple[NodeSpec, ...]:
-    """Nodes of the sizes in turn, until what `pods` request at their peak is at most `requested` (0 to 1) of the room.
+    """Nodes of the sizes in turn, until what `pods` request at their peak is at most `requested` (0 to 1) of the room,
+    and they are at most that share of the pods that nodes take.
 
     Sizes that the largest pod does not fit into are made as large as it. At least one of each.
     """
-    cpu, memory = peak_requests(pods)
+    cpu, memory, count = peak_requests(pods)
     most = (
         max((pod.cpu_request_milli for pod in pods), default=0),
         max((pod.memory_request_bytes for pod in pods), default=0),
     )
     chosen: list[NodeSpec] = []
     room_cpu = room_memory = 0
-    while len(chosen) < len(sizes) or room_cpu * requested < cpu or room_memory * requested < memory:
+    least = max(len(sizes), math.ceil(count / (PODS_PER_NODE * requested)))
+    while len(chosen) < least or room_cpu * requested < cpu or room_memory * requested < memory:
         size = sizes[len(chosen) % len(sizes)]
         node = NodeSpec(f"node-{len(chosen):04d}", max(size[0], most[0]), max(size[1], most[1]))
         chosen.append(node)
@@ -80,7 +85,7 @@ def sample_nodes(
 
     All of them where they are too few.
     """
-    cpu, memory = peak_requests(pods)
+    cpu, memory, _ = peak_requests(pods)
     largest = max((pod.cpu_request_milli for pod in pods), default=0)
     order = sorted(nodes, key=lambda node: (node.cpu_milli < largest, chance(seed, node.name, "node")))
     chosen: list[NodeSpec] = []
