@@ -146,6 +146,7 @@ def test_policies_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert document["scenarios"][0]["settings"] == {"reserve": 10.0}
 
 
+@pytest.mark.timeout(300)  # two processes, on a machine that may be busy
 def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
     found = []
     for number in ("1", "2"):
