@@ -92,6 +92,7 @@ func (c *simulatorCase) answer(t *testing.T) simulatorAnswer {
 	s := w.start(t)
 	result, status := s.preempt(web)
 	if !status.IsSuccess() {
+		t.Log(status)
 		return simulatorAnswer{Victims: []string{}}
 	}
 	return simulatorAnswer{Node: result.NominatedNodeName, Victims: append([]string{}, s.victims()...)}
