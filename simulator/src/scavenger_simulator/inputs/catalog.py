@@ -253,7 +253,7 @@ def origin(sources: Sources) -> str:
     said = [f"ordinary pods from {' and '.join(sources.ordinary)}", f"demand from {' and '.join(sources.demand)}"]
     kinds = {source.partition(":")[0] for source in sources.ordinary}
     if "planetlab" in kinds:
-        said.append("machines request the 90th percentile of their use; their memory is assumed")
+        said.append("machines request the 75th percentile of their use; their memory is assumed")
     if "openb" in kinds:
         said.append("real use is a share of the requests, drawn; GPUs are left out")
     if "prometheus" in kinds:

@@ -2,8 +2,8 @@
 
 A line is a virtual machine: 288 whole percentages, one for each five minutes. The trace has no names, requests, memory
 or arrivals. So a machine becomes an ordinary pod that is there all day, whose use is `percent` of `cores`, which
-requests what it uses at the 90th percentile, as the vertical pod autoscaler would have it, and uses a constant share
-of the memory it requests. All of this is stated in the scenario's origin.
+requests what it uses at the 75th percentile and goes above it as its limit allows, and uses a constant share of the
+memory it requests. All of this is stated in the scenario's origin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MachineSize:
     requests, at least `least_request_milli`. memory_bytes: it requests. memory_use: share of that it uses."""
 
     cpu_milli: int = 1000
-    request_percentile: float = 90.0
+    request_percentile: float = 75.0
     least_request_milli: int = 50
     memory_bytes: int = GIB // 2
     memory_use: float = 0.5
