@@ -12,7 +12,7 @@ from scavenger_admitter.core.admission.shape import Shape, normalized
 from scavenger_admitter.core.admission.snapshot import Candidate, PendingPod, QueueView
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_api.levels import LevelsView, Visibility
-from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_api.names import DEFAULT_QUEUE, NON_PREEMPTIBLE
 from scavenger_kube.kinds import Condition, Node, NodeStatus, ObjectMeta
 
 from scavenger_simulator.clock import SECOND, moment, stamp, ticks
@@ -74,10 +74,14 @@ class Admission:
         if not world.waiting or rule.shut is not None:  # the levels wake it again
             return
         self._next = now + max(1, ticks(world.settings.admission_interval))
-        if len(world.scenario.queues) > 1:
+        shared = len({*world.scenario.queues, DEFAULT_QUEUE}) > 1
+        if shared:
             self.classes()
+        snapshot = self._state.snapshot(now=stamp(now), rule=rule)
+        if not shared and not all(limit.under() for limit in snapshot.limits):  # nobody starts, and nobody is asked
+            return
         plan = plan_admissions(
-            self._state.snapshot(now=stamp(now), rule=rule),
+            snapshot,
             max_starts_per_cycle=world.settings.max_starts_per_cycle,
             rules=world.settings.preemption,
         )

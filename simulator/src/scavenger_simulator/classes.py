@@ -30,7 +30,7 @@ class Classes:
         self._world = world
         self._at = world.start
         self._published = world.published
-        self._gangs: dict[int, tuple[tuple[object, ...], Gang]] = {}
+        self._gangs: dict[int, tuple[int, Gang]] = {}
         self._written_at: dict[str, int] = {}
         self.changed: Callable[[Job], None] = lambda job: None
 
@@ -57,14 +57,16 @@ class Classes:
     def _current(self) -> list[Gang]:
         """The running jobs; facts are made anew where something has changed."""
         now = self._world.now
-        gangs: dict[int, tuple[tuple[object, ...], Gang]] = {}
+        gangs: dict[int, tuple[int, Gang]] = {}
         for number, job in self._world.holding.items():
             if job.stage is not Stage.RUNNING:
                 continue
-            reported = job.reported(now)
-            state = (job.version, job.class_, job.written, job.status_class, job.status_priority, reported)
+            if job.next_report <= now:
+                job.note_report(now)
             known = self._gangs.get(number)
-            gangs[number] = known if known is not None and known[0] == state else (state, _gang(job, reported))
+            if known is None or known[0] != job.changes:
+                known = (job.changes, _gang(job, job.reported(now)))
+            gangs[number] = known
         self._gangs = gangs
         self._written_at = {key: at for key, at in self._written_at.items() if self._world.by_key[key].holds_room}
         return [gang for _, gang in gangs.values()]
@@ -77,6 +79,7 @@ class Classes:
             job = world.by_key[status.job.key]
             job.status_class = status.class_ or ""
             job.status_priority = status.priority if status.class_ is not None else None
+            job.changes += 1
             self.changed(job)
         if plan.changes:
             world.changes += 1
@@ -85,6 +88,7 @@ class Classes:
         job = self._world.by_key[f"{NAMESPACE}/{write.pod.job}"]
         if write.class_ is not None:
             job.class_ = write.class_
+        job.changes += 1
         if write.priority is not None:
             job.written = write.priority
             self._written_at[job.key] = now

@@ -10,6 +10,9 @@ from scavenger_simulator.victims import Amounts
 
 NAMESPACE = "scavenger"
 
+NEVER = 1 << 62
+"""A moment that does not come."""
+
 
 class Stage(StrEnum):
     """Where a job stands."""
@@ -34,6 +37,8 @@ class Job:
         written: CPU-seconds at risk as the prioritizer wrote them on its pods; None where it did not.
         status_class: the class in its status.
         status_priority: the CPU-seconds in its status.
+        next_report: when its pods next report a checkpoint.
+        changes: grows with all that the services see of its pods, reported checkpoints where they have been noted.
         version: changes with each start and end, so that events of an earlier run are known as such.
         useful: core-seconds kept so far; lost: thrown away.
     """
@@ -41,6 +46,7 @@ class Job:
     __slots__ = (
         "admitted",
         "amounts",
+        "changes",
         "class_",
         "cores",
         "demand",
@@ -53,6 +59,7 @@ class Job:
         "longest_wait",
         "lost",
         "millicores",
+        "next_report",
         "nodes",
         "number",
         "pod_keys",
@@ -90,6 +97,8 @@ class Job:
             raise ValueError(f"job {demand.name} would do nothing but write checkpoints")
         self.work = ticks(demand.work_seconds)
         self.stage = Stage.FUTURE
+        self.changes = 0
+        self.next_report = NEVER
         self.nodes: tuple[int, ...] = ()
         self.queued_at = ticks(demand.submitted)
         self.waits_since = self.queued_at
@@ -108,15 +117,19 @@ class Job:
         """It is admitted, with its pods on these nodes."""
         self.stage, self.admitted, self.nodes = Stage.STARTING, now, nodes
         self.version += 1
+        self.changes += 1
         self.class_, self.written = "", None
 
     def runs_from(self, now: int) -> None:
         """All of its pods run."""
         self.stage, self.running_since = Stage.RUNNING, now
+        self.changes += 1
         self.restart = ticks(self.demand.restart_seconds) if self.runs else 0
         self.runs += 1
         if self.first_start is None:
             self.first_start = now
+        if self.demand.checkpoint_every is not None:
+            self.next_report = now + self.every
         waited = now - self.waits_since
         self.waited += waited
         self.longest_wait = max(self.longest_wait, waited)
@@ -131,6 +144,11 @@ class Job:
             return None
         at = self.checkpoint(now)
         return at if at > self.running_since else None
+
+    def note_report(self, now: int) -> None:
+        """Take notice of a checkpoint that its pods have reported meanwhile, where `next_report` has come."""
+        self.changes += 1
+        self.next_report = self.checkpoint(now) + self.every
 
     def computed(self, now: int) -> int:
         """How much of its work the present run has done up to a moment, in microseconds."""

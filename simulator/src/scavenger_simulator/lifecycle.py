@@ -7,7 +7,7 @@ from typing import Protocol
 
 from scavenger_simulator.accounts import settle_run
 from scavenger_simulator.clock import ticks
-from scavenger_simulator.jobs import Job, Stage, whole_second
+from scavenger_simulator.jobs import NEVER, Job, Stage, whole_second
 from scavenger_simulator.result import MomentKind
 from scavenger_simulator.world import World
 
@@ -89,7 +89,7 @@ class Lifecycle:
         job.saved, job.finished = job.work, now
         self._world.recorder.note(now, MomentKind.COMPLETED, job)
         self._take_off(job)
-        job.stage = Stage.DONE
+        job.stage, job.next_report = Stage.DONE, NEVER
 
     def interrupt(self, job: Job, kind: MomentKind, why: str) -> bool:
         """A job has to go, all of it. False where it is not there to go: gone, or leaving already."""
@@ -106,7 +106,8 @@ class Lifecycle:
         job.queued_at = max(now, job.queued_at + 1)
         job.gone_at = now + ticks(job.demand.grace_seconds)
         job.version += 1
-        job.stage = Stage.LEAVING
+        job.stage, job.next_report = Stage.LEAVING, NEVER
+        job.changes += 1
         world.waiting += 1
         world.count_leaving(job, +1)
         world.recorder.note(now, kind, job, why, lost)

@@ -31,8 +31,8 @@ from scavenger_simulator.jobs import Job, Stage
 from scavenger_simulator.result import MomentKind, Point, ResourcePoint
 from scavenger_simulator.world import World
 
-_GUARD: Final = 10.0
-"""Points under the admission level from which somebody may have to go; well beyond the hysteresis of yielding."""
+_GUARD: Final = 0.1
+"""Points by which figures may be off that were rounded."""
 
 _KINDS: Final = {EvictionReason.ABOVE_UPPER: MomentKind.EVICTED, EvictionReason.YIELD: MomentKind.YIELDED}
 
@@ -58,7 +58,7 @@ class Regulation:
         }
         self._states: dict[str, ScopeState] = {}
         self._histories: dict[str, dict[str, History]] = {}
-        self._gangs: dict[int, tuple[tuple[object, ...], Gang]] = {}
+        self._gangs: dict[int, tuple[int, Gang]] = {}
         self._gone: list[RecentTermination] = []
         self._before: tuple[int, list[int]] = (world.start, [])
         self._measured = Measurement(failed="nothing has been measured yet")
@@ -125,6 +125,7 @@ class Regulation:
 
     def on_gone(self, job: Job) -> None:
         """The pods of a job are taken off their nodes; their use is in the figures for a while."""
+        self._gangs.pop(job.number, None)
         if job.use == (0, 0):
             return
         names, at = self._world.cluster.names, moment(self._world.now)
@@ -149,19 +150,16 @@ class Regulation:
         self._plan(world.now + self._period)
 
     def _may_evict(self) -> bool:
-        """Whether classes may be looked at in this period: not while the load is far below the levels."""
-        last = self._last
-        if self._rules.per_node or last is None or last.reading is None or last.next_state.evicting:
+        """Whether classes may be looked at in this period: only where jobs are evicted, or yield at the admission
+        level, which may have moved by a step."""
+        last, measured = self._last, self._measured.total
+        if last is None or last.next_state.evicting or last.next_state.yielding:
             return True
-        load = self._world.cluster.percent(
-            (
-                self._world.cluster.ordinary.cpu + self._world.cluster.jobs.cpu,
-                self._world.cluster.ordinary.memory + self._world.cluster.jobs.memory,
-            )
-        )
-        guard = _GUARD + self._rules.yield_hysteresis
+        if not measured or not self._rules.step > 0 or not last.levels:
+            return True
+        load = self._world.cluster.percent((1000 * measured["cpu"].value, measured["memory"].value))
         return any(
-            max(load[i], last.reading.load[resource]) >= last.levels[resource].admission - guard
+            load[i] >= last.levels[resource].admission - self._rules.step - _GUARD
             for i, resource in enumerate(RESOURCES)
         )
 
@@ -179,18 +177,20 @@ class Regulation:
 
     def _current(self) -> tuple[Gang, ...]:
         """The jobs with pods on nodes; facts are made anew where something has changed."""
-        now, gangs = self._world.now, {}
+        now, gangs, found = self._world.now, self._gangs, []
         for number, job in self._world.holding.items():
-            reported = job.reported(now) if job.stage is Stage.RUNNING else None
-            state = (job.version, job.stage, job.class_, reported)
-            known = self._gangs.get(number)
-            gangs[number] = known if known is not None and known[0] == state else (state, self._gang(job, reported))
-        self._gangs = gangs
-        return tuple(gang for _, gang in gangs.values())
+            if job.next_report <= now:
+                job.note_report(now)
+            known = gangs.get(number)
+            if known is None or known[0] != job.changes:
+                known = gangs[number] = (job.changes, self._gang(job))
+            found.append(known[1])
+        return tuple(found)
 
-    def _gang(self, job: Job, reported: int | None) -> Gang:
+    def _gang(self, job: Job) -> Gang:
         demand, names, since = job.demand, self._world.cluster.names, self._world.decider.since
         running = job.stage is Stage.RUNNING
+        reported = job.reported(self._world.now) if running else None
         requests = {"cpu": demand.cpu_milli / 1000, "memory": float(demand.memory_bytes)}
         ran = job.stage is not Stage.STARTING and job.use != (0, 0)
         started = None

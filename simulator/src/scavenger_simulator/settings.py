@@ -18,9 +18,9 @@ class Settings:
     """What an administrator may set, and how fast the cluster is. Seconds, percent.
 
     regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window, history_buckets: of the
-    ordinary load. metrics_period: between two measurements of a node, which are averages over as long. metrics_age:
-    how long before the regulator looks the last one was made. prioritizer_period: between two rounds.
-    admission_interval: least time between two admission cycles; the service's is 0.1, and a longer one makes a long
+    ordinary load. metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how
+    long before the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
+    admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
     simulation shorter. start_seconds: from admission until the pods run. non_preemptible_wait: after which an ordinary
     pod may displace what is not preemptible. starved_after: a job that waited longer in one piece counts as starved.
     """
@@ -31,9 +31,9 @@ class Settings:
     metrics_period: float = 15.0
     metrics_age: float = 5.0
     prioritizer: PrioritizerRules = field(default_factory=PrioritizerRules)
-    prioritizer_period: float = 10.0
+    prioritizer_period: float = 30.0
     preemption: PreemptionRules = field(default_factory=PreemptionRules)
-    admission_interval: float = 1.0
+    admission_interval: float = 5.0
     max_starts_per_cycle: int = 500
     count_candidate: bool = True
     startup_cost: float = DEFAULT_STARTUP_COST_SECONDS

@@ -101,6 +101,8 @@ def at_least(needed: Amounts, shares: Sequence[Share]) -> tuple[int, float] | No
     """A lower bound of what ending a shortage by these jobs loses: non-preemptible pods, core-seconds. None where all
     of them together cannot end it."""
     selection = Selection(needed, shares)
+    # Of the pods of a job that is broken, as few as one may have to go.
+    selection.prices = [(min(1.0, price[0]), *price[1:]) for price in selection.prices]
     protected = 0
     if any(price[PROTECTED] for price in selection.prices):
         count = selection.at_least(PROTECTED, 0, selection.missing, math.inf)

@@ -87,6 +87,7 @@ class World:
         if not cpu and not memory:
             return
         job.use = use
+        job.changes += 1
         now, count = self.events.now, len(job.nodes)
         self.cluster.jobs.add(now, cpu * count, memory * count)
         for node in job.nodes:

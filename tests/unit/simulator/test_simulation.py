@@ -129,6 +129,20 @@ def test_jobs_are_evicted_from_the_upper_level_on_and_not_below() -> None:
     assert result.totals.periods_above_upper_ordinary == 0
 
 
+def test_at_the_admission_level_jobs_yield_right_after_a_checkpoint() -> None:
+    # 14 jobs of half a core, and from 1500 s on 1.2 cores of an ordinary pod: 82 %, between admission and upper level.
+    web = ordinary(cores=2, usage=trace([0.5] * 5 + [1.2] * 20))
+    jobs = [job(f"job-{i:02d}", cores=0.5, work=10 * HOUR, checkpoint_every=600.0) for i in range(14)]
+    result = run(scenario(jobs=jobs, ordinary=[web], end=HOUR), Policy.YIELD)
+    yielded = [moment for moment in result.moments if moment.kind is MomentKind.YIELDED]
+    assert len(yielded) == result.totals.yields > 0
+    for moment in yielded:
+        assert moment.at > 1500.0
+        assert moment.lost <= 45.0
+    staying = run(scenario(jobs=jobs, ordinary=[web], end=HOUR), Policy.NO_YIELD)
+    assert [moment.kind for moment in staying.moments] == [MomentKind.STARTED] * 14
+
+
 def test_gangs_start_whole_and_leave_whole() -> None:
     gang = job("gang", pods=3, cores=2, work=10 * HOUR, grace_seconds=15.0)
     web = ordinary(arrives=1000.0, cores=3, used=0.1)
