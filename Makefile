@@ -6,14 +6,15 @@ SHELL := bash
 UV := ./tools/uv
 RUN := $(UV) run --frozen --quiet
 PYTEST := $(RUN) pytest
-PYTHON_SOURCES := packages services cli cluster demo-apps bench tests tools
+PYTHON_SOURCES := packages services cli cluster simulator demo-apps bench tests tools
 # mypy sees one package at a time: `src` layouts of a workspace share no root. The rest are modules by their path.
 TYPED := packages/api/src packages/domain/src packages/kube/src packages/runtime/src packages/testing/src \
 	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src \
-	demo-apps docs bench tests tools
+	simulator/src demo-apps docs bench tests tools
 ONLY ?=
 EXAMPLES ?= quick
 CLUSTER ?= scavenger
+TRACES ?= $(SCAVENGER_TRACES)
 CLUSTER_TESTS := -q -rs --durations=8
 
 # Containers like to set this. Python would then compile every module, and pytest rewrite every test, at each start of
@@ -103,6 +104,10 @@ generate: sync ## Write the generated files anew
 .PHONY: bench
 bench: sync ## Print a table of figures and write bench.json; ONLY="informer queue" runs what begins with these
 	$(RUN) python -m bench $(ONLY)
+
+.PHONY: simulate-table
+simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces
+	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)")
 
 ##@ Release it
 

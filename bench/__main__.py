@@ -57,6 +57,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_scheduler": ("scheduler.throughput", "scheduler.cpu_per_pod", "scheduler.preempt"),
     "bench.webhook.bench_webhook": ("webhook",),
+    "bench.simulator.bench_simulator": ("simulator",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup",),
 }

@@ -15,7 +15,7 @@ import typer
 from scavenger_kube.errors import ApiError
 
 from scavenger_cli.access import interruptible
-from scavenger_cli.commands import changing, queues, showing, submitting
+from scavenger_cli.commands import changing, queues, showing, simulating, submitting
 from scavenger_cli.exits import CliError, ExitCode, Interrupted
 from scavenger_cli.output import say, say_error
 from scavenger_cli.remedies import as_cli_error
@@ -94,6 +94,7 @@ for name, function in (
     ("levels", showing.levels),
 ):
     app.command(name)(function)
+app.command("simulate", context_settings={**_OPTIONS, **simulating.PASSED_ON})(simulating.simulate)
 
 for name, function in (
     ("create", queues.create),

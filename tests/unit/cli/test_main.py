@@ -52,7 +52,7 @@ def test_help_has_an_example_of_the_command(path: tuple[str, ...]) -> None:
 def test_every_command_takes_the_options_of_kubectl(path: tuple[str, ...]) -> None:
     names = {name for option in EVERY[path].params for name in option.opts}
     assert {"--context", "--kubeconfig"} <= names
-    assert ({"-n", "--namespace"} <= names) != (path[0] in ("queue", "levels"))
+    assert ({"-n", "--namespace"} <= names) != (path[0] in ("queue", "levels", "simulate"))
     assert ("-A" in names) == (path[-1] in ("list", "watch", "top") and path[0] != "queue")
 
 

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
-from scavenger_api.levels import LevelsView, Visibility
-from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
 from scavenger_runtime import Clock
 from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
-from scavenger_admitter.core.admission.load import Level, LoadRule
+from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
@@ -40,27 +39,11 @@ LEAST_INTERVAL: Final = 0.05
 
 def load_rule(view: LevelsView, settings: AdmitterSettings, now: int) -> LoadRule:
     """The load rule of a cycle at `now` (microseconds) from what the regulator publishes, or from its absence."""
-    counted = settings.count_candidate
-    if view.visibility is Visibility.ABSENT:
-        return LoadRule.fixed(settings.fallback_admission_percent, counted_with_candidate=counted)
-    if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
-        return LoadRule.blind(view.reason)
-    levels = {
-        resource: Level(load, admission, gives_way=view.gives_way(resource), ramping=view.ramping(resource))
-        for resource in LEVELS_RESOURCES
-        if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
-    }
-    return LoadRule.published(
-        levels,
-        observed_at=micros(view.observed_at),
-        unseen_since=micros(view.unseen_since or view.observed_at),
-        now=now,
-        period_seconds=view.levels.period_seconds,
-        admit=view.admit,
-        state=view.levels.state,
-        closed_nodes=view.closed_nodes,
-        crowded_nodes=view.crowded_nodes,
-        counted_with_candidate=counted,
+    return LoadRule.of(
+        view,
+        now,
+        fallback_percent=settings.fallback_admission_percent,
+        counted_with_candidate=settings.count_candidate,
     )
 
 

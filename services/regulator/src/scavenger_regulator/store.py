@@ -13,7 +13,7 @@ from scavenger_kube.errors import ApiError
 from scavenger_runtime.logging import get_logger
 
 from scavenger_regulator import metrics
-from scavenger_regulator.core.history import Figures, History, dump_histories, load_histories
+from scavenger_regulator.core.history import NODE_BUCKETS, Figures, History, dump_histories, load_histories
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.reclaimed.state import ReclaimedState, observe
@@ -36,9 +36,6 @@ KEY_SOURCE: Final = "source"
 KEY_PROFILES: Final = "profiles"
 MAX_BYTES: Final = 900_000
 """A ConfigMap holds 1 MiB."""
-
-NODE_BUCKETS: Final = 12
-"""Parts of the window for the history of one node: there may be a thousand of them in one ConfigMap."""
 
 SAVE_EVERY: Final = timedelta(minutes=10)
 """So much of what was learned is lost at most when the process is killed."""

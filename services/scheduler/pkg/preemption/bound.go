@@ -284,6 +284,9 @@ func atLeast(needed amounts, shares []*share) (least sum, possible bool) {
 		return sum{}, false
 	}
 	s := newSelection(needed, shares)
+	for i := range s.prices { // of the pods of a job that is broken, as few as one may have to go
+		s.prices[i][protected] = min(1, s.prices[i][protected])
+	}
 	if slices.ContainsFunc(s.prices, func(p price) bool { return p[protected] > 0 }) {
 		count, _ := s.atLeast(protected, 0, s.missing, math.Inf(1))
 		least.nonPreemptible = int(count)

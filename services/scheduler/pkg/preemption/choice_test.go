@@ -212,6 +212,22 @@ func randomSelection(random *rand.Rand, jobs, resources int) *selection {
 	return s
 }
 
+// Of a protected job with several pods on a node one may be enough: the node does not cost more than it loses.
+func TestOnePodOfAProtectedGang(t *testing.T) {
+	guarded := func(index int, cpu string) pod {
+		return gang("guarded", []string{"node-000", "node-000"}, cpu, "9")[index].nonPreemptible()
+	}
+	web := pending("web", "16").interactive()
+	s := world{
+		nodes: nodes(1, "18"),
+		pods:  []pod{guarded(0, "5"), guarded(1, "1"), scavenger("x", "node-000", "4", "4"), web},
+	}.start(t)
+	if _, status := s.preempt(web); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	checkVictims(t, []string{"guarded-0", "x"}, s.victims())
+}
+
 // What has to go for the sake of another filter counts for the resources as well.
 func TestVictimsForOtherFilters(t *testing.T) {
 	noisy := func(p pod) pod { return p.label("noisy", "yes") }

@@ -19,6 +19,8 @@ from typing import Any, Final
 VERSION: Final = 1
 DEFAULT_WINDOW: Final = 86_400.0
 DEFAULT_BUCKETS: Final = 96
+NODE_BUCKETS: Final = 12
+"""For the history of one node: there may be a thousand of them in one ConfigMap."""
 MAX_NUMBER: Final = 10**12
 """Bucket numbers beyond are not those of any clock."""
 

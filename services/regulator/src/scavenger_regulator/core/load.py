@@ -112,8 +112,8 @@ def read_load(
 
 def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
     """Whether the sample is no older than `max_age`, and not further in the future either; and a number."""
-    age = (now - figure.at).total_seconds()
-    return math.isfinite(figure.value) and figure.value >= 0 and abs(age) <= trust.max_age
+    # NaN compares false. Asked for each figure of each pod in each period.
+    return 0.0 <= figure.value < math.inf and abs((now - figure.at).total_seconds()) <= trust.max_age
 
 
 def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, now: datetime, trust: Trust) -> bool:
@@ -209,8 +209,12 @@ def scavenger_use(
     """
     sums = dict.fromkeys(RESOURCES, 0.0)
     known = 0
+    judged: dict[int, dict[str, float] | None] = {}  # of figures that many pods have in common, as in a simulation
     for pod in running:
-        use = pod_use(pod, measurement, now, trust)
+        figures = id(measurement.pods.get(pod.key))
+        if figures not in judged:
+            judged[figures] = pod_use(pod, measurement, now, trust)
+        use = judged[figures]
         if use is None and pod.running_since is not None and _young(pod.running_since, now, trust):
             use = dict.fromkeys(RESOURCES, 0.0) if pod.running_since >= observed_at else dict(pod.requests)
         if use is not None:
@@ -281,8 +285,13 @@ def pod_use(pod: PodFacts, measurement: Measurement, now: datetime, trust: Trust
     figures = measurement.pods.get(pod.key)
     if figures is None:
         return None
-    use = {r: figures[r].value for r in RESOURCES if r in figures and fresh(figures[r], now, trust)}
-    return use if len(use) == len(RESOURCES) else None
+    use = {}
+    for resource in RESOURCES:
+        figure = figures.get(resource)
+        if figure is None or not fresh(figure, now, trust):
+            return None
+        use[resource] = figure.value
+    return use
 
 
 def _young(since: datetime, now: datetime, trust: Trust) -> bool:

@@ -49,7 +49,9 @@ class CycleUsage:
         terminating: dict[str, dict[str, int]] = {}
         for pod in snapshot.terminating:
             add(terminating.setdefault(pod.node, {}), pod.requests)
-        index = NodeIndex(snapshot.nodes)
+        index = snapshot.index
+        if index is None or index.source is not snapshot.nodes:
+            index = NodeIndex(snapshot.nodes)
         self.room = Room(index, snapshot.closed_nodes)
         self.soon = Room(index, snapshot.closed_nodes, terminating) if terminating else self.room
         self._empty = EmptyCluster(index)

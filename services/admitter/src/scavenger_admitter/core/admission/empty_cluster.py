@@ -11,14 +11,12 @@ not suffice waits for room instead, and is judged another time.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api.reasons import WaitReason
-from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import spell_taint, tolerates
 
-from scavenger_admitter.core.admission.node_index import NodeIndex, rough
+from scavenger_admitter.core.admission.node_index import NodeIndex
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Amounts
 from scavenger_admitter.core.waits import Wait, spell
@@ -27,15 +25,6 @@ MOST_LOOKS: Final = 200_000
 """Nodes looked at one by one in a cycle: less than a tenth of a second."""
 
 _NEVER: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """Nodes with the same taints and nearly the same size. `least` and `most`: of any of them, per resource."""
-
-    taints: int
-    least: Amounts
-    most: Amounts
 
 
 class EmptyCluster:
@@ -50,8 +39,6 @@ class EmptyCluster:
 
     def __init__(self, index: NodeIndex) -> None:
         self._index = index
-        self._sizes: list[_Size] = []
-        self._size_of: list[int] = []
         self._counts: dict[int, list[tuple[int, int]]] = {}
         self.looks = MOST_LOOKS
 
@@ -59,13 +46,14 @@ class EmptyCluster:
         """Why a gang of `count` pods would not fit either, if so: job or nodes have to change, not the load."""
         selected = self._index.selected(shape.node_selector)
         tolerated = self._index.tolerated(shape.tolerations)
-        groups = [(n, nodes) for n, nodes in self._sizes_of(selected) if self._sizes[n].taints in tolerated]
+        sizes, _ = self._index.sizes
+        groups = [(n, nodes) for n, nodes in self._sizes_of(selected) if sizes[n].taints in tolerated]
         if not groups:
             return self._mismatch(shape)
         agreed = sure = likely = 0
         unsure: set[int] = set()
         for number, nodes in groups:
-            size = self._sizes[number]
+            size = sizes[number]
             high = _holds(size.most, shape)
             low = _holds(size.least, shape) if high else 0
             sure += low * nodes
@@ -89,7 +77,7 @@ class EmptyCluster:
     def _count(self, shape: Shape, selected: list[int], sizes: set[int], enough: int) -> int | None:
         """How many pods the nodes of these sizes hold, up to `enough`; None when that is not known in this cycle."""
         total = 0
-        size_of, nodes = self._size_of, self._index.nodes
+        size_of, nodes = self._index.sizes[1], self._index.nodes
         for i in selected:
             if size_of[i] not in sizes:
                 continue
@@ -103,28 +91,11 @@ class EmptyCluster:
 
     def _sizes_of(self, selected: list[int]) -> list[tuple[int, int]]:
         """The sizes among some nodes, and how many nodes are of each; the most frequent first."""
-        if not self._size_of:
-            self._measure()
         counts = self._counts.get(id(selected))
         if counts is None:
-            counted = Counter(map(self._size_of.__getitem__, selected))
+            counted = Counter(map(self._index.sizes[1].__getitem__, selected))
             counts = self._counts[id(selected)] = counted.most_common()
         return counts
-
-    def _measure(self) -> None:
-        numbers: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
-        amounts: list[list[Amounts]] = []
-        for taints, node in zip(self._index.taint_of, self._index.nodes, strict=True):
-            rounded = ((n, rough(value)) for n, value in node.allocatable.items() if n not in RECLAIMED_RESOURCES)
-            number = numbers.setdefault((taints, tuple(sorted(rounded))), len(numbers))
-            if number == len(amounts):
-                amounts.append([])
-            amounts[number].append(node.allocatable)
-            self._size_of.append(number)
-        for (taints, size), found in zip(numbers, amounts, strict=True):
-            least = {name: min([one[name] for one in found]) for name, _ in size}
-            most = {name: max([one[name] for one in found]) for name, _ in size}
-            self._sizes.append(_Size(taints, least, most))
 
     # --- sentences, made when they are asked for ---
 

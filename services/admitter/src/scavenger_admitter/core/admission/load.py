@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import (
     FALLBACK_ADMISSION_PERCENT,
     LEVELS_CONFIGMAP,
@@ -26,6 +27,7 @@ from scavenger_api.names import (
     STALE_AFTER_PERIODS,
 )
 from scavenger_api.reasons import WaitReason
+from scavenger_api.times import micros
 
 from scavenger_admitter.core.waits import Wait
 
@@ -51,7 +53,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class LoadRule:
-    """How the load is known in this cycle. Make it with `fixed`, `published` or `blind`.
+    """How the load is known in this cycle. Make it with `of`, or with `fixed`, `published` or `blind`.
 
     Attributes:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
@@ -133,6 +135,38 @@ class LoadRule:
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
+            counted_with_candidate=counted_with_candidate,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        view: LevelsView,
+        now: int,
+        *,
+        fallback_percent: float = FALLBACK_ADMISSION_PERCENT,
+        counted_with_candidate: bool = True,
+    ) -> LoadRule:
+        """The rule at `now` (microseconds since the epoch) from what the regulator publishes, or from its absence."""
+        if view.visibility is Visibility.ABSENT:
+            return cls.fixed(fallback_percent, counted_with_candidate=counted_with_candidate)
+        if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
+            return cls.blind(view.reason)
+        levels = {
+            resource: Level(load, admission, gives_way=view.gives_way(resource), ramping=view.ramping(resource))
+            for resource in LEVELS_RESOURCES
+            if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
+        }
+        return cls.published(
+            levels,
+            observed_at=micros(view.observed_at),
+            unseen_since=micros(view.unseen_since or view.observed_at),
+            now=now,
+            period_seconds=view.levels.period_seconds,
+            admit=view.admit,
+            state=view.levels.state,
+            closed_nodes=view.closed_nodes,
+            crowded_nodes=view.crowded_nodes,
             counted_with_candidate=counted_with_candidate,
         )
 

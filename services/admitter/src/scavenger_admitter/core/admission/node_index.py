@@ -8,9 +8,13 @@ many shapes, and thousands of nodes carry few different sets of taints and label
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Final
 
+from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
@@ -27,6 +31,16 @@ _LEADING: Final = 6
 _BOOLEANS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Nodes with the same taints and nearly the same size. `least` and `most`: of any of them, per resource, without
+    reclaimed capacity."""
+
+    taints: int
+    least: Amounts
+    most: Amounts
+
+
 class NodeIndex:
     """Nodes in the order of their names, found by selector and tolerations.
 
@@ -34,6 +48,7 @@ class NodeIndex:
         nodes: of the snapshot; their order does not matter.
 
     Attributes:
+        source: the nodes it was made of.
         nodes: in order; positions in it stand for nodes everywhere.
         position: of a node, by name.
         taints: the different sets of taints.
@@ -42,7 +57,8 @@ class NodeIndex:
     """
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
-        self.nodes: Final = [nodes[name] for name in sorted(nodes)]
+        self.source = nodes
+        self.nodes = [nodes[name] for name in sorted(nodes)]
         self.position: Final = {node.name: i for i, node in enumerate(self.nodes)}
         ids: dict[tuple[Taint, ...], int] = {}
         self.taint_of: Final = [ids.setdefault(node.taints, len(ids)) for node in self.nodes]
@@ -62,6 +78,32 @@ class NodeIndex:
         self._all: Final = list(range(len(self.nodes)))
         self._selected: dict[Selector, list[int]] = {(): self._all}
         self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
+
+    def renewed(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
+        """The index of the same nodes after pods have come and gone: all that is looked up here is as it was."""
+        index = copy(self)
+        index.source, index.nodes = nodes, [nodes[node.name] for node in self.nodes]
+        return index
+
+    @cached_property
+    def sizes(self) -> tuple[list[Size], list[int]]:
+        """The different sizes of nodes, and of which each node is."""
+        numbers: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        amounts: list[list[Amounts]] = []
+        size_of = []
+        for taints, node in zip(self.taint_of, self.nodes, strict=True):
+            rounded = ((n, rough(value)) for n, value in node.allocatable.items() if n not in RECLAIMED_RESOURCES)
+            number = numbers.setdefault((taints, tuple(sorted(rounded))), len(numbers))
+            if number == len(amounts):
+                amounts.append([])
+            amounts[number].append(node.allocatable)
+            size_of.append(number)
+        sizes = []
+        for (taints, size), found in zip(numbers, amounts, strict=True):
+            least = {name: min([one[name] for one in found]) for name, _ in size}
+            most = {name: max([one[name] for one in found]) for name, _ in size}
+            sizes.append(Size(taints, least, most))
+        return sizes, size_of
 
     def offered(self, resource: str) -> list[int]:
         """What every node offers of a resource."""

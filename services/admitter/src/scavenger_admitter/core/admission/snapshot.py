@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from scavenger_api.states import QueueState
 from scavenger_domain.selectors import Selector
@@ -20,6 +21,9 @@ from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.waits import Wait
+
+if TYPE_CHECKING:
+    from scavenger_admitter.core.admission.node_index import NodeIndex
 
 Amounts = Mapping[str, int]
 """Amounts by resource, in the units of this module."""
@@ -192,6 +196,7 @@ class Snapshot:
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
+        index: of exactly these nodes, where it is known already; it says nothing that they do not.
         returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
     """
 
@@ -213,3 +218,4 @@ class Snapshot:
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)
     returning: tuple[Candidate, ...] = ()
+    index: NodeIndex | None = field(default=None, repr=False, compare=False)

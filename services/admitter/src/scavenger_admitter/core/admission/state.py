@@ -25,6 +25,7 @@ from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.departures import Departures
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.node_index import NodeIndex
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
 from scavenger_admitter.core.admission.queue_access import QueueAccess
 from scavenger_admitter.core.admission.running import RunningJobs
@@ -41,6 +42,9 @@ from scavenger_admitter.core.admission.snapshot import (
 from scavenger_admitter.core.admission.sums import SumsByStart, add
 from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
+
+_CYCLES_PER_INDEX: Final = 100
+"""For so many cycles what is known of nodes that do not change is kept."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,8 @@ class ClusterState:
         self._nodes: dict[str, _NodeSums] = {}
         self._views: dict[str, NodeView] = {}
         self._stale_views: set[str] = set()
+        self._index: NodeIndex | None = None
+        self._index_left = 0
         # over the nodes that count
         self._capacity: dict[str, int] = {}
         self._used: dict[str, int] = {}
@@ -111,6 +117,7 @@ class ClusterState:
         sums.node, sums.counts = facts, facts is not None and facts.counts
         self._count(sums, +1)
         self._stale_views.add(name)
+        self._index = None
 
     def _count(self, sums: _NodeSums, times: int) -> None:
         """Take a node into the sums over the nodes that count, or out of them."""
@@ -130,8 +137,11 @@ class ClusterState:
     # --- pods ---
 
     def apply_pod(self, pod: Pod) -> None:
-        """A pod was added or changed; a new uid under an old name replaces the old pod."""
-        facts = pod_facts(pod)
+        """A pod was added or changed; a new uid under an old name replaces the old pod. Raises QuantityError."""
+        self.apply_pod_facts(pod_facts(pod))
+
+    def apply_pod_facts(self, facts: PodFacts) -> None:
+        """The same from what is kept of a pod."""
         old = self._pods.get(facts.key)
         if old == facts:
             return
@@ -257,9 +267,11 @@ class ClusterState:
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
         returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
         requested, scavenged = self._totals(reservations)
+        nodes = _honest(self._node_views(), rule.crowded_nodes)
         return Snapshot(
             now=now,
-            nodes=_honest(self._node_views(), rule.crowded_nodes),
+            nodes=nodes,
+            index=None if rule.crowded_nodes else self._node_index(nodes),
             pending=self._pending_pods(),
             reservations=tuple(reservation for _, reservation in reservations),
             candidates=self._waiting.lines(),
@@ -315,6 +327,19 @@ class ClusterState:
             )
         self._stale_views.clear()
         return dict(self._views)
+
+    def _node_index(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
+        """Nodes change far less often than cycles look them up. It is made anew now and then all the same: it remembers
+        every selector that it was asked for, and anybody may make some up."""
+        index = self._index
+        self._index_left -= 1
+        if index is None or self._index_left <= 0:
+            self._index_left = _CYCLES_PER_INDEX
+            index = NodeIndex(nodes)
+        else:
+            index = index.renewed(nodes)
+        self._index = index
+        return index
 
     def _pending_pods(self) -> tuple[PendingPod, ...]:
         if self._pending_view is None:

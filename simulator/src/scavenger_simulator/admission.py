@@ -1,0 +1,225 @@
+"""The admitter: its own view of the cluster, and its own cycles over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.object_facts import NOT_STARTED, PodFacts
+from scavenger_admitter.core.admission.plan import plan_admissions
+from scavenger_admitter.core.admission.running import DEFAULT_INTERVAL, RunningJob
+from scavenger_admitter.core.admission.shape import Shape, normalized
+from scavenger_admitter.core.admission.snapshot import Candidate, PendingPod, QueueView
+from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.names import DEFAULT_QUEUE, NON_PREEMPTIBLE
+from scavenger_kube.kinds import Condition, Node, NodeStatus, ObjectMeta
+
+from scavenger_simulator.clock import SECOND, moment, stamp, ticks
+from scavenger_simulator.cluster import PODS_PER_NODE
+from scavenger_simulator.jobs import Job, Stage
+from scavenger_simulator.result import MomentKind
+from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
+from scavenger_simulator.world import World
+
+_READY = (Condition(type="Ready", status="True"),)
+
+
+class Admission:
+    """Keeps the admitter's view of the cluster, and runs its cycles when something changed that may let a job start.
+
+    Attributes:
+        start: called with each job that a cycle starts, and its nodes.
+        reclaim: called with each job that a cycle takes room from, and why.
+        classes: called before a cycle that may take room from jobs: their classes are brought up to date.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._state = ClusterState()
+        self._numbers = {name: i for i, name in enumerate(world.cluster.names)}
+        if len(self._numbers) != len(world.scenario.nodes):
+            raise ValueError("two nodes of the scenario have one name")
+        for spec in world.scenario.nodes:
+            self._state.apply_node(_node(spec))
+        for name, weight in sorted(world.scenario.queues.items()):
+            self._state.apply_queue(QueueView(name, weight=weight))
+        self._view: LevelsView | None = None
+        self._planned = False
+        self._next = world.start
+        self._truncated = False
+        self.start: Callable[[Job, tuple[int, ...]], None] = lambda job, nodes: None
+        self.reclaim: Callable[[Job, str], None] = lambda job, why: None
+        self.classes: Callable[[], None] = lambda: None
+
+    # --- cycles ---
+
+    def publish(self) -> None:
+        """The regulator has published."""
+        self._view = LevelsView.of(self._world.published.to_data(), moment(self._world.now))
+        self.wake()
+
+    def wake(self) -> None:
+        """Something changed that may let a job start; coalesced."""
+        if self._planned or not self._world.waiting or not self._world.decider.scavenges:
+            return
+        self._planned = True
+        self._world.events.add(self._next, self._cycle, None)
+
+    def _cycle(self, _: None) -> None:
+        world = self._world
+        now = world.now
+        self._planned = False
+        rule = self._rule(now)
+        if not world.waiting or rule.shut is not None:  # the levels wake it again
+            return
+        self._next = now + max(1, ticks(world.settings.admission_interval))
+        shared = len({*world.scenario.queues, DEFAULT_QUEUE}) > 1
+        if shared:
+            self.classes()
+        snapshot = self._state.snapshot(now=stamp(now), rule=rule)
+        if not shared and not all(limit.under() for limit in snapshot.limits):  # nobody starts, and nobody is asked
+            return
+        plan = plan_admissions(
+            snapshot,
+            max_starts_per_cycle=world.settings.max_starts_per_cycle,
+            rules=world.settings.preemption,
+        )
+        for preemption in plan.preemptions:
+            self.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
+        for start in plan.starts:
+            self.start(world.by_key[start.key], tuple(self._numbers[name] for name in start.nodes))
+        if plan.truncated:
+            self.wake()
+
+    def _rule(self, now: int) -> LoadRule:
+        view = self._view
+        if view is None:
+            return LoadRule.blind("the regulator has published nothing yet")
+        levels = view.levels
+        if view.visibility is Visibility.FRESH and levels is not None and levels.stale(moment(now)):
+            return LoadRule.blind("the levels are stale")
+        return LoadRule.of(view, stamp(now), counted_with_candidate=self._world.settings.count_candidate)
+
+    # --- jobs (lifecycle.Watcher) ---
+
+    def on_waiting(self, job: Job) -> None:
+        """In line, with or without pods that are leaving."""
+        self._state.apply_candidate(
+            Candidate(
+                key=job.key,
+                uid=job.uid,
+                queue=job.demand.queue,
+                shape=_shape(job),
+                parallelism=job.demand.pods,
+                interrupted_count=job.interruptions,
+                queued_at=stamp(job.queued_at),
+            )
+        )
+        if job.stage is Stage.WAITING:
+            self.wake()
+
+    def on_started(self, job: Job) -> None:
+        """Its pods are bound."""
+        self._state.delete_candidate(job.key)
+        self._apply_pods(job, NOT_STARTED, 0)
+
+    def on_running(self, job: Job) -> None:
+        """Its pods run."""
+        self._apply_pods(job, stamp(job.running_since) // SECOND, 0)
+        self.on_class(job)
+
+    def on_class(self, job: Job) -> None:
+        """It runs, and the prioritizer has written its status."""
+        since = self._world.decider.since
+        started = job.running_since if since is None else since(job)
+        interval = ticks(job.demand.interruption_after) if since is None else DEFAULT_INTERVAL << 20
+        self._state.running.apply(
+            RunningJob(
+                key=job.key,
+                uid=job.uid,
+                queue=job.demand.queue,
+                parallelism=job.demand.pods,
+                preemptible=job.status_class != NON_PREEMPTIBLE,
+                priority=job.status_priority,
+                since=stamp(started),
+                started=stamp(started),
+                interval=max(1, interval),
+                interrupted_at=stamp(job.waits_since) if job.interruptions else 0,
+            )
+        )
+
+    def on_interrupted(self, job: Job, kind: MomentKind) -> None:
+        """Its pods have been told to go."""
+        self._apply_pods(job, NOT_STARTED, stamp(job.gone_at))
+        if kind is MomentKind.RECLAIMED:
+            self._state.running.interrupt(job.key, stamp(self._world.now), _shape(job).counted, job.demand.pods)
+        else:
+            self._state.running.delete(job.key)
+
+    def on_gone(self, job: Job) -> None:
+        """Its pods are taken off their nodes."""
+        for key in job.pod_keys:
+            self._state.delete_pod(key)
+        if job.stage is not Stage.LEAVING:
+            self._state.running.delete(job.key)
+
+    def _apply_pods(self, job: Job, started: int, leaves_by: int) -> None:
+        names, run = self._world.cluster.names, str(job.admitted)
+        requests = _shape(job).requests
+        for key, node in zip(job.pod_keys, job.nodes, strict=True):
+            self._state.apply_pod_facts(
+                PodFacts(
+                    key=key,
+                    uid=f"{key}/{run}",
+                    node=names[node],
+                    requests=requests,
+                    ended=False,
+                    job=job.key,
+                    queue=job.demand.queue,
+                    run=run,
+                    leaves_by=leaves_by,
+                    started=started,
+                )
+            )
+
+    # --- ordinary pods ---
+
+    def on_bound(self, pod: OrdinaryPod, node: int) -> None:
+        """An ordinary pod has a node."""
+        requests = normalized({"cpu": pod.cpu_request_milli, "memory": pod.memory_request_bytes})
+        key = f"ordinary/{pod.name}"
+        self._state.apply_pod_facts(PodFacts(key, key, self._world.cluster.names[node], requests, ended=False, job=""))
+
+    def on_pending(self, pod: OrdinaryPod, nominated: int | None) -> None:
+        """An ordinary pod waits for room; nominated: the node on which it is made."""
+        shape = Shape.of({"cpu": pod.cpu_request_milli, "memory": pod.memory_request_bytes})
+        key = f"ordinary/{pod.name}"
+        waits = PendingPod(
+            key=key,
+            shape=shape,
+            nominated="" if nominated is None else self._world.cluster.names[nominated],
+            priority=pod.priority,
+            created=moment(ticks(pod.arrives)).isoformat(),
+        )
+        self._state.apply_pod_facts(PodFacts(key, key, "", shape.requests, ended=False, job="", pending=waits))
+
+    def on_left(self, pod: OrdinaryPod) -> None:
+        """An ordinary pod is gone."""
+        self._state.delete_pod(f"ordinary/{pod.name}")
+
+
+def _shape(job: Job) -> Shape:
+    return Shape.of({"cpu": job.demand.cpu_milli, "memory": job.demand.memory_bytes})
+
+
+def _node(spec: NodeSpec) -> Node:
+    allocatable: dict[str, str | int | float] = {
+        "cpu": f"{spec.cpu_milli}m",
+        "memory": spec.memory_bytes,
+        "pods": PODS_PER_NODE,
+    }
+    return Node(
+        metadata=ObjectMeta(name=spec.name),
+        status=NodeStatus(allocatable=allocatable, capacity=allocatable, conditions=_READY),
+    )

@@ -1,0 +1,131 @@
+"""The prioritizer: its own rounds over the running jobs, and what it writes on their pods and in their status.
+
+The service looks every ten seconds, and a second after something has changed. Here a round is computed when somebody is
+about to read what it writes, and a new one would be due by then: nobody could tell the difference but by how often the
+figures of protected jobs are written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scavenger_api.levels import LevelsView
+from scavenger_api.names import PREEMPTIBLE
+from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, plan_classes
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot
+
+from scavenger_simulator.clock import moment, stamp, ticks
+from scavenger_simulator.jobs import NAMESPACE, Job, Stage
+from scavenger_simulator.world import World
+
+
+class Classes:
+    """Keeps the classes of running jobs.
+
+    Attributes:
+        changed: called with each job whose status says another class, or another figure, than before.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._at = world.start
+        self._published = world.published
+        self._gangs: dict[int, tuple[int, Gang]] = {}
+        self._written_at: dict[str, int] = {}
+        self.changed: Callable[[Job], None] = lambda job: None
+
+    def update(self) -> None:
+        """Have the classes as they are at this moment."""
+        world = self._world
+        due = world.now - self._at >= ticks(world.settings.prioritizer_period)
+        if world.decider.since is not None or not (due or world.published is not self._published):
+            return
+        self._at, self._published = world.now, world.published
+        share = Share.of(LevelsView.of(world.published.to_data(), moment(world.now)))
+        plan = plan_classes(
+            Snapshot(
+                now=stamp(world.now),
+                share=share,
+                gangs=self._current(),
+                rules=world.settings.prioritizer,
+                budgets={NAMESPACE: True},
+                written_at=self._written_at,
+            )
+        )
+        self._carry_out(plan)
+
+    def _current(self) -> list[Gang]:
+        """The running jobs; facts are made anew where something has changed."""
+        now = self._world.now
+        gangs: dict[int, tuple[int, Gang]] = {}
+        for number, job in self._world.holding.items():
+            if job.stage is not Stage.RUNNING:
+                continue
+            if job.next_report <= now:
+                job.note_report(now)
+            known = self._gangs.get(number)
+            if known is None or known[0] != job.changes:
+                known = (job.changes, _gang(job, job.reported(now)))
+            gangs[number] = known
+        self._gangs = gangs
+        self._written_at = {key: at for key, at in self._written_at.items() if self._world.by_key[key].holds_room}
+        return [gang for _, gang in gangs.values()]
+
+    def _carry_out(self, plan: ClassPlan) -> None:
+        world = self._world
+        for write in (*plan.protect, *plan.unprotect, *plan.refresh):
+            self._write(write, plan.now)
+        for status in plan.statuses:
+            job = world.by_key[status.job.key]
+            job.status_class = status.class_ or ""
+            job.status_priority = status.priority if status.class_ is not None else None
+            job.changes += 1
+            self.changed(job)
+        if plan.changes:
+            world.changes += 1
+
+    def _write(self, write: PodWrite, now: int) -> None:
+        job = self._world.by_key[f"{NAMESPACE}/{write.pod.job}"]
+        if write.class_ is not None:
+            job.class_ = write.class_
+        job.changes += 1
+        if write.priority is not None:
+            job.written = write.priority
+            self._written_at[job.key] = now
+
+
+def _gang(job: Job, reported: int | None) -> Gang:
+    """What the prioritizer sees of a running job."""
+    demand, run = job.demand, f"{job.demand.name}-{job.admitted}"
+    facts = JobFacts(
+        namespace=NAMESPACE,
+        name=demand.name,
+        uid=job.uid,
+        phase="Running",
+        interval=max(1, ticks(demand.interruption_after)),
+        run=run,
+        parallelism=demand.pods,
+        started=stamp(job.running_since),
+        interruptions=job.interruptions,
+        class_=job.status_class,
+        written=job.status_priority,
+    )
+    checkpoint = None if reported is None else stamp(reported)
+    pods = tuple(
+        PodFacts(
+            namespace=NAMESPACE,
+            name=key,
+            uid=key,
+            millicores=demand.cpu_milli,
+            job=demand.name,
+            run=run,
+            node=str(node),
+            started=stamp(job.admitted),
+            index=index,
+            checkpoint=checkpoint,
+            class_=job.class_ or PREEMPTIBLE,
+            written=job.written,
+        )
+        for index, (key, node) in enumerate(zip(job.pod_keys, job.nodes, strict=True))
+    )
+    return Gang(facts, pods)

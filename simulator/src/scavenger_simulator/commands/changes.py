@@ -1,0 +1,101 @@
+"""What is set otherwise than by default: options of the regulator by their names in its chart, and a few of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from scavenger_regulator.core.eviction.plan import SORTERS
+from scavenger_regulator.settings import RegulatorSettings
+
+from scavenger_simulator.inputs.distributions import parse_value
+from scavenger_simulator.inputs.reading import InputError
+from scavenger_simulator.report.document import camel_case
+from scavenger_simulator.settings import Settings
+
+OF_THE_RUN: Final = (
+    "metrics_period",
+    "metrics_age",
+    "prioritizer_period",
+    "admission_interval",
+    "start_seconds",
+    "non_preemptible_wait",
+    "starved_after",
+)
+"""Fields of Settings that are not the regulator's. All in seconds."""
+_MICROSECONDS: Final = 1_000_000
+_OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
+_NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in OF_THE_RUN}}
+
+Changes = dict[str, Any]
+"""By name as in the chart, such as historyWindow: the value, checked."""
+
+
+def parse_changes(words: Iterable[str], values_file: Path | None = None) -> Changes:
+    """From `--set NAME=VALUE` and the file given to `helm --values`; the former win. Raises InputError."""
+    found = _of_chart(values_file) if values_file else {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"--set {word}: there is no value", "write NAME=VALUE, such as reserve=15")
+        name = camel_case(name.strip().replace("-", "_"))
+        if name not in _NAMES:
+            remedy = f"names are those of charts/scavenger-regulator: {', '.join(sorted(_NAMES))}"
+            raise InputError(f"--set {word}: there is no setting {name!r}", remedy)
+        found[name] = _checked(name, value.strip(), "--set")
+    return found
+
+
+def _of_chart(path: Path) -> Changes:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"it cannot be read: {error}", "give the values of the chart", source=str(path)) from error
+    settings = values.get("settings") if isinstance(values, Mapping) else None
+    if not isinstance(settings, Mapping):
+        remedy = "give the values of charts/scavenger-regulator, which have `settings`"
+        raise InputError("it has no settings", remedy, source=str(path))
+    # Other names are of the service and not of its decisions: addresses, the election of a leader.
+    return {str(name): _checked(str(name), value, str(path)) for name, value in settings.items() if name in _NAMES}
+
+
+def _checked(name: str, value: Any, source: str) -> Any:
+    field = _NAMES[name]
+    try:
+        if field in OF_THE_RUN:
+            return parse_value(str(value))
+        info = RegulatorSettings.model_fields[field]
+        kind: Any = Annotated[info.annotation, info]
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        checked = adapter.validate_python(value)
+        if field == "order" and (unknown := set(checked) - set(SORTERS)):
+            raise ValueError(f"there is no sorter {min(unknown)!r}: choose from {', '.join(SORTERS)}")
+        return checked
+    except ValidationError as error:
+        problem = f"{value!r} is no value: {error.errors()[0]['msg']}"
+    except ValueError as error:
+        problem = str(error)
+    raise InputError(problem, "docs/levels.md says what the settings mean", source=source, field=name) from None
+
+
+def settings_of(changes: Mapping[str, Any]) -> Settings:
+    """The settings of a run with these changes. Raises InputError where they contradict each other."""
+    fields = {_NAMES[name]: value for name, value in changes.items()}
+    ours = {name: fields.pop(name) for name in OF_THE_RUN if name in fields}
+    low, admission, high = (
+        fields.get(f"initial_{level}", RegulatorSettings.model_fields[f"initial_{level}"].default)
+        for level in ("lower", "admission", "upper")
+    )
+    if not low <= admission <= high:
+        raise InputError("it must be that initialLower <= initialAdmission <= initialUpper", "change the other, too")
+    settings = Settings.of(**fields).changed(**ours)
+    if "startup_cost" in fields:  # of the prioritizer and the admitter as well: one setting of one name
+        cost = fields["startup_cost"]
+        settings = settings.changed(
+            startup_cost=cost, prioritizer=replace(settings.prioritizer, startup_cost=round(cost * _MICROSECONDS))
+        )
+    return settings

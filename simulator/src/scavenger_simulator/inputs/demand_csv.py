@@ -1,0 +1,78 @@
+"""Demand of one's own, as CSV: a line for each job, quantities and durations written as in Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from scavenger_api.quantity import QuantityError, millis, units
+
+from scavenger_simulator.inputs.distributions import parse_value
+from scavenger_simulator.inputs.habits import LONGEST_INTERVAL, Habits
+from scavenger_simulator.inputs.openb import Window
+from scavenger_simulator.inputs.reading import Row, rows
+from scavenger_simulator.inputs.swf import MOST_PODS
+from scavenger_simulator.scenario import ScavengerDemand
+
+T = TypeVar("T")
+
+REQUIRED: Final = ("name", "submitted", "work", "cpu", "memory")
+OPTIONAL: Final = ("queue", "pods", "interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
+
+
+def read_demand(
+    path: Path, window: Window, *, seed: int = 0, habits: Habits | None = None
+) -> tuple[ScavengerDemand, ...]:
+    """The jobs submitted in the window. What a line leaves open is drawn. Raises InputError."""
+    found: dict[str, ScavengerDemand] = {}
+    for row in rows(path, REQUIRED, OPTIONAL):
+        name = row.text("name")
+        if name in found:
+            raise row.error("name", f"{name!r} is there twice", "give each job a name of its own")
+        submitted = _of(row, "submitted", parse_value, "write seconds, or a duration such as 90m")
+        job = _job(row, name, submitted - window.start, seed, habits or Habits())
+        if window.start <= submitted < window.end:
+            found[name] = job
+    return tuple(found.values())
+
+
+def _job(row: Row, name: str, submitted: float, seed: int, habits: Habits) -> ScavengerDemand:
+    duration = "write seconds, or a duration such as 90m"
+    work = _of(row, "work", parse_value, duration)
+    cpu = _of(row, "cpu", millis, "write cores, such as 2 or 500m")
+    memory = _of(row, "memory", units, "write bytes, such as 512Mi or 4Gi")
+    for field, value in (("work", work), ("cpu", cpu), ("memory", memory)):
+        if value <= 0:
+            raise row.error(field, f"{row.text(field)!r} is nothing", "write a value above 0")
+    given = {
+        field: _of(row, field, parse_value, duration)
+        for field in ("interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
+        if row.text(field, "")
+    }
+    for field in ("interruption_after", "checkpoint_every"):
+        if field in given and not 1 <= given[field] <= LONGEST_INTERVAL:
+            raise row.error(field, f"{row.text(field)!r} is out of range", "write a duration from 1s to 7d")
+    return habits.job(
+        seed,
+        name,
+        submitted,
+        work,
+        cpu_milli=cpu,
+        memory_bytes=memory,
+        queue=row.text("queue", "default"),
+        pods=round(row.number("pods", least=1, most=MOST_PODS, default=1)),
+        interruption_after=given.get("interruption_after"),
+        checkpoint_every=given.get("checkpoint_every"),
+        checkpoint_cost=given.get("checkpoint_cost"),
+        grace_seconds=given.get("grace"),
+        restart_seconds=given.get("restart"),
+    )
+
+
+def _of(row: Row, field: str, parse: Callable[[str], T], remedy: str) -> T:
+    text = row.text(field)
+    try:
+        return parse(text)
+    except (ValueError, QuantityError) as error:
+        raise row.error(field, str(error), remedy) from None

@@ -1,0 +1,303 @@
+"""The regulator: its own periods, on figures as old and as averaged as the metrics API has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+from scavenger_api.evictions import EvictionReason
+from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_regulator.core.history import NODE_BUCKETS, History
+from scavenger_regulator.core.history import Figures as HistoryFigures
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.scope import ScopeDecision, after_evictions
+from scavenger_regulator.core.snapshot import (
+    CLUSTER,
+    RESOURCES,
+    Figure,
+    Figures,
+    Gang,
+    Measurement,
+    NodeFacts,
+    PodFacts,
+    RecentTermination,
+    Snapshot,
+)
+from scavenger_regulator.core.state import ScopeState
+
+from scavenger_simulator.clock import SECOND, moment, ticks
+from scavenger_simulator.jobs import Job, Stage
+from scavenger_simulator.result import MomentKind, Point, ResourcePoint
+from scavenger_simulator.world import World
+
+_GUARD: Final = 0.1
+"""Points by which figures may be off that were rounded."""
+
+_KINDS: Final = {EvictionReason.ABOVE_UPPER: MomentKind.EVICTED, EvictionReason.YIELD: MomentKind.YIELDED}
+
+
+class Regulation:
+    """Measures, decides, publishes and has jobs evicted, period by period.
+
+    Attributes:
+        publish: called when the levels are published.
+        evict: called with each job that has to go, how that is called, and why; tells whether it goes.
+        classes: called before victims may be chosen: classes are brought up to date.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rules = world.decider.rules
+        self._period, self._window = ticks(self._rules.period), ticks(world.settings.metrics_period)
+        nodes = world.scenario.nodes
+        room = [{"cpu": node.cpu_milli / 1000, "memory": float(node.memory_bytes)} for node in nodes]
+        self._nodes = {
+            node.name: NodeFacts(node.name, amounts, amounts, counts=True)
+            for node, amounts in zip(nodes, room, strict=True)
+        }
+        self._states: dict[str, ScopeState] = {}
+        self._histories: dict[str, dict[str, History]] = {}
+        self._gangs: dict[int, tuple[int, Gang]] = {}
+        self._gone: list[RecentTermination] = []
+        self._before: tuple[int, list[int]] = (world.start, [])
+        self._measured = Measurement(failed="nothing has been measured yet")
+        self._last: ScopeDecision | None = None
+        self.publish: Callable[[], None] = lambda: None
+        self.evict: Callable[[Job, MomentKind, str], bool] = lambda job, kind, why: False
+        self.classes: Callable[[], None] = lambda: None
+        if self._period <= 0 or self._window <= 0:
+            raise ValueError("the periods of the regulator and of the metrics must be more than nothing")
+        self._plan(world.start + self._period)
+
+    def _plan(self, at: int) -> None:
+        """A period at a moment, and the measurement that it looks at before."""
+        taken = at - ticks(self._world.settings.metrics_age)
+        self._world.events.add(taken - self._window, self._begin_average, None)
+        self._world.events.add(taken, self._scrape, None)
+        self._world.events.add(at, self._tick, None)
+
+    # --- measuring ---
+
+    def _begin_average(self, _: None) -> None:
+        self._before = (self._world.now, self._spent())
+
+    def _spent(self) -> list[int]:
+        """CPU time up to now: of the cluster, or of each node where nodes have levels of their own."""
+        now, cluster = self._world.now, self._world.cluster
+        if self._rules.per_node:
+            return [use.spent(now) for use in cluster.by_node]
+        return [cluster.ordinary.spent(now) + cluster.jobs.spent(now)]
+
+    def _scrape(self, _: None) -> None:
+        """CPU as an average since the last time, memory as it is. A pod that has run for less has no figure yet."""
+        now, cluster = self._world.now, self._world.cluster
+        since, before = self._before
+        at, span = moment(now), max(1, now - since)
+        cores = [(spent - old) / span / 1000 for spent, old in zip(self._spent(), before, strict=True)]
+        if self._rules.per_node:
+            nodes = {
+                name: self._figures(cpu, use.memory, at, span)
+                for name, cpu, use in zip(cluster.names, cores, cluster.by_node, strict=True)
+            }
+            self._measured = Measurement(nodes=nodes, pods=self._pods(since, at, span))
+        else:
+            total = self._figures(cores[0], cluster.ordinary.memory + cluster.jobs.memory, at, span)
+            self._measured = Measurement(pods=self._pods(since, at, span), total=total)
+        taken = moment(since)
+        self._gone = [gone for gone in self._gone if gone.at > taken]
+
+    def _figures(self, cores: float, memory: float, at: datetime, span: int) -> dict[str, Figure]:
+        window = span / SECOND
+        return {"cpu": Figure(cores, at, window), "memory": Figure(float(memory), at, window)}
+
+    def _pods(self, since: int, at: datetime, span: int) -> dict[str, Figures]:
+        found: dict[str, Figures] = {}
+        alike: dict[tuple[int, int], Figures] = {}
+        for job in self._world.holding.values():
+            if job.runs and job.stage is not Stage.STARTING and job.running_since <= since:
+                figures = alike.get(job.use)
+                if figures is None:
+                    figures = alike[job.use] = self._figures(job.use[0] / 1000, job.use[1], at, span)
+                for key in job.pod_keys:
+                    found[key] = figures
+        return found
+
+    def on_gone(self, job: Job) -> None:
+        """The pods of a job are taken off their nodes; their use is in the figures for a while."""
+        self._gangs.pop(job.number, None)
+        if job.use == (0, 0):
+            return
+        names, at = self._world.cluster.names, moment(self._world.now)
+        use = {"cpu": job.use[0] / 1000, "memory": float(job.use[1])}
+        self._gone.extend(RecentTermination(names[node], use, at) for node in job.nodes)
+
+    # --- deciding ---
+
+    def _tick(self, _: None) -> None:
+        world = self._world
+        if self._may_evict():
+            self.classes()
+        snapshot = self._snapshot()
+        decision = regulate(snapshot, self._states, self._rules)
+        self._states = decision.states
+        self._last = decision.scopes[CLUSTER]
+        world.published = decision.published
+        self._record(decision)
+        self._learn(decision)
+        self.publish()
+        self._act(decision, snapshot)
+        self._plan(world.now + self._period)
+
+    def _may_evict(self) -> bool:
+        """Whether classes may be looked at in this period: only where jobs are evicted, or yield at the admission
+        level, which may have moved by a step."""
+        last, measured = self._last, self._measured.total
+        if last is None or last.next_state.evicting or last.next_state.yielding:
+            return True
+        if not measured or not self._rules.step > 0 or not last.levels:
+            return True
+        load = self._world.cluster.percent((1000 * measured["cpu"].value, measured["memory"].value))
+        return any(
+            load[i] >= last.levels[resource].admission - self._rules.step - _GUARD
+            for i, resource in enumerate(RESOURCES)
+        )
+
+    def _snapshot(self) -> Snapshot:
+        world = self._world
+        return Snapshot(
+            now=moment(world.now),
+            started=moment(world.start),
+            nodes=self._nodes,
+            gangs=self._current(),
+            measurement=self._measured,
+            recent_terminations=tuple(self._gone),
+            history=self._history(),
+        )
+
+    def _current(self) -> tuple[Gang, ...]:
+        """The jobs with pods on nodes; facts are made anew where something has changed."""
+        now, gangs, found = self._world.now, self._gangs, []
+        for number, job in self._world.holding.items():
+            if job.next_report <= now:
+                job.note_report(now)
+            known = gangs.get(number)
+            if known is None or known[0] != job.changes:
+                known = gangs[number] = (job.changes, self._gang(job))
+            found.append(known[1])
+        return tuple(found)
+
+    def _gang(self, job: Job) -> Gang:
+        demand, names, since = job.demand, self._world.cluster.names, self._world.decider.since
+        running = job.stage is Stage.RUNNING
+        reported = job.reported(self._world.now) if running else None
+        requests = {"cpu": demand.cpu_milli / 1000, "memory": float(demand.memory_bytes)}
+        ran = job.stage is not Stage.STARTING and job.use != (0, 0)
+        started = None
+        if running:
+            started = moment(job.running_since if since is None else min(job.running_since, since(job)))
+        pods = tuple(
+            PodFacts(
+                key=key,
+                uid=f"{key}/{job.admitted}",
+                node=names[node],
+                requests=requests,
+                preemptible=job.class_ != NON_PREEMPTIBLE,
+                running_since=moment(job.running_since) if ran else None,
+                deletion_deadline=moment(job.gone_at) if job.stage is Stage.LEAVING else None,
+                checkpoint=None if reported is None else moment(reported),
+                index=index,
+                grace=demand.grace_seconds,
+            )
+            for index, (key, node) in enumerate(zip(job.pod_keys, job.nodes, strict=True))
+        )
+        return Gang(
+            job.key,
+            job.uid,
+            pods,
+            interval=demand.interruption_after,
+            cores=demand.cpu_milli / 1000,
+            running=running,
+            started=started,
+            interruptions=job.interruptions,
+            parallelism=demand.pods,
+        )
+
+    # --- remembering ---
+
+    def _history(self) -> dict[str, Mapping[str, HistoryFigures]]:
+        return {
+            scope: {resource: found for resource, one in by.items() if (found := one.figures) is not None}
+            for scope, by in self._histories.items()
+        }
+
+    def _learn(self, decision: Decision) -> None:
+        window = self._world.settings.history_window
+        for scope, decided in decision.scopes.items():
+            reading = decided.reading
+            if reading is None or reading.ordinary is None:
+                continue
+            buckets = self._world.settings.history_buckets if scope == CLUSTER else NODE_BUCKETS
+            histories = self._histories.setdefault(scope, {r: History(window, buckets) for r in RESOURCES})
+            for resource in RESOURCES:
+                histories[resource].add(reading.observed_at, reading.ordinary[resource])
+
+    # --- acting ---
+
+    def _act(self, decision: Decision, snapshot: Snapshot) -> None:
+        now, world = snapshot.now, self._world
+        planned = [v for v in decision.victims if v.reason is EvictionReason.ABOVE_UPPER and v.scope == CLUSTER]
+        if planned:
+            world.recorder.minimum += self._fewest(decision.scopes[CLUSTER])
+        done = []
+        for victim in decision.victims:
+            job = world.by_key[victim.candidate.gang.key]
+            where = f" on {victim.scope}" if victim.scope != CLUSTER else ""
+            if self.evict(job, _KINDS[victim.reason], f"{victim.reason.value}{where}"):
+                done.append(victim)
+        for scope in {victim.scope for victim in done} & self._states.keys():
+            mine = [victim for victim in done if victim.scope == scope]
+            self._states[scope] = after_evictions(self._states[scope], mine, now, self._rules)
+
+    def _fewest(self, decided: ScopeDecision) -> int:
+        """The fewest jobs that would have closed the gaps, at the least: as many as it takes of those that use most."""
+        plan, cluster = decided.plan, self._world.cluster
+        if plan is None:
+            return 0
+        fewest = 0
+        staying = [job for job in self._world.holding.values() if job.stage is Stage.RUNNING]
+        for i, resource in enumerate(RESOURCES):
+            gap = plan.gaps.get(resource, 0.0) - plan.short.get(resource, 0.0)
+            room = (cluster.cpu_milli, cluster.memory_bytes)[i]
+            needed = 0
+            for use in sorted((job.use[i] * len(job.nodes) for job in staying), reverse=True):
+                if gap <= 1e-6:
+                    break
+                gap -= 100.0 * use / room
+                needed += 1
+            fewest = max(fewest, needed)
+        return fewest
+
+    def _record(self, decision: Decision) -> None:
+        world, decided = self._world, decision.scopes[CLUSTER]
+        ordinary, jobs = world.cluster.percent(world.cluster.ordinary), world.cluster.percent(world.cluster.jobs)
+        running = [job for job in world.holding.values() if job.stage is Stage.RUNNING]
+        points = []
+        for i, resource in enumerate(RESOURCES):
+            levels = decided.levels.get(resource, self._rules.initial)
+            points.append(
+                ResourcePoint(ordinary[i] + jobs[i], ordinary[i], levels.lower, levels.admission, levels.upper)
+            )
+        world.recorder.note_period(
+            Point(
+                at=world.now / SECOND,
+                cpu=points[0],
+                memory=points[1],
+                percentage=decided.percentage,
+                state=decided.state.value,
+                admit=decided.admit,
+                running=len(running),
+                waiting=world.waiting,
+                running_cores=sum(job.millicores for job in running) / 1000,
+            )
+        )

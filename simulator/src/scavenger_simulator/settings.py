@@ -1,0 +1,61 @@
+"""How the services are set in a run: their own rules, as their own settings make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
+from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
+from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.settings import RegulatorSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an administrator may set, and how fast the cluster is. Seconds, percent.
+
+    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window, history_buckets: of the
+    ordinary load. metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how
+    long before the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
+    admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
+    simulation shorter. start_seconds: from admission until the pods run. non_preemptible_wait: after which an ordinary
+    pod may displace what is not preemptible. starved_after: a job that waited longer in one piece counts as starved.
+    """
+
+    regulator: Rules = field(default_factory=Rules)
+    history_window: float = DEFAULT_WINDOW
+    history_buckets: int = DEFAULT_BUCKETS
+    metrics_period: float = 15.0
+    metrics_age: float = 5.0
+    prioritizer: PrioritizerRules = field(default_factory=PrioritizerRules)
+    prioritizer_period: float = 30.0
+    preemption: PreemptionRules = field(default_factory=PreemptionRules)
+    admission_interval: float = 5.0
+    max_starts_per_cycle: int = 500
+    count_candidate: bool = True
+    startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
+    start_seconds: float = 2.0
+    non_preemptible_wait: float = 300.0
+    starved_after: float = 14_400.0
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """From options of the regulator by the names it has for them, such as reserve, period, floor or
+        admission_margin, as it makes its rules of them. Raises ValueError for a name it does not know."""
+        unknown = options.keys() - RegulatorSettings.model_fields.keys()
+        if unknown:
+            raise ValueError(f"the regulator has no option {min(unknown)!r}")
+        # Not by its constructor: that reads the environment, and a simulation is to be the same everywhere.
+        regulator = RegulatorSettings.model_construct(**options)
+        return cls(
+            regulator=regulator.rules(),
+            history_window=regulator.history_window,
+            history_buckets=regulator.history_buckets,
+        )
+
+    def changed(self, **changes: Any) -> Self:
+        """The same with some of its own fields changed."""
+        return replace(self, **changes)

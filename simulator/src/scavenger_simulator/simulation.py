@@ -1,0 +1,130 @@
+"""A run: the services' decisions on a stretch of a cluster's past, under a virtual clock.
+
+`simulate` is a pure function: the same scenario, settings, policy and seed give the same result, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from scavenger_simulator.admission import Admission
+from scavenger_simulator.classes import Classes
+from scavenger_simulator.jobs import Job
+from scavenger_simulator.lifecycle import Lifecycle
+from scavenger_simulator.oracle import foresee
+from scavenger_simulator.ordinary import OrdinaryPods
+from scavenger_simulator.policies import decider
+from scavenger_simulator.policy import Policy
+from scavenger_simulator.recorder import outcome
+from scavenger_simulator.regulation import Regulation
+from scavenger_simulator.result import MomentKind, RunResult
+from scavenger_simulator.scenario import Scenario
+from scavenger_simulator.settings import Settings
+from scavenger_simulator.world import World
+
+Progress = Callable[[float], None]
+"""Told from time to time how much of a run is done, 0 to 1."""
+
+STEPS = 100
+"""How often that is, in a run."""
+
+
+def simulate(
+    scenario: Scenario, settings: Settings, policy: Policy, seed: int, progress: Progress | None = None
+) -> RunResult:
+    """Run a scenario under a policy. seed: of what is left to chance, which is the policy `random` alone.
+
+    Raises ValueError where the scenario or the settings make no sense.
+    """
+    if scenario.end <= scenario.start:
+        raise ValueError("a scenario must end after its start")
+    if not scenario.nodes:
+        raise ValueError("a scenario must have nodes")
+    if policy is Policy.ORACLE:
+        return foresee(scenario, seed)
+    return _Simulation(World(scenario, settings, decider(policy, settings, seed))).run(policy, seed, progress)
+
+
+class _Simulation:
+    """The parts of a run, each knowing the world, and here connected with each other."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._admission = Admission(world)
+        self._lifecycle = Lifecycle(world, self, self._freed)
+        self._classes = Classes(world)
+        self._regulation = Regulation(world)
+        self._ordinary = OrdinaryPods(world, self._admission, self._admission.wake)
+
+        self._admission.start = self._lifecycle.start
+        self._admission.reclaim = lambda job, why: self._interrupt(job, MomentKind.RECLAIMED, why)
+        self._admission.classes = self._classes.update
+        self._classes.changed = self._admission.on_class
+        self._regulation.publish = self._published
+        self._regulation.evict = self._lifecycle.interrupt
+        self._regulation.classes = self._classes.update
+        self._ordinary.preempt = lambda job, why: self._interrupt(job, MomentKind.PREEMPTED, why)
+        self._ordinary.classes = self._classes.update
+        for job in world.jobs:
+            if job.queued_at < world.end:
+                world.events.add(job.queued_at, self._lifecycle.submit, job)
+
+    def run(self, policy: Policy, seed: int, progress: Progress | None) -> RunResult:
+        """From start to end."""
+        world = self._world
+        for step in range(1, STEPS + 1):
+            world.events.run(world.start + (world.end - world.start) * step // STEPS)
+            if progress is not None:
+                progress(step / STEPS)
+        self._lifecycle.close()
+        self._ordinary.close()
+        totals = world.recorder.totals(
+            world.jobs,
+            world.start,
+            world.end,
+            starved_after=world.settings.starved_after,
+            events=world.events.count,
+        )
+        return RunResult(
+            scenario=world.scenario.name,
+            policy=policy.value,
+            seed=seed,
+            totals=totals,
+            points=tuple(world.recorder.points),
+            moments=tuple(world.recorder.moments),
+            jobs=tuple(outcome(job) for job in world.jobs),
+        )
+
+    # --- what one part tells the others ---
+
+    def _interrupt(self, job: Job, kind: MomentKind, why: str) -> None:
+        self._lifecycle.interrupt(job, kind, why)
+
+    def _freed(self, nodes: Iterable[int]) -> None:
+        self._ordinary.retry(nodes)
+        self._admission.wake()
+
+    def _published(self) -> None:
+        self._admission.publish()
+        self._ordinary.look_again()
+
+    def on_waiting(self, job: Job) -> None:
+        """In line, with or without pods that are leaving."""
+        self._admission.on_waiting(job)
+
+    def on_started(self, job: Job) -> None:
+        """Its pods are bound."""
+        self._admission.on_started(job)
+
+    def on_running(self, job: Job) -> None:
+        """Its pods run."""
+        self._admission.on_running(job)
+
+    def on_interrupted(self, job: Job, kind: MomentKind) -> None:
+        """Its pods have been told to go."""
+        self._admission.on_interrupted(job, kind)
+
+    def on_gone(self, job: Job) -> None:
+        """Its pods are about to be taken off their nodes."""
+        self._admission.on_gone(job)
+        self._regulation.on_gone(job)

@@ -1,0 +1,75 @@
+"""docs/simulator.md says what the simulator prints and takes, and has a place for the tables."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from scavenger_simulator.commands.changes import OF_THE_RUN
+from scavenger_simulator.commands.tuning import KNOBS
+from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES
+from scavenger_simulator.inputs.demand_csv import OPTIONAL, REQUIRED, read_demand
+from scavenger_simulator.inputs.habits import HABITS
+from scavenger_simulator.inputs.openb import Window
+from scavenger_simulator.report.document import SCHEMA, camel_case
+from scavenger_simulator.report.figures import Figures, SizeFigures
+from scavenger_simulator.report.table import COLUMNS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from docs.simulate_table import PAGE, main, markers, replaced
+
+TEXT = PAGE.read_text()
+KEYS = {field.name for kind in (Figures, SizeFigures) for field in fields(kind)}
+
+
+@pytest.mark.parametrize("name", [name for name, _ in COLUMNS if name not in ("policy", "p50", "p99")])
+def test_every_column_is_explained(name: str) -> None:
+    assert f"\n| {name} | `" in TEXT
+
+
+@pytest.mark.parametrize("word", sorted({*map(camel_case, KEYS | set(OF_THE_RUN)), *HABITS, *(k.name for k in KNOBS)}))
+def test_every_key_and_setting_is_named(word: str) -> None:
+    assert f"`{word}`" in TEXT
+
+
+def test_the_schema_and_the_scenarios_are_named() -> None:
+    assert SCHEMA in TEXT
+    assert all(f"`{name}`" in TEXT for name in NAMED)
+
+
+def test_the_example_of_own_demand_is_read(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```csv\n(.*?)```", TEXT, re.DOTALL)
+    (header, *_) = csv.reader([example.splitlines()[0]])
+    assert set(header) == {*REQUIRED, *OPTIONAL}
+    path = tmp_path / "jobs.csv"
+    path.write_text(example)
+    assert [job.pods for job in read_demand(path, Window())] == [4, 1]
+
+
+@pytest.mark.parametrize("name", ON_TRACES)
+def test_there_is_a_place_for_every_table(name: str) -> None:
+    begin, end = markers(name)
+    changed = replaced(TEXT, name, "### new \\1\n")
+    assert changed.count(f"{begin}### new \\1\n{end}") == 1
+    assert replaced(changed, name, "x") == replaced(TEXT, name, "x")
+    with pytest.raises(ValueError, match="no markers"):
+        replaced(TEXT, "elsewhere", "")
+
+
+def test_without_the_folder_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SCAVENGER_TRACES", raising=False)
+    assert main([]) == 1
+    assert "--traces" in capsys.readouterr().err
+    assert PAGE.read_text() == TEXT
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)", TEXT):
+        assert (PAGE.parent / link).is_file()

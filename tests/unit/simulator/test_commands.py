@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scavenger_simulator.commands.changes import parse_changes, settings_of
+from scavenger_simulator.commands.progress import Progress
+from scavenger_simulator.inputs.reading import InputError
+from scavenger_simulator.main import main
+from scavenger_simulator.settings import Settings
+
+SMALL = ("diurnal", "--pods", "30", "--length", "3h", "--demand-share", "0.3", "--quiet")
+
+
+def test_settings_have_the_names_of_the_chart() -> None:
+    changes = parse_changes(
+        ["reserve=15", "history-window=6h", "admission_margin=2.5", "metricsAge=20s", "perNode=true"]
+    )
+    assert changes == {
+        "reserve": 15.0,
+        "historyWindow": 21_600.0,
+        "admissionMargin": 2.5,
+        "metricsAge": 20.0,
+        "perNode": True,
+    }
+    settings = settings_of(changes)
+    assert (settings.regulator.reserve, settings.regulator.per_node, settings.metrics_age) == (15, True, 20)
+    assert settings.history_window == 21_600
+    assert settings_of({}) == Settings.of()
+
+
+def test_the_startup_cost_is_one_setting_of_all_services() -> None:
+    settings = settings_of(parse_changes(["startupCost=90s"]))
+    assert settings.startup_cost == settings.regulator.startup_cost == settings.prioritizer.startup_cost / 1e6 == 90
+
+
+def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text("replicas: 1\nsettings: {reserve: 30, period: 1m, logLevel: debug, order: [at-risk]}\n")
+    changes = parse_changes(["reserve=25"], path)
+    assert (changes["reserve"], changes["period"]) == (25.0, 60.0)
+    assert settings_of(changes).regulator.eviction.order == ("at-risk",)
+    assert "logLevel" not in changes
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("reserve", "NAME=VALUE"),
+        ("reserv=5", "reserve"),
+        ("reserve=lots", "docs/levels.md"),
+        ("reserve=101", "docs/levels.md"),
+        ("order=alphabet", "docs/levels.md"),
+        ("metricsAge=soon", "docs/levels.md"),
+        ("initialLower=90", "other"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(word: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        settings_of(parse_changes([word]))
+    assert said in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["[]", "settings: 5", "{", "replicas: 2"])
+def test_a_file_without_settings_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        parse_changes([], path)
+    assert caught.value.source == str(path)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_progress_is_told_elsewhere_only_when_it_takes_long() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, clock)
+    progress.told("reading")
+    clock.now = 4.9
+    progress.share(0.2)
+    assert stream.getvalue() == ""
+    clock.now = 5.0
+    progress.share(0.25)
+    clock.now = 14.9
+    progress.share(0.9)
+    assert stream.getvalue() == "reading: 25%\n"
+    clock.now = 15.0
+    progress.told("running")
+    progress.clear()
+    assert stream.getvalue() == "reading: 25%\nrunning\n"
+
+
+def test_progress_on_a_terminal_is_one_line_that_goes_away() -> None:
+    stream, clock = Terminal(), Clock()
+    progress = Progress(stream, clock)
+    progress.told("a")
+    progress.share(0.5)
+    clock.now = 1.0
+    progress.share(0.6)
+    progress.told("x" * 200)
+    progress.clear()
+    progress.clear()
+    assert "\n" not in stream.getvalue()
+    drawn = [line.rstrip() for line in stream.getvalue().split("\r")]
+    assert drawn == ["", "a", "a: 60%", "x" * 78, "", ""]
+    silent = Terminal()
+    Progress(silent, clock, silent=True).told("a")
+    assert silent.getvalue() == ""
+
+
+def test_policies_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ["compare", *SMALL, "--policies", "ours,youngest,none", "--html", str(page), "--set", "reserve=10"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.split("\n\n")[1].splitlines()] == [
+        "policy",
+        "ours",
+        "youngest",
+        "none",
+    ]
+    assert str(page) in shown.err
+    assert "<svg" in page.read_text()
+    assert main([*words, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    ours, youngest, none = document["scenarios"][0]["policies"]
+    assert ours["harvested"] > 0
+    assert youngest["utilisation"] > none["utilisation"] == ours["utilisationWithout"]
+    assert none["harvested"] == 0
+    assert document["scenarios"][0]["settings"] == {"reserve": 10.0}
+
+
+@pytest.mark.timeout(300)  # two processes, on a machine that may be busy
+def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
+    found = []
+    for number in ("1", "2"):
+        page = tmp_path / f"{number}.html"
+        words = ["compare", *SMALL, "--policies", "ours,random", "-o", "json", "--seed", "5", "--html", str(page)]
+        environment = {**os.environ, "PYTHONHASHSEED": number}
+        program = [sys.executable, "-m", "scavenger_simulator", *words]
+        answer = subprocess.run(program, env=environment, capture_output=True, check=True)
+        found.append((answer.stdout, page.read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "planetlab-20110303"], "--traces"),
+        (["run", "weekly"], "diurnal"),
+        (["run", "prometheus"], "--prometheus-url"),
+        (["run", "diurnal", "--set", "reserve=x"], "docs/levels.md"),
+        (["run", "diurnal", "--length", "0"], "--length"),
+        (["run", "diurnal", "--demand", "csv:/nonexistent.csv"], "check the path"),
+        (["run", *SMALL, "--html", "/nonexistent/page.html"], "can be written"),
+        (["tune", *SMALL], "one day"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_remedy(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCAVENGER_TRACES", raising=False)
+    assert main(words) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ")
+    assert said in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["run"],
+        ["run", "diurnal", "--policy", "best"],
+        ["compare", "diurnal", "--policies", "ours,best"],
+        ["run", "diurnal", "--job", "grace"],
+        ["run", "diurnal", "--job", "grace=normal:1:2"],
+        ["run", "diurnal", "--queue", "lab=0"],
+        ["run", "diurnal", "--requested", "1.5"],
+        ["run", "diurnal", "--length", "soon"],
+        ["run", "prometheus", "--to", "yesterday"],
+    ],
+)
+def test_a_wrong_command_line_ends_with_two(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_how_jobs_behave_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", *SMALL, "-o", "json"]
+    found = []
+    for more in ([], ["--job", "restart=20m", "--job", "cpu-use=0.5"], ["--queue", "default=3"]):
+        assert main([*words, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["scenarios"][0]["policies"][0])
+    plain, lazy, weighted = found
+    assert lazy["utilisation"] < plain["utilisation"]
+    assert weighted == plain, "one queue alone has all there is"
+
+
+def test_the_folder_of_traces_is_taken_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = ",".join("20" for _ in range(288))
+    (tmp_path / "own.csv").write_text(f"{machine}\n" * 20)
+    monkeypatch.setenv("SCAVENGER_TRACES", str(tmp_path))
+    words = ["run", "diurnal", "--ordinary", "planetlab:own.csv", "--demand", "none", "--length", "1h", "-o", "json"]
+    assert main(words) == 0
+    scenario = json.loads(capsys.readouterr().out)["scenarios"][0]["scenario"]
+    assert (scenario["ordinaryPods"], scenario["jobs"]) == (20, 0)
+
+
+def test_a_replaced_setting_is_that_of_the_services() -> None:
+    settings = settings_of({"floor": 50.0})
+    assert settings.regulator == replace(Settings.of().regulator, floor=50.0)
