@@ -51,7 +51,7 @@ cluster-down: sync ## End the embedded cluster; leaves no process, mount or inte
 
 .PHONY: test
 test: EXAMPLES = thorough
-test: verify test-unit test-clusters ## All of it
+test: verify test-unit test-simulation test-clusters ## All of it
 
 # Two lanes beside each other, each on clusters of its own: tests that measure what is used of the CPU, or use all there
 # is, are in the first, where no two of them run at a time; those that mostly wait are in the second. More lanes would
@@ -65,6 +65,10 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, a minute; EXAMPLES=thorough: as in `make test`
 	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=$(EXAMPLES)
+
+.PHONY: test-simulation
+test-simulation: sync ## What holds of every policy in the simulator; its choice of victims beside the scheduler's
+	$(PYTEST) tests/simulation -q -rs -n 2
 
 .PHONY: fuzz
 fuzz: EXAMPLES = fuzz
