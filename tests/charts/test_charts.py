@@ -641,6 +641,15 @@ def test_every_policy_of_the_guard_is_in_force_under_any_values(helm: Path) -> N
     assert "scavenger-system" not in json.dumps([o for o in objects.values() if "Policy" in o["kind"]])
 
 
+@pytest.mark.parametrize("name", [*SERVICES, "scheduler"])
+def test_our_own_pods_carry_no_mark_of_scavenger_jobs(helm: Path, name: str) -> None:
+    """The guard would refuse them."""
+    for made in Chart(helm, name).objects().values():
+        template = made.get("spec", {}).get("template", {}).get("metadata", {})
+        keys = [key for kind in ("labels", "annotations") for key in template.get(kind, {})]
+        assert not [key for key in keys if key.startswith("scavenger.dev/")]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_protection_depends_on_the_chart_of_a_service(helm: Path, name: str) -> None:
     for values in ({}, {"rbac": {"create": False}}):
