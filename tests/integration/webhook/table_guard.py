@@ -199,7 +199,6 @@ WORKLOADS = [
         ("get nothing of the node",),
         user=ADMITTER,
     ),
-    w("the admitter's Job without capabilities", "Job", user=ADMITTER, **SCAVENGER, containers=[capable(drop=["ALL"])]),
     w("the admitter's Job with one of root's", "Job", user=ADMITTER, **SCAVENGER, containers=[capable(add=["CHOWN"])]),
     w(
         "the admitter's Job with one of the node's",
