@@ -234,9 +234,10 @@ async def test_a_long_line_is_told_why_a_few_at_a_time() -> None:
         for passes in range(1, 6):
             await c.pass_time(5, step=5)
             assert c.status_writes() <= passes * PER_PASS
-        told = [job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS) if "level" in job["status"]["message"]]
+            told = {job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS) if "level" in job["status"]["message"]}
+            # some of the last pass may be on their way, in whatever order
+            assert told <= {f"j{number:04}" for number in range(passes * PER_PASS)}, "the front of the line first"
         assert len(told) >= 3 * PER_PASS
-        assert told == [f"j{number:04}" for number in range(len(told))], "the front of the line first"
         assert c.api.list(JOBS) == []
 
 
