@@ -301,11 +301,11 @@ def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop, filled: tuple
 
 
 def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop, filled: tuple[set[str], float]) -> None:
-    # Nobody new fits, and jobs yield, from 22 points under the load on: two of ten points each go, and a third would
-    # free five times what is then still to be freed. That has to hold at every moment, and what is measured moves by
+    # Nobody new fits, and jobs yield, from 21 points under the load on: two of ten points each go, and a third would
+    # free ten times what is then still to be freed. That has to hold at every moment, and what is measured moves by
     # some points; that the second goes needs only one moment.
     jobs, full = filled
-    settings = {**QUICK, **levels(full - 24, full - 22, full + 20, yields=True), "SCAVENGER_YIELD_HYSTERESIS": "0"}
+    settings = {**QUICK, **levels(full - 23, full - 21, full + 20, yields=True), "SCAVENGER_YIELD_HYSTERESIS": "0"}
     stack.start(world.cluster, ["regulator"], settings)
     world.wait_load(full - 4, full + 4)
     world.wait("classes", world.classes_follow)
@@ -322,6 +322,6 @@ def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop, f
     world.wait_load(full - 25, full - 16)
     assert set(world.causes().values()) == {"YieldAtCheckpoint"}
     assert world.running() == jobs - set(world.causes())
-    assert len(world.causes()) == 2
+    assert len(world.causes()) == 2, world.describe()
     lost = sum(world.status(name)["lostCPUSeconds"] for name in world.causes())
     assert lost <= ROOM / 1000 / 10 * 20 * len(victims), "a checkpoint is at most a few periods old"
