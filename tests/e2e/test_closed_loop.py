@@ -301,9 +301,8 @@ def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop, filled: tuple
 
 
 def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop, filled: tuple[set[str], float]) -> None:
-    # Nobody new fits, and jobs yield, from 21 points under the load on: two of ten points each go, and a third would
-    # free ten times what is then still to be freed. That has to hold at every moment, and what is measured moves by
-    # some points; that the second goes needs only one moment.
+    # Nobody new fits, and jobs yield, from 21 points under the load on: two of ten points each go. Beside other work
+    # containers get less than they ask for, so that each of them frees less and a third may be due; never a fourth.
     jobs, full = filled
     settings = {**QUICK, **levels(full - 23, full - 21, full + 20, yields=True), "SCAVENGER_YIELD_HYSTERESIS": "0"}
     stack.start(world.cluster, ["regulator"], settings)
@@ -319,9 +318,9 @@ def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop, f
             world.report_checkpoint(name)
         time.sleep(5)
         victims = set(world.causes())
-    world.wait_load(full - 25, full - 16)
+    world.wait_load(full - 35, full - 16)
     assert set(world.causes().values()) == {"YieldAtCheckpoint"}
     assert world.running() == jobs - set(world.causes())
-    assert len(world.causes()) == 2, world.describe()
+    assert len(world.causes()) in (2, 3), world.describe()
     lost = sum(world.status(name)["lostCPUSeconds"] for name in world.causes())
     assert lost <= ROOM / 1000 / 10 * 20 * len(victims), "a checkpoint is at most a few periods old"

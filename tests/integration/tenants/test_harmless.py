@@ -37,6 +37,11 @@ def interruptions(place: Place, name: str) -> int:
     return int(place.get("scavengerjobs", name).get("status", {}).get("interruptedCount", 0))
 
 
+def notes(place: Place, name: str) -> list[str]:
+    """What Events say about a ScavengerJob."""
+    return [event["message"] for event in place.items("events") if event["involvedObject"]["name"] == name]
+
+
 def test_budgets_of_one_s_own_protect_nobody(tenant: Tenant) -> None:
     """Two of them over each pod, which no eviction survives. The user's job has least at risk, so it goes when ordinary
     pods push the load over the upper level."""
@@ -53,8 +58,7 @@ def test_budgets_of_one_s_own_protect_nobody(tenant: Tenant) -> None:
         wait("the user's job gives way", lambda: interruptions(mine, "budgeted") == 1)
         wait("all its pods are gone", lambda: not pods_of(mine, "budgeted"))
         assert interruptions(others, "steady") == 0
-        notes = [e["message"] for e in mine.items("events") if e["involvedObject"]["name"] == "budgeted"]
-        assert any("PodDisruptionBudget" in note for note in notes), notes
+        wait("the user is told", lambda: any("PodDisruptionBudget" in note for note in notes(mine, "budgeted")))
     finally:
         others.delete("replicasets", "ordinary")
         tenant.ok("delete", "sj", "budgeted")
