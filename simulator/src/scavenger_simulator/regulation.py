@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.names import NON_PREEMPTIBLE
-from scavenger_regulator.core.history import NODE_BUCKETS, History
-from scavenger_regulator.core.history import Figures as HistoryFigures
+from scavenger_regulator.core.history import History
+from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
 from scavenger_regulator.core.snapshot import (
@@ -144,7 +144,7 @@ class Regulation:
         self._last = decision.scopes[CLUSTER]
         world.published = decision.published
         self._record(decision)
-        self._learn(decision)
+        learn(self._histories, decision, world.settings.history_window, world.settings.history_buckets)
         self.publish()
         self._act(decision, snapshot)
         self._plan(world.now + self._period)
@@ -172,7 +172,7 @@ class Regulation:
             gangs=self._current(),
             measurement=self._measured,
             recent_terminations=tuple(self._gone),
-            history=self._history(),
+            history=learned(self._histories),
         )
 
     def _current(self) -> tuple[Gang, ...]:
@@ -223,25 +223,6 @@ class Regulation:
             parallelism=demand.pods,
         )
 
-    # --- remembering ---
-
-    def _history(self) -> dict[str, Mapping[str, HistoryFigures]]:
-        return {
-            scope: {resource: found for resource, one in by.items() if (found := one.figures) is not None}
-            for scope, by in self._histories.items()
-        }
-
-    def _learn(self, decision: Decision) -> None:
-        window = self._world.settings.history_window
-        for scope, decided in decision.scopes.items():
-            reading = decided.reading
-            if reading is None or reading.ordinary is None:
-                continue
-            buckets = self._world.settings.history_buckets if scope == CLUSTER else NODE_BUCKETS
-            histories = self._histories.setdefault(scope, {r: History(window, buckets) for r in RESOURCES})
-            for resource in RESOURCES:
-                histories[resource].add(reading.observed_at, reading.ordinary[resource])
-
     # --- acting ---
 
     def _act(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -255,9 +236,7 @@ class Regulation:
             where = f" on {victim.scope}" if victim.scope != CLUSTER else ""
             if self.evict(job, _KINDS[victim.reason], f"{victim.reason.value}{where}"):
                 done.append(victim)
-        for scope in {victim.scope for victim in done} & self._states.keys():
-            mine = [victim for victim in done if victim.scope == scope]
-            self._states[scope] = after_evictions(self._states[scope], mine, now, self._rules)
+        self._states = after_evictions(self._states, done, now, self._rules)
 
     def _fewest(self, decided: ScopeDecision) -> int:
         """The fewest jobs that would have closed the gaps, at the least: as many as it takes of those that use most."""

@@ -166,9 +166,7 @@ class World:
         self.decisions.append((self.clock, decision))
         self.states = decision.states
         done = [victim for victim in decision.victims if self._evict(victim)]
-        for scope in {victim.scope for victim in done}:
-            mine = [victim for victim in done if victim.scope == scope]
-            self.states[scope] = after_evictions(self.states[scope], mine, self.own_time(), self.rules)
+        self.states = after_evictions(self.states, done, self.own_time(), self.rules)
         if self.labels:
             self._label(decision.published.preemptible_percentage)
         self.clock += self.rules.period

@@ -194,7 +194,4 @@ class Regulator:
             self._set_aside.note(victim.candidate.gang.uid, outcome, now)
             if outcome.interrupted:
                 done.append(victim)
-        states = self.store.states
-        for scope in {victim.scope for victim in done} & states.keys():
-            mine = [victim for victim in done if victim.scope == scope]
-            states[scope] = after_evictions(states[scope], mine, now, self._rules)
+        self.store.states = after_evictions(self.store.states, done, now, self._rules)

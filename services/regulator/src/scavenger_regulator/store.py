@@ -14,10 +14,11 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_regulator import metrics
 from scavenger_regulator.core.history import NODE_BUCKETS, Figures, History, dump_histories, load_histories
+from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.reclaimed.state import ReclaimedState, observe
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, Snapshot
 from scavenger_regulator.core.state import (
     ScopeState,
     dump_states,
@@ -72,26 +73,14 @@ class Store:
 
     def learn(self, decision: Decision, nodes: Collection[str]) -> None:
         """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
-        for scope, decided in decision.scopes.items():
-            reading = decided.reading
-            if reading is None or reading.ordinary is None:
-                continue
-            histories = self._histories.setdefault(scope, {})
-            buckets = self._settings.history_buckets if scope == CLUSTER else NODE_BUCKETS
-            for resource in RESOURCES:
-                if resource not in histories:
-                    histories[resource] = History(self._settings.history_window, buckets)
-                histories[resource].add(reading.observed_at, reading.ordinary[resource])
+        learn(self._histories, decision, self._settings.history_window, self._settings.history_buckets)
         for scope in self._histories.keys() - decision.scopes.keys():
             if scope not in nodes:
                 del self._histories[scope]
 
     def history(self) -> dict[str, Mapping[str, Figures]]:
         """Scope → resource → mean and deviation of the ordinary load."""
-        return {
-            scope: {resource: figures for resource, history in one.items() if (figures := history.figures) is not None}
-            for scope, one in self._histories.items()
-        }
+        return learned(self._histories)
 
     # --- restoring ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -328,8 +328,17 @@ def _yield(
 # --- what has been done -------------------------------------------------------------------------------------
 
 
-def after_evictions(state: ScopeState, evicted: Iterable[Victim], now: datetime, rules: Rules) -> ScopeState:
-    """The state of a scope after these of its victims were really evicted (refusals are not among them)."""
+def after_evictions(
+    states: Mapping[str, ScopeState], evicted: Iterable[Victim], now: datetime, rules: Rules
+) -> dict[str, ScopeState]:
+    """The states of the scopes after these victims were really evicted (refusals are not among them)."""
+    victims: dict[str, list[Victim]] = {}
+    for victim in evicted:
+        victims.setdefault(victim.scope, []).append(victim)
+    return {scope: _after(state, victims.get(scope, ()), now, rules) for scope, state in states.items()}
+
+
+def _after(state: ScopeState, evicted: Sequence[Victim], now: datetime, rules: Rules) -> ScopeState:
     precise = [v.candidate.gang for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
     yielded = any(v.reason is EvictionReason.YIELD for v in evicted)
     if yielded:
