@@ -161,7 +161,7 @@ def perform(cluster: Cluster, nodes: str) -> None:
     """Bring everything up and tell the story; what is needed last is built while the first part is told."""
     say("bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while")
     with stack.counter_image_meanwhile(cluster.report):
-        cluster.up(nodes, fake_cpu="1", arguments={"kubelet": stack.offer_cpu(1000)})
+        cluster.up(nodes, fake_cpu="1", arguments={"kubelet": stack.offer(cpu=1000)})
     stack.install(cluster)
     stack.start(cluster, ["admitter", "webhook"])
     if not cluster.state.real:

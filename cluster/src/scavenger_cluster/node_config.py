@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -70,6 +70,9 @@ mount --make-rshared /
 touch "$ready"
 exec sleep infinity
 """
+
+KEPT_FREE: Final = 100
+"""MiB of memory that the kubelet offers to nobody: with less left it evicts."""
 
 
 def containerd_config(*, cni_config: str, cni_plugins: str, restrict_oom: bool) -> str:
@@ -156,7 +159,7 @@ def kubelet_config(state: ClusterState, layout: Layout, node: str) -> str:
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {
-            "memory.available": "100Mi",
+            "memory.available": f"{KEPT_FREE}Mi",
             "nodefs.available": "1%",
             "imagefs.available": "1%",
             "nodefs.inodesFree": "1%",

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster import admission, images, requirements
+from scavenger_cluster import admission, images, node_config, requirements
 from scavenger_cluster.build import TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
@@ -64,11 +64,16 @@ FIXED_LEVELS: Final = {
 """Settings of a regulator that decides every few seconds, by the initial levels, whatever it learns."""
 
 
-def offer_cpu(millicores: int) -> list[str]:
-    """Arguments of a kubelet that offers so much CPU, whatever the machine has: loads in percent are then the same
-    everywhere, and the control plane has the rest."""
-    rest = 1000 * (os.cpu_count() or 1) - millicores
-    return [f"--system-reserved=cpu={rest}m"] if rest > 0 else []
+def offer(cpu: int, memory: int = 0) -> list[str]:
+    """Arguments of a kubelet that offers so many millicores, and MiB of memory (0: all there is), whatever the machine
+    has: loads in percent are then the same everywhere, and the control plane has the rest."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    rest = {
+        "cpu": (1000 * (os.cpu_count() or 1) - cpu, "m"),
+        "memory": (found - memory - node_config.KEPT_FREE if memory else 0, "Mi"),
+    }
+    reserved = ",".join(f"{resource}={amount}{unit}" for resource, (amount, unit) in rest.items() if amount > 0)
+    return [f"--system-reserved={reserved}"] if reserved else []
 
 
 def existing_services() -> list[str]:
