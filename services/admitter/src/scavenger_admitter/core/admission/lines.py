@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import length_hint
 
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate
@@ -13,7 +14,8 @@ class Lines:
 
     def __init__(self, shares: Shares, lines: Mapping[str, tuple[Candidate, ...]]) -> None:
         self._shares = shares
-        self._lines = {name: _Line(line) for name, line in lines.items()}
+        # Thousands are gone through in a cycle: the tuple's own iterator does it without a call for each.
+        self._lines = {name: iter(line) for name, line in lines.items()}
         self._ranks = {name: shares.rank(name) for name in lines}
         self._last = ""
 
@@ -23,26 +25,9 @@ class Lines:
             self._ranks[self._last] = self._shares.rank(self._last)
         while self._ranks:
             name = min(self._ranks, key=self._ranks.__getitem__)
-            if not self._lines[name].done:
+            line = self._lines[name]
+            if length_hint(line):  # of a tuple's iterator: exactly how many are left
                 self._last = name
-                return self._lines[name]
+                return line
             del self._ranks[name]
         return None
-
-
-class _Line(Iterator[Candidate]):
-    """One queue's candidates, gone through once; it knows when it is through without taking the next."""
-
-    def __init__(self, candidates: tuple[Candidate, ...]) -> None:
-        self._candidates = candidates
-        self._next = 0
-
-    def __next__(self) -> Candidate:
-        if self.done:
-            raise StopIteration
-        self._next += 1
-        return self._candidates[self._next - 1]
-
-    @property
-    def done(self) -> bool:
-        return self._next >= len(self._candidates)

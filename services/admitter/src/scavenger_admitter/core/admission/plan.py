@@ -145,6 +145,14 @@ def plan_admissions(
     return cycle.plan()
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why jobs of one kind do not start in step 5, and where those are listed that a later step looks at again."""
+
+    wait: Wait
+    jobs: list[Candidate] | None
+
+
 class _Cycle:
     """State of one cycle: what is left to give, and what became of whom."""
 
@@ -158,7 +166,7 @@ class _Cycle:
         self._starts: list[Start] = []
         self._held: dict[str, Wait] = {}
         self._preemptions: tuple[FairSharePreemption, ...] = ()
-        self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
+        self._refused: dict[tuple[str, Shape, int], _Refusal] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
         self._pods = 0
@@ -210,30 +218,36 @@ class _Cycle:
         for queue in {start.candidate.queue for start in self._starts}:
             lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in started)
         for line in self._turns(lines):
-            for candidate in line:
-                if self._admit(candidate):
-                    break
+            self._admit_first(line)
 
-    def _admit(self, candidate: Candidate) -> bool:
-        """Start a job within its queue's share, or promise it room; False when it is left waiting, or to step 7."""
-        hold = self._held_back(candidate)
-        if hold is not None:
-            self._held[candidate.key] = hold
-            return False
-        kind = (candidate.queue, candidate.shape, candidate.parallelism)
-        outcome = self._outcomes.get(kind)
-        if outcome is None:
-            outcome = self._judge(candidate) or self._give(candidate)
-            if outcome is None:
-                return True
-            self._outcomes[kind] = outcome
-        if outcome is _BEYOND:
-            self._beyond.setdefault(candidate.queue, []).append(candidate)
-            return False
-        if outcome.reason in _LACKS_ROOM:
-            self._short.append(candidate)
-        self._held[candidate.key] = outcome
-        return False
+    def _admit_first(self, line: Iterator[Candidate]) -> None:
+        """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
+        there are left waiting, or to step 7."""
+        # Thousands wait of a few kinds: whoever is of a kind that was refused costs no call.
+        now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
+        for candidate in line:
+            if candidate.not_before > now or candidate.key in blocked:
+                hold = self._held_back(candidate)
+                assert hold is not None
+                held[candidate.key] = hold
+                continue
+            kind = (candidate.queue, candidate.shape, candidate.parallelism)
+            refusal = refused.get(kind)
+            if refusal is None:
+                outcome = self._judge(candidate) or self._give(candidate)
+                if outcome is None:
+                    return
+                refusal = refused[kind] = _Refusal(outcome, self._who_is_refused(candidate.queue, outcome))
+            if refusal.jobs is not None:
+                refusal.jobs.append(candidate)
+            if refusal.wait is not _BEYOND:
+                held[candidate.key] = refusal.wait
+
+    def _who_is_refused(self, queue: str, wait: Wait) -> list[Candidate] | None:
+        """Where jobs of a queue that are refused so are kept for a later step; None when there is none for them."""
+        if wait is _BEYOND:
+            return self._beyond.setdefault(queue, [])
+        return self._short if wait.reason in _LACKS_ROOM else None
 
     def _judge(self, candidate: Candidate) -> Wait | None:
         """Why a job of an open queue cannot start, as far as that does not depend on room."""
@@ -328,8 +342,7 @@ class _Cycle:
         while (line := turns.next()) is not None:
             if self._full():
                 self._truncated = True
-                for candidate in line:
-                    self._held[candidate.key] = _NEXT_CYCLE
+                self._held.update((candidate.key, _NEXT_CYCLE) for candidate in line)
             else:
                 yield line
 
