@@ -145,14 +145,6 @@ def plan_admissions(
     return cycle.plan()
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why jobs of one kind do not start in step 5, and where those are listed that a later step looks at again."""
-
-    wait: Wait
-    jobs: list[Candidate] | None
-
-
 class _Cycle:
     """State of one cycle: what is left to give, and what became of whom."""
 
@@ -166,7 +158,8 @@ class _Cycle:
         self._starts: list[Start] = []
         self._held: dict[str, Wait] = {}
         self._preemptions: tuple[FairSharePreemption, ...] = ()
-        self._refused: dict[tuple[str, Shape, int], _Refusal] = {}
+        self._outcomes: dict[tuple[str, Shape, int], Wait] = {}
+        self._refused: dict[tuple[str, int, int], _Refusal] = {}
         self._short: list[Candidate] = []
         self._beyond: dict[str, list[Candidate]] = {}
         self._pods = 0
@@ -223,7 +216,6 @@ class _Cycle:
     def _admit_first(self, line: Iterator[Candidate]) -> None:
         """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
         there are left waiting, or to step 7."""
-        # Thousands wait of a few kinds: whoever is of a kind that was refused costs no call.
         now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
         for candidate in line:
             if candidate.not_before > now or candidate.key in blocked:
@@ -231,23 +223,30 @@ class _Cycle:
                 assert hold is not None
                 held[candidate.key] = hold
                 continue
-            kind = (candidate.queue, candidate.shape, candidate.parallelism)
-            refusal = refused.get(kind)
+            # Hashing a shape is a call, and thousands of jobs share one object, which the snapshot keeps alive.
+            seen = (candidate.queue, id(candidate.shape), candidate.parallelism)
+            refusal = refused.get(seen)
             if refusal is None:
-                outcome = self._judge(candidate) or self._give(candidate)
-                if outcome is None:
+                refusal = self._refuse(candidate)
+                if refusal is None:
                     return
-                refusal = refused[kind] = _Refusal(outcome, self._who_is_refused(candidate.queue, outcome))
-            if refusal.jobs is not None:
-                refusal.jobs.append(candidate)
-            if refusal.wait is not _BEYOND:
-                held[candidate.key] = refusal.wait
+                refused[seen] = refusal
+            wait, later = refusal
+            if later is not None:
+                later.append(candidate)
+            if wait is not _BEYOND:
+                held[candidate.key] = wait
 
-    def _who_is_refused(self, queue: str, wait: Wait) -> list[Candidate] | None:
-        """Where jobs of a queue that are refused so are kept for a later step; None when there is none for them."""
+    def _refuse(self, candidate: Candidate) -> _Refusal | None:
+        """Why nobody of a job's kind starts in this step any more; None when it starts, or is promised room."""
+        kind = (candidate.queue, candidate.shape, candidate.parallelism)
+        wait = self._outcomes.get(kind) or self._judge(candidate) or self._give(candidate)
+        if wait is None:
+            return None
+        self._outcomes[kind] = wait
         if wait is _BEYOND:
-            return self._beyond.setdefault(queue, [])
-        return self._short if wait.reason in _LACKS_ROOM else None
+            return wait, self._beyond.setdefault(candidate.queue, [])
+        return wait, self._short if self._usage.shares.contested and wait.reason in _LACKS_ROOM else None
 
     def _judge(self, candidate: Candidate) -> Wait | None:
         """Why a job of an open queue cannot start, as far as that does not depend on room."""
@@ -349,6 +348,7 @@ class _Cycle:
 
 # --- sentences ----------------------------------------------------------------------------------------------
 
+_Refusal = tuple[Wait, list[Candidate] | None]  # why jobs of a kind wait, and where a later step looks for them
 _LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.ADMISSION_LEVEL})
 _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Wait(
