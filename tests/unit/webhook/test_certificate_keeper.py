@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import structlog
+from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing.fake_api import FakeApi
-from scavenger_webhook import tls
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.certificate_keeper import (
     ANNOTATION_ROTATE_BEFORE,

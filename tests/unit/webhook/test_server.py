@@ -7,8 +7,8 @@ import ssl
 from typing import Any
 
 import aiohttp
+from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
-from scavenger_webhook import tls
 from scavenger_webhook.app import MUTATE_PODS, Limits, create_app
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules

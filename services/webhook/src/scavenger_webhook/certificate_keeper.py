@@ -11,7 +11,6 @@ import base64
 import ssl
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from cryptography import x509
@@ -19,15 +18,14 @@ from scavenger_api import names
 from scavenger_api.times import parse_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict
+from scavenger_runtime import tls
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 
-from scavenger_webhook import metrics, tls
+from scavenger_webhook import metrics
 from scavenger_webhook.certificate_issuer import take_step
 from scavenger_webhook.core.certificates import (
-    SERVING_CERTIFICATE,
-    SERVING_KEY,
     Bundle,
     CertificateError,
     CertificateRules,
@@ -229,13 +227,16 @@ class FolderKeeper:
     informers: Sequence[Informer[Any]] = ()
 
     def __init__(self, folder: str, clock: Clock, context: ssl.SSLContext) -> None:
-        self._folder = Path(folder)
+        self._files = tls.CertificateFolder(folder, context)
         self._clock = clock
-        self._context = context
-        self.loaded = b""
         self.ready = asyncio.Event()
         self.problem = f"no certificate in {folder} yet"
         self.injected = True
+
+    @property
+    def loaded(self) -> bytes:
+        """The certificate in use (PEM)."""
+        return self._files.loaded
 
     async def run(self) -> None:
         """Poll every few seconds: a mounted Secret changes without notice."""
@@ -246,16 +247,13 @@ class FolderKeeper:
     def poll(self) -> None:
         """Use what the folder holds, if it is something new."""
         try:
-            certificate = (self._folder / SERVING_CERTIFICATE).read_bytes()
-            if certificate == self.loaded:
+            if not self._files.refresh():
                 return
-            tls.load(self._context, certificate, (self._folder / SERVING_KEY).read_bytes())
-            expires = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+            expires = x509.load_pem_x509_certificate(self.loaded).not_valid_after_utc
         except (OSError, ValueError) as error:
-            self.problem = f"no certificate from {self._folder}: {error}"
+            self.problem = f"no certificate from {self._files.folder}: {error}"
             log.warning("certificate not loaded", error=str(error))
             return
-        self.loaded = certificate
         metrics.RELOADS.inc()
         metrics.EXPIRY.set(expires.timestamp())
         log.info("certificate in use", expires=expires)

@@ -13,12 +13,12 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Node
 from scavenger_kube.resources import NAMESPACES, NODES
+from scavenger_runtime import tls
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.service import ServiceContext
 
-from scavenger_webhook import tls
 from scavenger_webhook.app import Limits, create_app
 from scavenger_webhook.certificate_keeper import FolderKeeper, Keeper, SecretKeeper
 from scavenger_webhook.core.models import AdmissionRequest

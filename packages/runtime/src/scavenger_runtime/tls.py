@@ -1,4 +1,4 @@
-"""The TLS context of the server, and how it takes up a new certificate while it serves.
+"""The TLS context of a server, and how it takes up a new certificate while it serves.
 
 OpenSSL copies the certificate into a connection when it begins: changing the context changes later connections only,
 so nothing has to be dropped (SSL_CTX_use_certificate(3)). The key never touches a disk where memory can stand in for
@@ -12,8 +12,11 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
-from scavenger_webhook.core.certificates import CertificateError
+SERVING_CERTIFICATE: Final = "tls.crt"
+SERVING_KEY: Final = "tls.key"
 
 
 def server_context() -> ssl.SSLContext:
@@ -28,14 +31,37 @@ def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Have new connections served with this certificate (PEM).
 
     Raises:
-        CertificateError: when they cannot be used; the context is as it was.
+        ValueError: when they cannot be used; the context is as it was.
     """
     with _as_file(certificate.rstrip() + b"\n" + key) as path:
         try:
             server_context().load_cert_chain(path)  # a key that does not fit would leave half of it in the context
             context.load_cert_chain(path)
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise CertificateError(f"not a certificate with its key: {error}") from None
+            raise ValueError(f"not a certificate with its key: {error}") from None
+
+
+class CertificateFolder:
+    """tls.crt and tls.key in a folder, which somebody else renews: a mounted Secret changes without notice."""
+
+    def __init__(self, folder: str, context: ssl.SSLContext) -> None:
+        self.folder = Path(folder)
+        self._context = context
+        self.loaded = b""
+        """The certificate in use (PEM); empty before the first one."""
+
+    def refresh(self) -> bool:
+        """Have new connections served with what the folder holds; whether that is something new.
+
+        Raises:
+            OSError: when a file cannot be read; ValueError: when they cannot be used. What was in use stays in use.
+        """
+        certificate = (self.folder / SERVING_CERTIFICATE).read_bytes()
+        if certificate == self.loaded:
+            return False
+        load(self._context, certificate, (self.folder / SERVING_KEY).read_bytes())
+        self.loaded = certificate
+        return True
 
 
 @contextmanager
