@@ -39,7 +39,7 @@ VALUES: Final = ROOT / "tools" / "values"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 SCHEDULER: Final = "scheduler"
 """kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
-NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "extraEnv", "extraVolumes", "extraVolumeMounts"})
+NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "metrics", "extraEnv", "extraVolumes", "extraVolumeMounts"})
 CHARTS: Final = ("scavenger-crds", "scavenger-base", *(f"scavenger-{name}" for name in (*SERVICES, SCHEDULER)))
 """In the order they are installed."""
 
@@ -47,7 +47,18 @@ REGISTRY: Final = "localhost"
 """Of the images in manifests/: what is loaded into the nodes. No node finds it anywhere else."""
 
 HEADER: Final = "generated from {source} by `python tools/generate_charts.py`; do not edit"
-GIVEN_BY_THE_CHART: Final = frozenset({"namespace", "kubeconfig", "context", "identity", "health_port"})
+GIVEN_BY_THE_CHART: Final = frozenset(
+    {
+        "namespace",
+        "kubeconfig",
+        "context",
+        "identity",
+        "health_port",
+        "metrics_tls_folder",
+        "metrics_auth",
+        "metrics_port",
+    }
+)
 HANDED_DOWN: Final = frozenset({"global", "scavenger-library"})
 """In the schemas because helm adds them to the values of every chart that has another in it."""
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"

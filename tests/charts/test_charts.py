@@ -34,7 +34,16 @@ SERVICES: dict[str, type[ServiceSettings]] = {
 LIBRARY = ROOT / "charts" / "scavenger-library"
 CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY})
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
-GIVEN_BY_THE_CHART = {"namespace", "kubeconfig", "context", "identity", "health_port"}
+GIVEN_BY_THE_CHART = {
+    "namespace",
+    "kubeconfig",
+    "context",
+    "identity",
+    "health_port",
+    "metrics_tls_folder",
+    "metrics_auth",
+    "metrics_port",
+}
 
 REGISTRY = "registry.example"
 

@@ -47,6 +47,11 @@ def test_identities_are_unique() -> None:
         ([], {"SCAVENGER_PERIOD": "soon"}, "--period (SCAVENGER_PERIOD): expected seconds or a duration"),
         (["--log-level", "loud"], {}, "--log-level (SCAVENGER_LOG_LEVEL): "),
         (["--renew-deadline=20"], {}, "lease-duration > renew-deadline"),
+        (["--metrics-auth=token"], {}, "metrics-auth needs metrics-tls-folder: tokens would be sent in clear"),
+        (["--metrics-port=9000"], {}, "metrics-port needs metrics-tls-folder"),
+        ([], {"SCAVENGER_METRICS_PORT": "8443"}, "in clear, /metrics is on health-port"),
+        (["--metrics-tls-folder=/tls", "--metrics-port=8080"], {}, "metrics-port and health-port must differ"),
+        (["--metrics-tls-folder=/tls", "--metrics-auth=basic"], {}, "--metrics-auth (SCAVENGER_METRICS_AUTH): "),
     ],
 )
 def test_a_bad_value_is_one_clear_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,12 +39,14 @@ class _Named:
 class ProbeServer:
     """Answers probes by named checks: 200 when all pass, 503 with a JSON body naming those that do not.
 
-    `?verbose` lists the passing ones as well. port 0 takes a free one, see `port` after `start`.
+    `?verbose` lists the passing ones as well. port 0 takes a free one, see `port` after `start`. metrics: whether
+    /metrics is here, for everybody who reaches it.
     """
 
-    def __init__(self, host: str = "0.0.0.0", port: int = 8080) -> None:
+    def __init__(self, host: str = "0.0.0.0", port: int = 8080, *, metrics: bool = True) -> None:
         self.host = host
         self.port = port
+        self._metrics = metrics
         self._live: list[_Named] = []
         self._ready: list[_Named] = []
         self._runner: web.AppRunner | None = None
@@ -61,10 +64,9 @@ class ProbeServer:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", _metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self.host, self.port).start()
+        if self._metrics:
+            app.router.add_get("/metrics", answer_metrics)
+        self._runner = await listen(app, self.host, self.port)
         self.port = self._runner.addresses[0][1]
         log.info("probes listen", address=f"{self.host}:{self.port}")
 
@@ -94,5 +96,19 @@ def _answer(request: web.Request, checks: list[_Named]) -> web.Response:
     )
 
 
-async def _metrics(_request: web.Request) -> web.Response:
+async def listen(app: web.Application, host: str, port: int, context: ssl.SSLContext | None = None) -> web.AppRunner:
+    """Serve an application until the runner's `cleanup`; with a context, over TLS. Raises OSError where the address is
+    taken."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner
+
+
+async def answer_metrics(_request: web.Request) -> web.Response:
+    """All metrics of the process, in Prometheus' text format."""
     return web.Response(body=metrics.exposition(), headers={"Content-Type": OPENMETRICS_TEXT})

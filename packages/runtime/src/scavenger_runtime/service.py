@@ -33,6 +33,7 @@ from scavenger_runtime.election import Elector, LeadershipLost
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.metrics_server import MetricsServer
 from scavenger_runtime.observer import RequestMetrics
 from scavenger_runtime.probes import ProbeServer
 from scavenger_runtime.settings import ServiceSettings
@@ -179,7 +180,8 @@ async def serve(
     Returns the exit code."""
     clock = clock or SystemClock()
     stop = _stop_on_signals()
-    probes = ProbeServer(settings.health_address, settings.health_port)
+    secured = MetricsServer(settings, clock) if settings.metrics_tls_folder else None
+    probes = ProbeServer(settings.health_address, settings.health_port, metrics=secured is None)
     heartbeat = _Heartbeat(clock)
     probes.add_liveness("event-loop", heartbeat.check)
     connected = asyncio.Event()
@@ -189,11 +191,16 @@ async def serve(
         stack.push_async_callback(_cancel, ticking)
         await probes.start()
         stack.push_async_callback(probes.close)
+        if secured is not None:
+            stack.push_async_callback(secured.close)
+            await secured.start()
         client = await _unless_stopped(stop, _connect(settings, name, connect, clock))
         if client is None:
             return EXIT_OK
         stack.push_async_callback(client.close)
         connected.set()
+        if secured is not None:
+            secured.reached(client)
         context = ServiceContext(name, settings, client, probes, clock)
         stack.push_async_callback(context.close)
         if started is not None:

@@ -102,6 +102,13 @@ class ServiceSettings(BaseSettings):
     context: str | None = option(None, "context in the kubeconfig; without one, the current one")
     health_address: str = option("0.0.0.0", "address for /healthz, /readyz and /metrics")
     health_port: int = option(8080, "port for /healthz, /readyz and /metrics; 0 takes a free one", ge=0, le=65535)
+    metrics_tls_folder: str = option(
+        "", "folder of tls.crt and tls.key: /metrics is served with them, on metrics-port and no longer on health-port"
+    )
+    metrics_auth: Literal["none", "token"] = option(
+        "none", "token: who reads /metrics shows one with which the API server lets them get that nonResourceURL"
+    )
+    metrics_port: int = option(8443, "port for /metrics over TLS; 0 takes a free one", ge=0, le=65535)
     log_level: Literal["debug", "info", "warning", "error"] = option("info", "least level that is logged")
     log_format: Literal["json", "console"] = option("json", "json for machines, console for people")
     leader_elect: bool = option(True, "have one replica at a time do the work")
@@ -118,6 +125,17 @@ class ServiceSettings(BaseSettings):
     def _lease_times_in_order(self) -> Self:
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("it must be that lease-duration > renew-deadline > retry-period")
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_without_contradiction(self) -> Self:
+        if not self.metrics_tls_folder:
+            if self.metrics_auth != "none":
+                raise ValueError("metrics-auth needs metrics-tls-folder: tokens would be sent in clear")
+            if "metrics_port" in self.model_fields_set:
+                raise ValueError("metrics-port needs metrics-tls-folder: in clear, /metrics is on health-port")
+        elif self.metrics_port and self.metrics_port == self.health_port:
+            raise ValueError("metrics-port and health-port must differ: probes stay in clear")
         return self
 
     @classmethod

@@ -25,6 +25,7 @@ from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_testing import patches
 from scavenger_testing.answers import cut, json_answer, refused
 from scavenger_testing.faults import WRITES, Fault, Faults
+from scavenger_testing.reviews import Reviews
 from scavenger_testing.store import Collection, Object, Refusal, Store, matches
 from scavenger_testing.watches import Watches
 
@@ -42,7 +43,8 @@ class FakeApi:
     """`async with FakeApi() as api:` serves on a free port of 127.0.0.1; `api.client()` speaks to it.
 
     api.store: what it holds. api.requests: what it received. api.faults: what is to go wrong. api.latency: seconds
-    added to every answer. api.tokens: the bearer tokens it takes; None for everybody.
+    added to every answer. api.tokens: the bearer tokens it takes; None for everybody. api.reviews: whom it knows
+    when it is asked for a token or a right.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -52,6 +54,7 @@ class FakeApi:
         self.latency = 0.0
         self.tokens: set[str] | None = None
         self.faults = Faults()
+        self.reviews = Reviews()
         self._watches = Watches(self.store)
         self._pages: dict[str, tuple[int, list[Object]]] = {}
         self._runner: web.AppRunner | None = None
@@ -273,6 +276,8 @@ class FakeApi:
             return json_answer(self._evict(where, name, body.get("deleteOptions") or {}), status=201)
         if name:
             raise Refusal(405, "MethodNotAllowed", "POST to an object")
+        if (review := self.reviews.answer(where.plural, body)) is not None:
+            return json_answer(review, status=201)
         return json_answer(self.store.create(where, body), status=201)
 
     def _evict(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:

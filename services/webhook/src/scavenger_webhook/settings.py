@@ -63,6 +63,12 @@ class WebhookSettings(ServiceSettings):
             raise ValueError("it must be that shutdown-timeout > shutdown-delay")
         return self
 
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        if self.metrics_tls_folder and self.port and self.port == self.metrics_port:
+            raise ValueError("port and metrics-port must differ")
+        return self
+
     def rules(self) -> Rules:
         """The part of the settings that reviews."""
         return Rules(
