@@ -77,6 +77,12 @@ place of those in the values. volumes, volumeMounts: lists, beside the extra one
 {{- $values := .root.Values }}
 {{- $volumes := concat $values.extraVolumes (.volumes | default list) }}
 {{- $mounts := concat $values.extraVolumeMounts (.volumeMounts | default list) }}
+{{- with include "scavenger.metrics.secret" .root }}
+{{- $files := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") }}
+{{- $volumes = append $volumes (dict "name" "metrics-tls" "secret" (dict "secretName" . "items" $files)) }}
+{{- $folder := include "scavenger.metrics.folder" nil }}
+{{- $mounts = append $mounts (dict "name" "metrics-tls" "mountPath" $folder "readOnly" true) }}
+{{- end }}
 {{- $parts := dict "root" .root "everyReplicaServes" .everyReplicaServes }}
 {{- $_ := set $parts "container" (include "scavenger.service.container" .) }}
 {{- with $volumes }}{{ $_ := set $parts "volumes" (toYaml .) }}{{ end }}
@@ -95,12 +101,24 @@ env:
   - name: SCAVENGER_{{ $name | snakecase | upper }}
     value: {{ include "scavenger.setting" $value | quote }}
   {{- end }}
+  {{- if include "scavenger.metrics.secret" .root }}
+  - name: SCAVENGER_METRICS_TLS_FOLDER
+    value: {{ include "scavenger.metrics.folder" nil }}
+  - name: SCAVENGER_METRICS_PORT
+    value: {{ .root.Values.metrics.port | quote }}
+  - name: SCAVENGER_METRICS_AUTH
+    value: {{ .root.Values.metrics.auth }}
+  {{- end }}
   {{- with .root.Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 ports:
   - name: http
     containerPort: 8080
+  {{- if include "scavenger.metrics.secret" .root }}
+  - name: https
+    containerPort: {{ .root.Values.metrics.port }}
+  {{- end }}
 livenessProbe:
   httpGet:
     path: /healthz

@@ -1,7 +1,7 @@
 {{- /*
 Who reaches the pods of a component, and whom they reach, where the network enforces it. root: context of the chart.
-metrics: its port of /metrics and probes. Both of the others may be left out, lists of port numbers: open: those that
-anybody reaches. reached: those of others that it reaches, beside DNS and the API server.
+Each of the others may be left out. metrics: the port of /metrics, where it is not that of a service. Lists of port
+numbers: open: those that anybody reaches. reached: those of others that it reaches, beside DNS and the API server.
 */ -}}
 {{- define "scavenger.networkPolicy" -}}
 {{- with .root }}
@@ -20,7 +20,7 @@ spec:
   ingress:
     # Metrics and probes. The node that a pod runs on reaches it in any case, and with it the kubelet.
     - ports:
-        - port: {{ $.metrics }}
+        - port: {{ $.metrics | default (include "scavenger.metrics.scheme" .) }}
           protocol: TCP
       {{- with .Values.networkPolicy.metricsFrom }}
       from:
