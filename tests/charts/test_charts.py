@@ -46,6 +46,8 @@ GIVEN_BY_THE_CHART = {
 }
 
 REGISTRY = "registry.example"
+AUTHORITY = "Y2VydGlmaWNhdGU="
+"""caBundle of an authority that the administrator has made."""
 
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
@@ -95,7 +97,11 @@ class Chart:
         return made
 
     def run(self, command: str, values: dict[str, Any], *words: str) -> subprocess.CompletedProcess[str]:
-        """Run helm; image.registry is REGISTRY, unless the values say something of the image."""
+        """Run helm; image.registry is REGISTRY, unless the values say something of the image. The webhook is given an
+        authority: without a cluster, the chart makes none.
+        """
+        if self.name == "webhook" and "caBundle" not in values.get("admission", {}):
+            words = (f"--set=admission.caBundle={AUTHORITY}", *words)
         if self.name in USERS_OF_THE_LIBRARY:
             values = {"image": {"registry": REGISTRY}, **values}
         release = ["scavenger"] if command == "template" else []
@@ -199,6 +205,8 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("base", {"interactive": {"namespaceLabels": {"team'": "a"}}}, "does not match pattern"),
         ("webhook", {"settings": {"allowedTolerations": "gpu"}}, "/settings/allowedTolerations"),
         ("webhook", {"settings": {"maxInterruptionAfter": "a day"}}, "/settings/maxInterruptionAfter"),
+        ("webhook", {"authority": {"rotation": "now"}}, "/authority/rotation"),
+        ("webhook", {"settings": {"certificates": "authorty"}}, "/settings/certificates"),
         ("crds", {"keeep": True}, "'keeep'"),
         ("scheduler", {"settings": {}}, "'settings'"),
         ("scheduler", {"plugin": {"nonPreemptableWait": "1m"}}, "'nonPreemptableWait'"),
@@ -240,8 +248,9 @@ def test_charts_of_two_services_in_one_do_not_mix(helm: Path, tmp_path: Path) ->
         alone[name] = list(chart.objects().values())
         chart.package(tmp_path / "charts")
 
-    image = {"image": {"registry": REGISTRY}}
-    together = list(both.objects({f"scavenger-{name}": image for name in alone}).values())
+    values: dict[str, dict[str, Any]] = {f"scavenger-{name}": {"image": {"registry": REGISTRY}} for name in alone}
+    values["scavenger-webhook"]["admission"] = {"caBundle": AUTHORITY}
+    together = list(both.objects(values).values())
     assert len(together) == sum(map(len, alone.values()))
     assert all(o in together for objects in alone.values() for o in objects)
 
@@ -563,6 +572,46 @@ def test_cert_manager_instead_of_an_authority_of_its_own(helm: Path) -> None:
         {"name": "tls", "mountPath": "/etc/scavenger/tls", "readOnly": True}
     ]
     assert "admissionregistration" not in json.dumps(objects["ClusterRole"])
+
+
+# --- who makes the webhook's certificates ---
+
+
+def test_by_default_the_webhook_has_no_right_to_webhook_configurations(helm: Path) -> None:
+    objects = Chart(helm, "webhook").objects()
+
+    assert "admissionregistration" not in json.dumps(objects["ClusterRole"])
+    secrets = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["scavenger-webhook-authority"]}
+    assert objects["Role"]["rules"] == [secrets | {"verbs": ["list", "watch"]}]
+    assert {hook["clientConfig"]["caBundle"] for hook in hooks(objects).values()} == {AUTHORITY}
+    assert "Secret" not in objects, "the administrator's, who has given its certificate"
+
+
+def test_a_self_managed_webhook_writes_its_own_configurations_and_secret(helm: Path) -> None:
+    values = {"settings": {"certificates": "self-managed"}, "admission": {"caBundle": ""}}
+    objects = Chart(helm, "webhook").objects(values)
+
+    rules = [rule for rule in objects["ClusterRole"]["rules"] if rule["apiGroups"] == ["admissionregistration.k8s.io"]]
+    assert [(rule["resourceNames"], rule["verbs"]) for rule in rules] == [
+        (["scavenger-webhook"], ["list", "watch", "patch"])
+    ]
+    assert objects["Secret"]["metadata"]["name"] == "scavenger-webhook-tls"
+    assert "data" not in objects["Secret"]
+    assert environment(objects["Deployment"])["SCAVENGER_CERTIFICATES"] == "self-managed"
+
+
+def test_without_a_cluster_no_authority_is_made_and_the_refusal_says_what_to_do(helm: Path) -> None:
+    said = Chart(helm, "webhook").refused({"admission": {"caBundle": ""}})
+
+    for remedy in ("--dry-run=server", "admission.caBundle", "certificates=mounted", "certificates=self-managed"):
+        assert remedy in said
+
+
+@pytest.mark.parametrize("kept", ["self-managed", "mounted"])
+def test_who_keeps_certificates_otherwise_needs_no_cluster_to_render(helm: Path, kept: str) -> None:
+    objects = Chart(helm, "webhook").objects({"settings": {"certificates": kept}, "admission": {"caBundle": ""}})
+
+    assert "caBundle" not in json.dumps(hooks(objects))
 
 
 # --- definitions, classes, roles ---

@@ -1,6 +1,6 @@
 {{- /* Not empty where certificates are somebody else's business. */ -}}
 {{- define "scavenger.mounted" -}}
-{{- if eq (default "" .Values.settings.certificates) "mounted" }}true{{ end -}}
+{{- if eq (include "webhook.certificates" .) "mounted" }}true{{ end -}}
 {{- end }}
 
 {{- /* How the API server reaches a path: (list $ "/path"). */ -}}
@@ -16,8 +16,10 @@ service:
   path: {{ $path }}
   port: 443
 {{- end }}
-{{- with $root.Values.admission.caBundle }}
-caBundle: {{ . }}
+{{- if include "webhook.makesAuthority" $root }}
+caBundle: {{ include "webhook.authority.caBundle" (include "webhook.authority" $root | fromJson).data }}
+{{- else if $root.Values.admission.caBundle }}
+caBundle: {{ $root.Values.admission.caBundle }}
 {{- end }}
 {{- end }}
 

@@ -43,6 +43,7 @@ def environment(cluster: Cluster) -> dict[str, str]:
         "SCAVENGER_ADDRESS": ADDRESS,
         "SCAVENGER_PORT": str(port(cluster)),
         "SCAVENGER_TLS_NAMES": ADDRESS,
+        "SCAVENGER_CERTIFICATES": "self-managed",  # as in the manifests: no helm here that makes an authority
         "SCAVENGER_SHUTDOWN_DELAY": "0",
     }
 

@@ -1,5 +1,7 @@
 """Keeps the certificates: in the Secret, in the server, and in the caBundle of the configurations.
 
+The keeper of the default, which writes nothing, is in authority_keeper.py.
+
 Every replica does this, and they meet in the Secret: each change is made on the version it was decided on, so of two
 replicas that want the same one succeeds, and the other uses what it then finds.
 """
@@ -46,6 +48,17 @@ POLL_SECONDS: Final = 10.0
 """Certificates age without events: so often it is checked whether something is due."""
 
 log = get_logger(__name__)
+
+
+async def changed_or_after(changed: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait until the event is set, or for so long."""
+    waiting = asyncio.ensure_future(changed.wait())
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        sleeping.cancel()
 
 
 class SecretKeeper:
@@ -211,14 +224,7 @@ class SecretKeeper:
         self._changed.set()
 
     async def _wait(self) -> None:
-        seconds = min(POLL_SECONDS, max(0.1, self._rules.overlap / 4))
-        waiting = asyncio.ensure_future(self._changed.wait())
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-            sleeping.cancel()
+        await changed_or_after(self._changed, self._clock, min(POLL_SECONDS, max(0.1, self._rules.overlap / 4)))
 
 
 class FolderKeeper:
@@ -258,6 +264,3 @@ class FolderKeeper:
         metrics.EXPIRY.set(expires.timestamp())
         log.info("certificate in use", expires=expires)
         self.ready.set()
-
-
-Keeper = SecretKeeper | FolderKeeper

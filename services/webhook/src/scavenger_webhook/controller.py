@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -20,7 +21,8 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.service import ServiceContext
 
 from scavenger_webhook.app import Limits, create_app
-from scavenger_webhook.certificate_keeper import FolderKeeper, Keeper, SecretKeeper
+from scavenger_webhook.authority_keeper import AuthorityKeeper
+from scavenger_webhook.certificate_keeper import FolderKeeper, SecretKeeper
 from scavenger_webhook.core.models import AdmissionRequest
 from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts, Rules
 from scavenger_webhook.facts import (
@@ -72,10 +74,15 @@ async def main(context: ServiceContext[WebhookSettings]) -> None:
     await server.run(settings.shutdown_delay)
 
 
-def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings, tls_context: Any) -> Keeper:
+Keeper = AuthorityKeeper | SecretKeeper | FolderKeeper
+
+
+def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings, tls_context: ssl.SSLContext) -> Keeper:
     if settings.certificates == "mounted":
         return FolderKeeper(settings.certificate_folder, context.clock, tls_context)
     rules = settings.certificate_rules()
+    if settings.certificates == "authority":
+        return AuthorityKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
     return SecretKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
 
 

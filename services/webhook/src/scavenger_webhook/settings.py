@@ -40,8 +40,8 @@ class WebhookSettings(ServiceSettings):
         (ALL,), f"keys of the taints that jobs may tolerate; {ALL} is every taint, none of them is none"
     )
 
-    certificates: Literal["self-managed", "mounted"] = option(
-        "self-managed", "own authority in a Secret, or files that somebody else renews"
+    certificates: Literal["authority", "self-managed", "mounted"] = option(
+        "authority", "by the chart's authority, by an authority of its own, or files that somebody else renews"
     )
     certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
     tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")

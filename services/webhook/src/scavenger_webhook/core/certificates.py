@@ -119,6 +119,17 @@ class KeyPair:
         return True
 
 
+def authority_from_data(data: Mapping[str, str]) -> KeyPair:
+    """The authority in `data` of a Secret that somebody else keeps. Raises CertificateError."""
+    try:
+        certificate, key = (
+            base64.b64decode(data.get(name, ""), validate=True) for name in (AUTHORITY_CERTIFICATE, AUTHORITY_KEY)
+        )
+    except binascii.Error as error:
+        raise CertificateError(f"not base64: {error}") from None
+    return KeyPair(certificate, key)
+
+
 @dataclass(frozen=True)
 class Bundle:
     """Everything that the Secret holds."""
@@ -237,10 +248,18 @@ def plan_step(
     return _serving_step(bundle, now, rules)
 
 
+def serving_is_due(serving: KeyPair | None, authority: KeyPair, now: datetime, rules: CertificateRules) -> bool:
+    """Whether this authority has to sign a new serving certificate: there is none, it is another one's or for other
+    names, or it has reached the age for it.
+    """
+    if serving is None or serving.names() != frozenset(rules.names) or not serving.signed_by(authority):
+        return True
+    return now >= serving.renew_at
+
+
 def _serving_step(bundle: Bundle, now: datetime, rules: CertificateRules) -> Step:
     serving = bundle.serving
-    wrong = serving.names() != frozenset(rules.names) or not serving.signed_by(bundle.authority)
-    if wrong or now >= serving.renew_at:
+    if serving_is_due(serving, bundle.authority, now, rules):
         return Step.ISSUE
     if bundle.previous is not None and (now - serving.made_at).total_seconds() >= rules.overlap:
         return Step.RETIRE
