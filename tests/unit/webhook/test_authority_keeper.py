@@ -46,8 +46,8 @@ def at_work(made: AuthorityKeeper) -> Any:
     return running(*(informer.run() for informer in made.informers), made.run())
 
 
-def authority(now: datetime | None = None, **changed: float) -> KeyPair:
-    return new_authority(now or SystemClock().now(), dataclasses.replace(RULES, **changed))
+def authority(now: datetime | None = None) -> KeyPair:
+    return new_authority(now or SystemClock().now(), RULES)
 
 
 def signed(made: AuthorityKeeper, by: KeyPair) -> bool:
