@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import structlog
+from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing.fake_api import FakeApi
-from scavenger_webhook import tls
 from scavenger_webhook.authority_keeper import AUTHORITY_SECRET, AuthorityKeeper
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules, KeyPair, serving_is_due
