@@ -46,6 +46,9 @@ SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
 NO_IMAGE: Final = "--set=image.registry=localhost"
 """For helm, where a chart wants to know an image and nothing is rendered that has one."""
 
+NO_AUTHORITY: Final = "--set=settings.certificates=self-managed"
+"""For helm, as in manifests/. By default the chart keeps the authority of the webhook, and looks it up in a cluster."""
+
 RANKING: Final = (
     ("mutatingadmissionpolicybinding", "scavenger-pods-rank"),
     ("mutatingadmissionpolicy", "scavenger-pods-rank"),
@@ -113,23 +116,28 @@ def allow_reclaimed(cluster: Cluster) -> None:
 
 def reclaimed_rules(report: Callable[[str], None]) -> str:
     """These roles and policies, as YAML. `report`: told when helm has to be built first."""
-    helm = ensure_tools(["helm"], report)["helm"]
-    chart = ROOT / "charts" / "scavenger-regulator"
-    files = ("rbac", "policies")
-    options = [NO_IMAGE, "--set=reclaimed.enabled=true", *(f"--show-only=templates/{file}.yaml" for file in files)]
-    return run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *options])
+    options = (NO_IMAGE, "--set=reclaimed.enabled=true")
+    return rendered("scavenger-regulator", report, *options, templates=("rbac", "policies"))
 
 
 def rank_by_policy(cluster: Cluster, *options: str) -> None:
     """Have the API server rank ordinary pods by a policy, as the webhook's chart has it with `pods.defaulting: policy`;
     manifests/ have them sent to the webhook. `options`: of helm. Undone by `rank_by_webhook`.
     """
-    chart = MANIFESTS.parent / "charts" / "scavenger-webhook"
-    helm = ensure_tools(["helm"], cluster.report)["helm"]
+    chart = "scavenger-webhook"
     # It is about pods only: quotas are an option.
-    cluster.kubectl("delete", "mutatingwebhookconfiguration", chart.name, "--ignore-not-found")
-    words = [NO_IMAGE, "--set=pods.defaulting=policy", *options, "--show-only=templates/pods-policy.yaml"]
-    admission.apply(cluster, run([helm, "template", chart.name, chart, f"--namespace={SYSTEM_NAMESPACE}", *words]))
+    cluster.kubectl("delete", "mutatingwebhookconfiguration", chart, "--ignore-not-found")
+    words = (NO_IMAGE, NO_AUTHORITY, "--set=pods.defaulting=policy", *options)
+    admission.apply(cluster, rendered(chart, cluster.report, *words, templates=("pods-policy",)))
+
+
+def rendered(chart: str, report: Callable[[str], None], *options: str, templates: Sequence[str] = ()) -> str:
+    """What a chart says, as YAML. `report`: told when helm has to be built first. `options`: of `helm template`.
+    `templates`: only these. Raises CommandError with what helm says."""
+    helm = ensure_tools(["helm"], report)["helm"]
+    files = [f"--show-only=templates/{name}.yaml" for name in templates]
+    where = (chart, ROOT / "charts" / chart, f"--namespace={SYSTEM_NAMESPACE}")
+    return run([helm, "template", *where, *options, *files])
 
 
 def rank_by_webhook(cluster: Cluster) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from scavenger_cluster import Cluster, admission, stack
-from scavenger_cluster.build import ensure_tools
 from scavenger_testing.place import Object, Place, job, pod
-
-CHART = Path(__file__).resolve().parents[3] / "charts" / "scavenger-webhook"
 
 
 def quota(name: str, **hard: str) -> Object:
@@ -23,12 +18,9 @@ def quota(name: str, **hard: str) -> Object:
 def option(cluster: Cluster) -> Iterator[None]:
     """The chart's configurations with `admission.quotas`, and those of the manifests again afterwards."""
     url = f"https://{admission.ADDRESS}:{admission.port(cluster)}"
-    values = [stack.NO_IMAGE, "--set=admission.quotas=true", f"--set=admission.url={url}"]
-    helm = ensure_tools(["helm"], lambda line: None)["helm"]
-    only = "--show-only=templates/configurations.yaml"
-    command = [str(helm), "template", "scavenger-webhook", str(CHART), "--namespace=scavenger-system", only, *values]
-    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=rendered)
+    values = (stack.NO_IMAGE, stack.NO_AUTHORITY, "--set=admission.quotas=true", f"--set=admission.url={url}")
+    text = stack.rendered("scavenger-webhook", cluster.report, *values, templates=("configurations",))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
     yield
     admission.activate(cluster, stack.MANIFESTS / "webhook")
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from scavenger_api.names import API_VERSION
-from scavenger_cluster import Cluster
-from scavenger_cluster.build import ensure_tools
+from scavenger_cluster import Cluster, stack
 from scavenger_testing.place import Object, Place, Server, job, namespace, pod
 
 from .conftest import start_webhook
 
-BASE = Path(__file__).resolve().parents[3] / "charts" / "scavenger-base"
 INTERACTIVE = {"annotations": {"scavenger.dev/latency": "interactive"}}
 
 
@@ -124,13 +120,11 @@ def test_maxima_of_the_webhook(cluster: Cluster, place: Place) -> None:
 @pytest.fixture
 def interactive(cluster: Cluster, place: Place) -> Iterator[None]:
     """The policy of the chart, for namespaces of one team."""
-    helm = ensure_tools(["helm"], lambda line: None)["helm"]
-    command = [str(helm), "template", "scavenger-base", str(BASE), "--show-only=templates/interactive.yaml"]
-    values = ["--set=interactive.namespaceLabels.team=green"]
-    rendered = subprocess.run([*command, *values], check=True, capture_output=True, text=True).stdout
-    cluster.kubectl("apply", "--server-side", "--filename=-", input=rendered)
+    value = "--set=interactive.namespaceLabels.team=green"
+    text = stack.rendered("scavenger-base", cluster.report, value, templates=("interactive",))
+    cluster.kubectl("apply", "--server-side", "--filename=-", input=text)
     yield
-    cluster.kubectl("delete", "--filename=-", input=rendered)
+    cluster.kubectl("delete", "--filename=-", input=text)
     label(place, team=None)
 
 
