@@ -57,7 +57,8 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_scheduler": ("scheduler.throughput", "scheduler.cpu_per_pod", "scheduler.preempt"),
     "bench.webhook.bench_webhook": ("webhook",),
-    "bench.simulator.bench_simulator": ("simulator",),
+    "bench.simulator.bench_simulator": ("simulator.day",),
+    "bench.simulator.bench_replay": ("simulator.replay",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup",),
 }
