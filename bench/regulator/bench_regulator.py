@@ -72,7 +72,7 @@ def _snapshot(rng: random.Random, jobs: int, low: float, high: float, *, both: b
     load = dict.fromkeys(("cpu", "memory"), 90.0)
     targets = {resource: 90.0 - gap for resource, gap in gaps.items()}
     rules = EvictionRules(10**6, checkpoint_wait=0)
-    overshoot_cost = Rules().startup_cost * 8 * jobs / 100
+    overshoot_cost = Rules().risk.startup_cost * 8 * jobs / 100
     return EvictionSnapshot(NOW, load, targets, candidates, overshoot_cost=overshoot_cost, rules=rules)
 
 

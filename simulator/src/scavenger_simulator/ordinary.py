@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Final, Protocol
 
-from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE
+from scavenger_domain.risk import estimated_time_at_risk
 
 from scavenger_simulator.clock import SECOND, seconds, ticks
 from scavenger_simulator.jobs import Job, Stage
@@ -21,6 +22,8 @@ SYSTEM_CRITICAL: Final = 2_000_000_000
 """Priorities from here on are those of Kubernetes' own classes."""
 
 _NO_MORE: Final = 1 << 62
+_STARTUP_COST: Final = ticks(DEFAULT_STARTUP_COST_SECONDS)
+"""The plugin's own: it has no setting for it."""
 
 
 class _Stage(Enum):
@@ -286,15 +289,14 @@ class OrdinaryPods:
 
     def _risk(self, job: Job) -> float:
         """What the plugin takes for the CPU time at risk of a whole job, in core-seconds: as the prioritizer wrote it,
-        or from its start and its reported checkpoint (`estimatedRisk` in scavenger.go)."""
+        or as it estimates it by itself."""
         since, now = self._world.decider.since, self._world.now
         if since is not None:
             return (now - since(job)) / SECOND
         if job.written is not None:
             return float(job.written)
         reported = job.reported(now) if job.stage is Stage.RUNNING else None
-        cost = 0 if reported else ticks(self._world.settings.startup_cost)
-        return (now - (reported or job.admitted) + cost) / SECOND * job.cores
+        return estimated_time_at_risk(job.admitted, reported, now, _STARTUP_COST) / SECOND * job.cores
 
     def _outlook(self, node: int, pod: _Pod, *, leaving_only: bool = False, protected_too: bool = False) -> NodeOutlook:
         shares = []

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
@@ -36,7 +35,6 @@ class Settings:
     admission_interval: float = 5.0
     max_starts_per_cycle: int = 500
     count_candidate: bool = True
-    startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
     start_seconds: float = 2.0
     non_preemptible_wait: float = 300.0
     starved_after: float = 14_400.0

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from scavenger_admitter.core.admission.running import Gang as RunningGang
 from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_api.duration import parse_duration
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS
 from scavenger_api.times import format_time, micros
 from scavenger_cli.objects import Job
-from scavenger_domain.risk import safe_until, start_over, time_at_risk
+from scavenger_domain.risk import estimated_time_at_risk, safe_until, start_over, time_at_risk
 from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.core.plan import cpu_time_at_risk, run_start
 from scavenger_prioritizer.core.snapshot import Rules
 from scavenger_prioritizer.facts import gangs as prioritizer_gangs
 from scavenger_prioritizer.facts import job_facts, pod_facts
-from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.core.eviction.risk import RiskRules, at_risk
 from scavenger_regulator.facts import gangs as regulator_gangs
 from scavenger_testing import builders
 
@@ -137,13 +136,30 @@ def _answers(start: int, report: int | None, interval: str) -> set[float]:
         interval=parse_duration(interval) // timedelta(microseconds=1),
     )
     answers = {
-        "regulator": at_risk(regulated, NOW, DEFAULT_STARTUP_COST_SECONDS).cpu_seconds,
+        "regulator": at_risk(regulated, NOW, RiskRules()).cpu_seconds,
         "prioritizer": cpu_time_at_risk(ranked, run_start(ranked, now), now, rules) / (1000 * MICROSECONDS),
         "admitter": RunningGang(running, (("cpu", 1500),), ("n", "n")).risk(now, 60 * MICROSECONDS)
         / (1000 * MICROSECONDS),
         "command line": msgspec.convert(job, Job).at_risk(NOW),
     }
     return set(answers.values())
+
+
+@pytest.mark.parametrize(
+    ("start", "reported", "expected"),
+    [
+        (-100, None, 160),
+        (-100, -30, 30),
+        (-100, 0, 0),  # just now
+        (-100, 5, 160),  # from the future
+        (-100, -100, 160),  # of the last run
+        (-9000, None, 9060),  # it knows nothing of start-overs
+        (40, None, 60),  # another machine's clock
+        (40, 20, 60),
+    ],
+)
+def test_what_the_scheduler_estimates(start: int, reported: int | None, expected: int) -> None:
+    assert estimated_time_at_risk(start, reported, 0, 60) == expected
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**5), st.lists(st.none() | st.integers(-(10**6), 10**6), max_size=4))

@@ -451,7 +451,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], says: str) -> None:
 
 def test_settings_have_the_designs_defaults() -> None:
     rules = RegulatorSettings().rules()
-    assert (rules.reserve, rules.floor, rules.cooldown, rules.startup_cost) == (20, 33, 300, 60)
+    assert (rules.reserve, rules.floor, rules.cooldown, rules.risk.startup_cost) == (20, 33, 300, 60)
     assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 90)
     assert rules.yield_at_checkpoint
     assert not RegulatorSettings().throttle_rules().enabled

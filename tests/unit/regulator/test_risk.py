@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from scavenger_regulator.core.eviction.risk import at_risk
+from scavenger_regulator.core.eviction.risk import RiskRules, at_risk
 
 from .builders import NOW, ago, gang, pod
 
@@ -30,24 +30,25 @@ from .builders import NOW, ago, gang, pod
 )
 def test_cpu_time_at_risk(started: float, facts: dict[str, Any], seconds: float) -> None:
     job = gang("job", started, pods=2, pod_requests={"cpu": 1.5}, **facts)
-    assert at_risk(job, NOW, startup_cost=60).cpu_seconds == seconds * 3
+    assert at_risk(job, NOW, RiskRules(60)).cpu_seconds == seconds * 3
 
 
 def test_members_that_have_finished_run_again() -> None:
     """They are interrupted with the gang; and what they reported is part of its checkpoint."""
     done = pod("done", requests={"cpu": 1.5}, checkpoint=ago(40), index=1)
     job = gang("job", 1000, pod_requests={"cpu": 1.5}, pod_checkpoint=ago(30), pod_index=0, parallelism=2)
-    assert at_risk(replace(job, finished=(done,)), NOW, startup_cost=60).cpu_seconds == 40 * 3
+    assert at_risk(replace(job, finished=(done,)), NOW, RiskRules(60)).cpu_seconds == 40 * 3
     unreported = replace(done, checkpoint=None)
-    assert at_risk(replace(job, finished=(unreported,)), NOW, 60).cpu_seconds == 30 * 3, "the first member's counts"
+    found = at_risk(replace(job, finished=(unreported,)), NOW, RiskRules(60))
+    assert found.cpu_seconds == 30 * 3, "the first member's counts"
     reclaimed = replace(done, reclaimed=True)
-    assert at_risk(replace(job, finished=(reclaimed,)), NOW, 60).cpu_seconds == 40 * 1.5
+    assert at_risk(replace(job, finished=(reclaimed,)), NOW, RiskRules(60)).cpu_seconds == 40 * 1.5
 
 
 def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:
     job = replace(gang("job", pods=2), started=None)
-    assert at_risk(job, NOW, 0).cpu_seconds == 1200
-    assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, 0).cpu_seconds == 0
+    assert at_risk(job, NOW, RiskRules(0)).cpu_seconds == 1200
+    assert at_risk(replace(job, pods=(pod("new", running_since=None),)), NOW, RiskRules(0)).cpu_seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,6 @@ def test_at_risk_of_reclaimed_capacity_is_what_was_used(
         asked.append((uid, since, until))
         return known
 
-    found = at_risk(gang("job", started, pod_reclaimed=reclaimed), NOW, 60, cpu_time)
+    found = at_risk(gang("job", started, pod_reclaimed=reclaimed), NOW, RiskRules(60), cpu_time)
     assert found.cpu_seconds == pytest.approx(seconds)
     assert asked == ([("pod-job-0", found.since, NOW)] if reclaimed else [])

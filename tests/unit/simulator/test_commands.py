@@ -35,9 +35,11 @@ def test_settings_have_the_names_of_the_chart() -> None:
     assert settings_of({}) == Settings.of()
 
 
-def test_the_startup_cost_is_one_setting_of_all_services() -> None:
-    settings = settings_of(parse_changes(["startupCost=90s"]))
-    assert settings.startup_cost == settings.regulator.startup_cost == settings.prioritizer.startup_cost / 1e6 == 90
+def test_what_decides_on_the_risk_is_one_setting_of_all_services() -> None:
+    settings = settings_of(parse_changes(["startupCost=90s", "trustedInterval=1h"]))
+    risk, ranked, reclaimed = settings.regulator.risk, settings.prioritizer, settings.preemption
+    assert risk.startup_cost == ranked.startup_cost / 1e6 == reclaimed.startup_cost / 1e6 == 90
+    assert risk.trusted_interval == ranked.trusted / 1e6 == reclaimed.trusted / 1e6 == 3600
 
 
 def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:

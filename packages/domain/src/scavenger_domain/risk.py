@@ -33,8 +33,8 @@ def safe_until(start: Any, interval: Any, reports: Iterable[Any], now: Any) -> A
     """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
 
     Nobody has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
-    `time_at_risk`). A checkpoint from the future is a
-    wrong clock or a wrong claim, one from before the start belongs to the last run; neither counts.
+    `time_at_risk`). A checkpoint from the future is a wrong clock or a wrong claim, one from before the start belongs
+    to the last run; neither counts.
 
     Args:
         start: of the present run. One in the future is another machine's clock, and counts as now.
@@ -80,3 +80,21 @@ def time_at_risk(start: Any, since: Any, now: Any, startup_cost: Any, interval: 
         whole = isinstance(promised, int)
         lost = min(lost, trusted * trusted // promised if whole else trusted * (trusted / promised))
     return lost + startup_cost if since == began else lost
+
+
+def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_cost: int) -> int:
+    """What the scheduler plugin takes for `time_at_risk` where nobody has written a figure on a pod (`estimatedRisk` in
+    services/scheduler/pkg/preemption/scavenger.go, docs/scheduler.md).
+
+    The time since the checkpoint that the pod reports; before there is one, since its start, with what a restart costs.
+    The plugin knows nothing of start-overs, and trusts every promise. All in integers of one unit.
+
+    Args:
+        start: of the pod.
+        reported: its checkpoint. As in `safe_until`, neither one from the future counts nor one of the last run.
+        now: the present.
+        startup_cost: the plugin's own, which no setting changes: `DEFAULT_STARTUP_COST_SECONDS`.
+    """
+    if reported is not None and start < reported <= now:
+        return now - reported
+    return max(0, now - start) + startup_cost

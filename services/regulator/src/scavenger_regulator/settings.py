@@ -16,6 +16,7 @@ from scavenger_runtime.settings import (
 )
 
 from scavenger_regulator.core.eviction.plan import DEFAULT_ORDER, SORTERS, EvictionRules
+from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
 from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
@@ -169,11 +170,10 @@ class RegulatorSettings(ServiceSettings):
             yield_hysteresis=self.yield_hysteresis,
             yield_within=self.yield_within or 1.5 * self.period,
             label_wait=1.5 * self.period,
-            startup_cost=self.startup_cost,
-            trusted_interval=self.trusted_interval,
             settle=self.settle,
             per_node=self.per_node,
             trust=self._trust(),
+            risk=self._risk(),
             eviction=EvictionRules(
                 max_victims=self.max_victims,
                 hard_ceiling=self.hard_ceiling,
@@ -188,6 +188,9 @@ class RegulatorSettings(ServiceSettings):
 
     def _trust(self) -> Trust:
         return Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage)
+
+    def _risk(self) -> RiskRules:
+        return RiskRules(self.startup_cost, self.trusted_interval)
 
     def offer_rules(self) -> OfferRules:
         """The part of the settings that offers reclaimed capacity."""
@@ -207,8 +210,7 @@ class RegulatorSettings(ServiceSettings):
             hysteresis=self.reclaimed_memory_hysteresis,
             ahead=2 * self.period,
             max_victims=self.max_victims,
-            startup_cost=self.startup_cost,
-            trusted_interval=self.trusted_interval,
+            risk=self._risk(),
             trust=self._trust(),
         )
 

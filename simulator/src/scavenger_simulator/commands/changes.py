@@ -93,9 +93,9 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
     if not low <= admission <= high:
         raise InputError("it must be that initialLower <= initialAdmission <= initialUpper", "change the other, too")
     settings = Settings.of(**fields).changed(**ours)
-    if "startup_cost" in fields:  # of the prioritizer and the admitter as well: one setting of one name
-        cost = fields["startup_cost"]
-        settings = settings.changed(
-            startup_cost=cost, prioritizer=replace(settings.prioritizer, startup_cost=round(cost * _MICROSECONDS))
-        )
-    return settings
+    # One setting of one name in three services.
+    names = {"startup_cost": "startup_cost", "trusted_interval": "trusted"}
+    shared = {ours: round(fields[name] * _MICROSECONDS) for name, ours in names.items() if name in fields}
+    return settings.changed(
+        prioritizer=replace(settings.prioritizer, **shared), preemption=replace(settings.preemption, **shared)
+    )

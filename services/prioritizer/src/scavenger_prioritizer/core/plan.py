@@ -16,7 +16,7 @@ from typing import Final
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE, PREEMPTIBLE
-from scavenger_domain.risk import safe_until, time_at_risk
+from scavenger_domain.risk import estimated_time_at_risk, safe_until, time_at_risk
 
 from scavenger_prioritizer.core.snapshot import (
     MICROSECONDS,
@@ -296,19 +296,15 @@ def _known(pod: PodFacts, estimate: int | None) -> int | None:
 def scheduler_estimate(gang: Gang, now: int) -> int:
     """What the scheduler plugin takes for the CPU time at risk of a job that nobody wrote a figure on, in CPU-seconds.
 
-    As in docs/scheduler.md: per pod, CPU request times the time since the pod's own start, with the start-up cost, or
-    since the checkpoint that the pod reports. It knows nothing of start-overs, nor of what was really used, and trusts
-    every promise.
+    Per pod, CPU request times `scavenger_domain.risk.estimated_time_at_risk`; what was really used it does not know.
     """
-    risk = 0
-    for pod in gang.pods:
-        if pod.live and pod.started is not None:
-            reported = pod.checkpoint if pod.checkpoint is not None and pod.started < pod.checkpoint <= now else None
-            since = pod.started if reported is None else reported
-            start, since = min(pod.started, now), min(since, now)
-            ever = now - start + 1
-            risk += pod.millicores * time_at_risk(start, since, now, _ESTIMATED_STARTUP, ever, ever)
-    return cpu_seconds(risk)
+    return cpu_seconds(
+        sum(
+            pod.millicores * estimated_time_at_risk(pod.started, pod.checkpoint, now, _ESTIMATED_STARTUP)
+            for pod in gang.pods
+            if pod.live and pod.started is not None
+        )
+    )
 
 
 def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS
-
 from scavenger_regulator.core.eviction.plan import EvictionRules
+from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, WaterLevels
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
@@ -22,9 +21,9 @@ class Rules:
     it is used. step: points by which a level may move in a period. cooldown: how long nothing is admitted after an
     eviction. yield_hysteresis: points under `admission` at which yielding ends. yield_within: how long after its
     checkpoint a job may still yield. label_wait: how long after eviction began plans are made over jobs that are not
-    preemptible yet; what such a plan still needs of them may follow a period later. startup_cost: per core, until a
-    run's first checkpoint. trusted_interval: the longest interval that is taken at its word. settle: how long after
-    their grace period evicted pods are waited for. per_node: levels and evictions for each node, too.
+    preemptible yet; what such a plan still needs of them may follow a period later. settle: how long after their
+    grace period evicted pods are waited for. per_node: levels and evictions for each node, too. risk: what a job would
+    lose.
     """
 
     period: float = 30.0
@@ -40,11 +39,10 @@ class Rules:
     yield_hysteresis: float = 5.0
     yield_within: float = 45.0
     label_wait: float = 45.0
-    startup_cost: float = 60.0
-    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
     settle: float = 120.0
     per_node: bool = False
     trust: Trust = field(default_factory=Trust)
+    risk: RiskRules = field(default_factory=RiskRules)
     eviction: EvictionRules = field(default_factory=EvictionRules)
     offers: OfferRules = field(default_factory=OfferRules)
     node_memory: NodeMemoryRules = field(default_factory=NodeMemoryRules)

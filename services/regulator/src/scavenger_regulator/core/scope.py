@@ -31,7 +31,6 @@ from scavenger_regulator.core.eviction.plan import (
     Outcome,
     plan_evictions,
 )
-from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
 from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
@@ -239,8 +238,7 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     if waiting or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
     gangs, trust, now = snapshot.gangs, rules.trust, snapshot.now
-    risk = RiskRules(rules.startup_cost, rules.trusted_interval)
-    known = candidates(gangs, reading, snapshot, trust, risk=risk, taken=taken)
+    known = candidates(gangs, reading, snapshot, trust, risk=rules.risk, taken=taken)
     leaving = pending_release(gangs, snapshot.recent_terminations, reading, snapshot, trust, taken=taken)
     if following:
         return _follow(decided, [one for one in known if one.gang.uid in state.awaited], leaving, now, rules)
@@ -292,7 +290,7 @@ def _evict(
             candidates=known,
             pending_release=leaving,
             waiting_since=state.waiting_since,
-            overshoot_cost=rules.startup_cost * reading.room["cpu"] / 100,
+            overshoot_cost=rules.risk.startup_cost * reading.room["cpu"] / 100,
             over_all=_over_all(decided, now, rules),
             rules=rules.eviction,
         )

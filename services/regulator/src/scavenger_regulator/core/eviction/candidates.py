@@ -58,7 +58,7 @@ def candidates(
             for resource in RESOURCES
             if (use := _use(here, resource, snapshot, trust)) is not None
         }
-        lost = at_risk(gang, now, risk.startup_cost, snapshot.cpu_time, trusted_interval=risk.trusted_interval)
+        lost = at_risk(gang, now, risk, snapshot.cpu_time)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
         found.append(Candidate(gang, lost, frees, all(pod.preemptible for pod in staying)))

@@ -39,13 +39,10 @@ class Risk:
 def at_risk(
     gang: Gang,
     now: datetime,
-    startup_cost: float,
+    rules: RiskRules,
     cpu_time: CpuTime = unknown_cpu_time,
-    *,
-    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS,
 ) -> Risk:
-    """What the gang has at risk at `now`. startup_cost, trusted_interval: as in `RiskRules`. cpu_time: really used,
-    asked for pods on reclaimed capacity only.
+    """What the gang has at risk at `now`. cpu_time: really used, asked for pods on reclaimed capacity only.
 
     Members that have finished count: the gang is interrupted whole, and they run again. What they reported counts for
     the gang's checkpoint. Of reclaimed capacity they have used nothing since they ended.
@@ -55,7 +52,7 @@ def at_risk(
     members = (*gang.pods, *gang.finished)
     checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
     since = safe_until(started, interval, (gang.start_over, gang.checkpoint, checkpoint), now)
-    cost, trusted = timedelta(seconds=startup_cost), timedelta(seconds=trusted_interval)
+    cost, trusted = timedelta(seconds=rules.startup_cost), timedelta(seconds=rules.trusted_interval)
     seconds = time_at_risk(started, since, now, cost, interval, trusted).total_seconds()
     cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
     cores += sum(pod.requests.get("cpu", 0.0) for pod in gang.finished if not pod.reclaimed)

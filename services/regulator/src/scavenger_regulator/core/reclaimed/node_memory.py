@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS
-
 from scavenger_regulator.core.eviction.candidates import candidates, leaving, pending_release
 from scavenger_regulator.core.eviction.choice import least_lossy
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate
@@ -34,14 +32,12 @@ KEPT: Final = 3
 @dataclass(frozen=True, slots=True)
 class NodeMemoryRules:
     """hysteresis: points under the upper level that are freed. ahead: seconds over which growth is extrapolated.
-    max_victims: jobs per period. startup_cost: seconds per core, and trusted_interval: seconds, as in
-    `risk.RiskRules`."""
+    max_victims: jobs per period. risk: what a job would lose."""
 
     hysteresis: float = 2.0
     ahead: float = 60.0
     max_victims: int = 100
-    startup_cost: float = 60.0
-    trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
+    risk: RiskRules = field(default_factory=RiskRules)
     trust: Trust = field(default_factory=Trust)
 
 
@@ -172,11 +168,10 @@ def _plan(
     if projected < upper:
         return None
     here = [gang for gang in gangs if _on_reclaimed_capacity(gang, reading.scope)]
-    risk = RiskRules(rules.startup_cost, rules.trusted_interval)
-    known = candidates(here, reading, snapshot, trust, risk=risk, taken=taken)
+    known = candidates(here, reading, snapshot, trust, risk=rules.risk, taken=taken)
     gap = projected - max(0.0, upper - rules.hysteresis)
     willing = [candidate for candidate in known if candidate.preemptible]
-    overshoot_cost = rules.startup_cost * reading.room["cpu"] / 100
+    overshoot_cost = rules.risk.startup_cost * reading.room["cpu"] / 100
     victims = least_lossy(willing, {MEMORY: gap}, len(willing), overshoot_cost)
     short = gap - sum(victim.frees[MEMORY] for victim in victims)
     return NodeMemoryPlan(
