@@ -38,6 +38,7 @@ from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
+from scavenger_api.states import earned_count
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -256,8 +257,8 @@ class ScavengerJobStatus(Model):
 
     @property
     def earned_count(self) -> int:
-        """The interruptions that count in the line: those that others caused."""
-        return max(0, self.interrupted_count - self.own_interrupted_count)
+        """The interruptions that count where jobs are put in order."""
+        return earned_count(self.interrupted_count, self.own_interrupted_count)
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, or None."""

@@ -54,3 +54,11 @@ class QueueState(StrEnum):
     OPEN = "Open"
     CLOSED = "Closed"
     RELEASING = "Releasing"
+
+
+def earned_count(interrupted: int, own: int) -> int:
+    """The interruptions of a job that count where jobs are put in order: those that others caused.
+
+    interrupted, own: `interruptedCount` and `ownInterruptedCount` of its status.
+    """
+    return max(0, interrupted - own)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 from scavenger_api import names
-from scavenger_api.states import Capacity
+from scavenger_api.states import Capacity, earned_count
 
 from scavenger_kube.kinds import ObjectMeta, Resources, Struct
 
@@ -45,8 +45,8 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order: those that others caused."""
-        return max(0, self.interrupted_count - self.own_interrupted_count)
+        """The interruptions that count where jobs are put in order."""
+        return earned_count(self.interrupted_count, self.own_interrupted_count)
 
 
 class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
