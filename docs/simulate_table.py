@@ -59,9 +59,7 @@ def main(words: list[str]) -> int:
             )
             PAGE.write_text(replaced(PAGE.read_text(), name, as_markdown(study)))
     except InputError as error:
-        progress.clear()
-        sys.stderr.write(f"error: {error}\n  {error.remedy}\n")
-        return 1
+        return progress.refused(error)
     progress.clear()
     return 0
 

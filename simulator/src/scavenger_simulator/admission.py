@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from scavenger_admitter.core.admission.load import LoadRule
 from scavenger_admitter.core.admission.object_facts import NOT_STARTED, PodFacts
 from scavenger_admitter.core.admission.plan import plan_admissions
 from scavenger_admitter.core.admission.running import DEFAULT_INTERVAL, RunningJob
-from scavenger_admitter.core.admission.shape import Shape, normalized
+from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, PendingPod, QueueView
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_api.levels import LevelsView, Visibility
@@ -47,7 +48,6 @@ class Admission:
         self._view: LevelsView | None = None
         self._planned = False
         self._next = world.start
-        self._truncated = False
         self.start: Callable[[Job, tuple[int, ...]], None] = lambda job, nodes: None
         self.reclaim: Callable[[Job, str], None] = lambda job, why: None
         self.classes: Callable[[], None] = lambda: None
@@ -110,7 +110,7 @@ class Admission:
                 key=job.key,
                 uid=job.uid,
                 queue=job.demand.queue,
-                shape=_shape(job),
+                shape=_shape(job.demand.cpu_milli, job.demand.memory_bytes),
                 parallelism=job.demand.pods,
                 interrupted_count=job.interruptions,
                 queued_at=stamp(job.queued_at),
@@ -153,7 +153,12 @@ class Admission:
         """Its pods have been told to go."""
         self._apply_pods(job, NOT_STARTED, stamp(job.gone_at))
         if kind is MomentKind.RECLAIMED:
-            self._state.running.interrupt(job.key, stamp(self._world.now), _shape(job).counted, job.demand.pods)
+            self._state.running.interrupt(
+                job.key,
+                stamp(self._world.now),
+                _shape(job.demand.cpu_milli, job.demand.memory_bytes).counted,
+                job.demand.pods,
+            )
         else:
             self._state.running.delete(job.key)
 
@@ -166,7 +171,7 @@ class Admission:
 
     def _apply_pods(self, job: Job, started: int, leaves_by: int) -> None:
         names, run = self._world.cluster.names, str(job.admitted)
-        requests = _shape(job).requests
+        requests = _shape(job.demand.cpu_milli, job.demand.memory_bytes).requests
         for key, node in zip(job.pod_keys, job.nodes, strict=True):
             self._state.apply_pod_facts(
                 PodFacts(
@@ -187,13 +192,13 @@ class Admission:
 
     def on_bound(self, pod: OrdinaryPod, node: int) -> None:
         """An ordinary pod has a node."""
-        requests = normalized({"cpu": pod.cpu_request_milli, "memory": pod.memory_request_bytes})
+        requests = _shape(pod.cpu_request_milli, pod.memory_request_bytes).requests
         key = f"ordinary/{pod.name}"
         self._state.apply_pod_facts(PodFacts(key, key, self._world.cluster.names[node], requests, ended=False, job=""))
 
     def on_pending(self, pod: OrdinaryPod, nominated: int | None) -> None:
         """An ordinary pod waits for room; nominated: the node on which it is made."""
-        shape = Shape.of({"cpu": pod.cpu_request_milli, "memory": pod.memory_request_bytes})
+        shape = _shape(pod.cpu_request_milli, pod.memory_request_bytes)
         key = f"ordinary/{pod.name}"
         waits = PendingPod(
             key=key,
@@ -209,8 +214,9 @@ class Admission:
         self._state.delete_pod(f"ordinary/{pod.name}")
 
 
-def _shape(job: Job) -> Shape:
-    return Shape.of({"cpu": job.demand.cpu_milli, "memory": job.demand.memory_bytes})
+@lru_cache(maxsize=4096)
+def _shape(cpu_milli: int, memory_bytes: int) -> Shape:
+    return Shape.of({"cpu": cpu_milli, "memory": memory_bytes})
 
 
 def _node(spec: NodeSpec) -> Node:

@@ -34,9 +34,7 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.does(arguments, progress)
         return 0
     except InputError as error:
-        progress.clear()
-        sys.stderr.write(f"error: {error}\n  {error.remedy}\n")
-        return 1
+        return progress.refused(error)
     except BrokenPipeError:  # as in `… | head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

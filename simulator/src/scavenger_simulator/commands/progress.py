@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from scavenger_simulator.inputs.reading import InputError
+
 QUIET_SECONDS: Final = 5.0
 """What ends sooner than this writes nothing where there is no terminal."""
 EVERY_SECONDS: Final = 10.0
 REFRESH_SECONDS: Final = 0.1
 WIDTH: Final = 78
+UNUSABLE: Final = 1
+"""Exit code where an input cannot be used."""
 
 
 class Progress:
@@ -47,6 +51,12 @@ class Progress:
             self._stream.write(f"{line}\n")
         self._stream.flush()
         self._next = now + (REFRESH_SECONDS if self._terminal else EVERY_SECONDS)
+
+    def refused(self, error: InputError) -> int:
+        """An input cannot be used: say so, and what to do; the exit code."""
+        self.clear()
+        self._stream.write(f"error: {error}\n  {error.remedy}\n")
+        return UNUSABLE
 
     def clear(self) -> None:
         """Take the line away again, before the answer is printed."""
