@@ -93,7 +93,9 @@ def read_load(
     """The load of the given nodes, or why it is not known. recent_terminations: scavenger pods that have gone."""
     if measurement.failed:
         return Unreadable(measurement.failed)
-    counted = [node for node in nodes if node.counts and all(node.allocatable.get(r, 0.0) > 0 for r in RESOURCES)]
+    counted = [node for node in nodes if node.counts]
+    for resource in RESOURCES:
+        counted = [node for node in counted if node.allocatable.get(resource, 0.0) > 0]
     if not counted:
         return Unreadable("no node counts: none is Ready, schedulable and free of taints")
     if scope == CLUSTER and not measurement.nodes:
@@ -148,6 +150,8 @@ def _total(
 
 
 def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust) -> str:
+    if len(measured) == len(counted):
+        return ""
     for resource in RESOURCES:
         whole = sum(node.allocatable[resource] for node in counted)
         share = sum(node.allocatable[resource] for node in measured) / whole
@@ -182,7 +186,7 @@ def _reading(
         gone = terminated_use(terminations, measurement)
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r] - gone[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
-    gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running)
+    gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running if pod.reclaimed)
     gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     ramping = ramping_use(running, measurement, since, now, trust)
@@ -209,12 +213,8 @@ def scavenger_use(
     """
     sums = dict.fromkeys(RESOURCES, 0.0)
     known = 0
-    judged: dict[int, dict[str, float] | None] = {}  # of figures that many pods have in common, as in a simulation
     for pod in running:
-        figures = id(measurement.pods.get(pod.key))
-        if figures not in judged:
-            judged[figures] = pod_use(pod, measurement, now, trust)
-        use = judged[figures]
+        use = pod_use(pod, measurement, now, trust)
         if use is None and pod.running_since is not None and _young(pod.running_since, now, trust):
             use = dict.fromkeys(RESOURCES, 0.0) if pod.running_since >= observed_at else dict(pod.requests)
         if use is not None:
@@ -270,10 +270,8 @@ def _share_lived(until: datetime, resource: str, figure: Figure) -> float:
 def _yielding_cores(
     pod: PodFacts, measurement: Measurement, observed_at: datetime, now: datetime, trust: Trust
 ) -> float:
-    """CPU in the load that gives way by itself: of a pod on reclaimed capacity. Where it is not measured, all that it
+    """CPU in the load that gives way by itself, of a pod on reclaimed capacity. Where it is not measured, all that it
     may use: nobody is to go because a figure is missing."""
-    if not pod.reclaimed:
-        return 0.0
     use = pod_use(pod, measurement, now, trust)
     if use is not None:
         return use["cpu"]
