@@ -24,6 +24,9 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.NEXT_CYCLE: (_TURN,),
     WaitReason.STARTING: (_TURN,),
     WaitReason.SUSPENDED: ("{resume}",),
+    WaitReason.CHECKPOINTED: (
+        "wait: it goes on when its turn has come, a minute after its last start at the earliest",
+    ),
     WaitReason.PODS_REMAIN: ("wait: it starts when its last pod has ended, within its grace period",),
     WaitReason.HELD_BACK: ("free it as the message says, or ask an administrator to",),
     WaitReason.BACKING_OFF: (_RETRIED,),

@@ -53,8 +53,10 @@ def timeline(job: Job) -> list[Entry]:
             count += 1
             entries.append(Entry(at, f"interrupted{_after(began, at)}"))
             began = None
-    finished = parse_time(status.finished_timestamp)
-    if finished is not None:
+    finished, ended = parse_time(status.finished_timestamp), parse_time(status.ended_timestamp)
+    if began is not None and ended is not None and finished is None:
+        entries.append(Entry(ended, f"stopped{_after(began, ended)}"))  # suspended, or by its checkpointExitCode
+    elif finished is not None:
         entries.append(Entry(finished, f"{job.phase.lower()}{_after(began, finished)}"))
     return entries
 
@@ -79,7 +81,7 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
         ("Asks for", f"{pods}{spell(spec.requests)}"),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
         ("Image", spec.image),
-        ("Checkpoints", f"at least every {spec.interruption_after}{_last_checkpoint(job, now)}"),
+        ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
         (cpu_time_label(job), cpu_account(job, now)),
         ("Class", job.preemption_class),
@@ -91,8 +93,8 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
 def _status(job: Job, now: datetime) -> str:
     times: dict[str, datetime | None] = {
         Phase.RUNNING: job.started_at,
-        Phase.WAITING: parse_time(job.status.queued_timestamp),
-        Phase.INTERRUPTED: parse_time(job.status.queued_timestamp),
+        Phase.WAITING: job.in_line_since,
+        Phase.INTERRUPTED: job.in_line_since,
         Phase.COMPLETED: parse_time(job.status.finished_timestamp),
         Phase.FAILED: parse_time(job.status.finished_timestamp),
     }
@@ -102,6 +104,11 @@ def _status(job: Job, now: datetime) -> str:
         return words
     ago = age(since, now)
     return f"{words} {ago} ago" if job.phase in objects.FINISHED else f"{words} for {ago}"
+
+
+def _exit_code(job: Job) -> str:
+    code = job.spec.checkpoint_exit_code
+    return f", and one whenever it ends with code {code}" if code is not None else ""
 
 
 def _last_checkpoint(job: Job, now: datetime) -> str:

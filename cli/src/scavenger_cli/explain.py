@@ -59,7 +59,7 @@ def explain(facts: Facts) -> Explanation:
 def _queued(facts: Facts) -> Explanation:
     job = facts.job
     cause, text, helps = _silent(facts) or _published(facts)
-    queued = parse_time(job.status.queued_timestamp or job.metadata.creation_timestamp)
+    queued = job.in_line_since or parse_time(job.metadata.creation_timestamp)
     since = f" for {span((facts.now - queued).total_seconds())}" if queued is not None else ""
     interrupted = job.phase == Phase.INTERRUPTED
     state = "was interrupted and has been in line again" if interrupted else "has been waiting"

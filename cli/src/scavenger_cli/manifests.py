@@ -77,6 +77,7 @@ class RunOptions:
     parallelism: int = 1
     queue: str | None = None
     interruption_after: str | None = None
+    checkpoint_exit_code: int | None = None
     grace_seconds: int | None = None
     ttl_seconds: int | None = None
     suspend: bool = False
@@ -116,6 +117,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "runAsUser": options.user,
         "fsGroup": options.fs_group,
         "interruptionAfter": options.interruption_after,
+        "checkpointExitCode": options.checkpoint_exit_code,
         "terminationGracePeriodSeconds": options.grace_seconds,
         "ttlSecondsAfterFinished": options.ttl_seconds,
         "suspend": True if options.suspend else None,

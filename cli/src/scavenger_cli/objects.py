@@ -31,6 +31,7 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
 
     queue: str = names.DEFAULT_QUEUE
     image: str = ""
+    checkpoint_exit_code: int | None = None
     node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     tolerations: tuple[Toleration, ...] = ()
 
@@ -61,6 +62,7 @@ class JobStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     conditions: tuple[Condition, ...] = ()
     queued_timestamp: str | None = None
     interrupted_timestamps: tuple[str, ...] = ()
+    ended_timestamp: str | None = None
     finished_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
     lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
@@ -93,6 +95,12 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         """Since when all pods of the present run are running; None while it does not run."""
         times = self.status.running_timestamps
         return parse_time(times[-1]) if self.phase == Phase.RUNNING and times else None
+
+    @property
+    def in_line_since(self) -> datetime | None:
+        """Since when it has been in line; a job that ended with its checkpointExitCode has an older place there."""
+        queued, ended = parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp)
+        return max(queued, ended) if queued is not None and ended is not None else queued
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None."""

@@ -88,6 +88,7 @@ FULL_JOB: Manifest = {
         },
         "interruptionAfter": "1h30m",
         "terminationGracePeriodSeconds": 0,
+        "checkpointExitCode": 255,
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
         "capacity": "Guaranteed",
@@ -428,6 +429,11 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         job(terminationGracePeriodSeconds=3601),
         "spec.terminationGracePeriodSeconds in body should be less",
     ),
+    *(
+        (f"exit-code-{code}", job(checkpointExitCode=code), f"spec.checkpointExitCode in body should be {words}")
+        for code, words in ((0, "greater than or equal to 1"), (-1, "greater"), (256, "less than or equal to 255"))
+    ),
+    ("exit-code-type", job(checkpointExitCode="85"), "spec.checkpointExitCode in body must be of type integer"),
     ("suspend-type", job(suspend="yes"), "spec.suspend in body must be of type boolean"),
     (
         "ttl-negative",
@@ -553,6 +559,7 @@ def test_what_the_models_write_is_accepted_unchanged(api_cluster: Kubectl, names
         "queuedTimestamp": format_micro_time(now),
         "runningTimestamps": [format_time(now)],
         "interruptedTimestamps": [format_time(now)] * names.MAX_RECENT_TIMESTAMPS,
+        "endedTimestamp": format_time(now),
         "usefulCPUSeconds": 1.5,
         "lostCPUSeconds": 0.0,
         "jobName": "minimal-1",
@@ -620,6 +627,7 @@ OTHER_VALUES: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "readOnlyRootFilesystem": False},
     "interruptionAfter": "2h",
     "terminationGracePeriodSeconds": 1,
+    "checkpointExitCode": 85,
     "capacity": "Reclaimed",
 }
 IMMUTABLE = [

@@ -75,7 +75,8 @@ class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
     pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
-    exit code of pods that are deleted while they run. lost: names of Jobs whose creation is on its way for ever.
+    exit code of pods that are deleted while they run. last_words: their termination message, `{now}` in it is the time.
+    lost: names of Jobs whose creation is on its way for ever.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -85,6 +86,7 @@ class Harness:
         self.kubelet = True
         self.binds_to = "n1"
         self.stopping = 137
+        self.last_words = ""
         self.lost: set[str] = set()
         self.under_way = 0
         self.threads = Threads()
@@ -217,6 +219,7 @@ class Harness:
 
     def end(self, pod: Object, code: int = 0) -> None:
         ended = terminated(code, finished=self.stamp())
+        ended["state"]["terminated"]["message"] = self.last_words.format(now=self.stamp())
         begun = next(iter(pod["status"].get("containerStatuses", ())), None)
         if begun is not None:
             ended["state"]["terminated"]["startedAt"] = begun["state"]["running"]["startedAt"]

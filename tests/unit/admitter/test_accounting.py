@@ -129,7 +129,9 @@ def test_who_is_starved_is_interrupted_with_the_figures() -> None:
     found = outcome(40, usage=MEASURED, decision=InterruptDecision(InterruptionReason.STARVED, detail))
     assert found.phase is Phase.INTERRUPTED
     assert found.interrupted_count == 1
-    assert found.message == f"interrupted: it was starved ({detail}); 15 CPU-seconds lost; in line to start again"
+    assert (
+        found.message == f"interrupted: it was starved ({detail}); at most 15 CPU-seconds lost; in line to start again"
+    )
     interrupted = found.condition(ConditionType.INTERRUPTED)
     assert interrupted is not None
     assert interrupted.reason == "Starved"

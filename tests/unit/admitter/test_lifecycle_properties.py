@@ -20,7 +20,7 @@ from scavenger_admitter.core.lifecycle.actions import Action, DeleteJob, DeleteP
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Outcome
-from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time
 from scavenger_kube import kinds
 
@@ -52,6 +52,8 @@ class Member:
     knew: bool = False
     held: bool = True
     orphaned: bool = False
+    message: str = ""
+    checkpoint: str | None = None
 
     @property
     def alive(self) -> bool:
@@ -77,6 +79,8 @@ class Member:
             conditions=conditions,
             node=self.node if self.started is not None else "",
             held=self.held,
+            message=self.message,
+            checkpoint=self.checkpoint,
             generations=(generation, generation if self.knew or self.asked is None else 1),
         )
 
@@ -183,12 +187,7 @@ class World:
             place = self.place() or format_micro_time(b.at(0))
             self.counted[place] += 1
             assert place in self.disturbed | self.unclear, "counted what was no interruption"
-        for old, new in (
-            (before.useful_cpu_seconds, after.useful_cpu_seconds),
-            (before.lost_cpu_seconds, after.lost_cpu_seconds),
-        ):
-            assert math.isfinite(new)
-            assert new >= old >= 0
+        self.judge(before, after)
         if after.phase is Phase.SUSPENDED and before.phase is not Phase.SUSPENDED:
             self.finish_undisturbed()
         if after.queued_timestamp != before.queued_timestamp and not grown:
@@ -199,6 +198,15 @@ class World:
         if crash == "no":
             self.act(outcome.actions)
         return outcome
+
+    def judge(self, before: ScavengerJobStatus, after: ScavengerJobStatus) -> None:
+        """CPU time is finite, never negative, and never taken back: nobody here says that more had been saved."""
+        for old, new in (
+            (before.useful_cpu_seconds, after.useful_cpu_seconds),
+            (before.lost_cpu_seconds, after.lost_cpu_seconds),
+        ):
+            assert math.isfinite(new)
+            assert new >= old >= 0
 
     def act(self, actions: Sequence[Action]) -> None:
         for action in actions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from scavenger_admitter.metrics import LOST_CPU_SECONDS, USEFUL_CPU_SECONDS
 from scavenger_kube.resources import JOBS
 
 from .harness import NS, Harness, empty_harness
@@ -125,3 +126,43 @@ async def test_an_interruption_is_five_writes_and_one_event() -> None:
             "POST Job",
         ]
         assert [event["reason"] for event in c.events()] == ["Interrupted"]
+
+
+async def interrupted(c: Harness, said: str) -> None:
+    """A pod is deleted, takes a while to stop, and says something as it ends; the job runs again."""
+    count = c.status("a")["interruptedCount"]
+    c.stopping, c.last_words, c.kubelet = 143, said, False
+    c.delete_pod(c.pods("a")[0])
+    await c.until(lambda: c.status("a")["interruptedCount"] == count + 1)
+    await c.pass_time(2)
+    c.kubelet = True
+    await runs(c, "a")
+
+
+async def test_what_was_saved_after_all_is_one_write_more_and_no_loss_on_metrics() -> None:
+    async with both() as c:
+        useful, lost = (one.labels("default")._value for one in (USEFUL_CPU_SECONDS, LOST_CPU_SECONDS))
+        c.submit("a", interruptionAfter="1h")
+        await runs(c, "a")
+        await c.pass_time(90)
+        before, shown = len(c.writes()), (useful.get(), lost.get())
+        await interrupted(c, "checkpoint={now}")
+        status = c.status("a")
+        assert status["lostCPUSeconds"] == 0
+        assert status["usefulCPUSeconds"] > 80
+        assert "endedTimestamp" not in status
+        assert spoken(c, before).count("PATCH status") == 3
+        assert useful.get() - shown[0] == status["usefulCPUSeconds"]
+        assert lost.get() == shown[1], "a counter takes nothing back: it is told what is certain"
+
+
+async def test_what_is_no_checkpoint_costs_no_write() -> None:
+    async with both() as c:
+        lost = LOST_CPU_SECONDS.labels("default")._value
+        c.submit("a", interruptionAfter="1h")
+        await runs(c, "a")
+        await c.pass_time(90)
+        before, shown = len(c.writes()), lost.get()
+        await interrupted(c, "checkpoint=long ago")
+        assert spoken(c, before).count("PATCH status") == 2
+        assert lost.get() - shown == c.status("a")["lostCPUSeconds"] > 80

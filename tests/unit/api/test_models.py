@@ -31,6 +31,7 @@ WIRE: dict[str, Any] = {
         "parallelism": 2,
         "interruptionAfter": "1h30m",
         "terminationGracePeriodSeconds": 30,
+        "checkpointExitCode": 85,
         "suspend": False,
         "capacity": "Guaranteed",
         "notYetKnown": True,
@@ -51,6 +52,7 @@ WIRE: dict[str, Any] = {
         "queuedTimestamp": "2026-01-02T03:04:05.000006Z",
         "runningTimestamps": ["2026-01-02T03:04:05Z"],
         "interruptedTimestamps": [],
+        "endedTimestamp": "2026-01-02T03:04:05Z",
         "usefulCPUSeconds": 2.5,
         "lostCPUSeconds": 0.0,
         "preemption": {"class": "non-preemptible", "runningPriority": 3.0},
@@ -127,3 +129,12 @@ def test_queue() -> None:
     assert queue.spec.namespace_selector is None, "everybody"
     one = ScavengerQueue.model_validate({"spec": {"namespaceSelector": {"matchLabels": {"team": "blue"}}}})
     assert one.spec.to_dict()["namespaceSelector"]["matchLabels"] == {"team": "blue"}
+
+
+@pytest.mark.parametrize("code", [0, -1, 256, "85x", 85.5])
+def test_a_checkpoint_exit_code_is_one_that_a_process_can_end_with_and_no_success(code: object) -> None:
+    spec = {**WIRE["spec"], "checkpointExitCode": code}
+    with pytest.raises(ValidationError, match="checkpointExitCode"):
+        ScavengerJobSpec.model_validate(spec)
+    for allowed in (1, 85, 255):
+        assert ScavengerJobSpec.model_validate({**spec, "checkpointExitCode": allowed}).checkpoint_exit_code == allowed

@@ -190,6 +190,21 @@ def test_the_timeline() -> None:
     assert lines[2].endswith("33m ago  interrupted after 50m")
 
 
+def test_a_job_that_saved_its_state_and_waits_to_go_on() -> None:
+    status = {
+        "runningTimestamps": [ago(5000)],
+        "endedTimestamp": ago(300),
+        "queuedTimestamp": ago(6000),
+        "lastCheckpointTimestamp": ago(300),
+        "usefulCPUSeconds": 4700,
+    }
+    waiting = job(phase="Waiting", checkpointExitCode=85, status=status)
+    assert [entry.what for entry in timeline(waiting)] == ["submitted", "running", "stopped after 78m"]
+    lines = dict(job_details(waiting, NOW, None))
+    assert lines["Status"] == "Waiting for 5m"
+    assert lines["Checkpoints"] == "at least every 30m, and one whenever it ends with code 85; last reported 5m ago"
+
+
 def test_the_timeline_of_a_job_with_more_interruptions_than_the_status_keeps() -> None:
     status = {
         "interruptedCount": 30,

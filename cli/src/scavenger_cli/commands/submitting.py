@@ -79,6 +79,9 @@ def run(
     interruption_after: Annotated[
         str | None, typer.Option(metavar="DURATION", help="It writes a checkpoint at least this often, as 30m.")
     ] = None,
+    checkpoint_exit_code: Annotated[
+        int | None, typer.Option(metavar="CODE", min=1, max=255, help="It ends so when it has saved its state, as 85.")
+    ] = None,
     grace: Annotated[int | None, typer.Option(metavar="SECONDS", help="Between SIGTERM and SIGKILL.")] = None,
     ttl: Annotated[int | None, typer.Option(metavar="SECONDS", help="Delete the job so long after its end.")] = None,
     service_account: Annotated[str | None, typer.Option(metavar="NAME", help="Service account of the pods.")] = None,
@@ -115,6 +118,7 @@ def run(
         parallelism=parallelism,
         queue=queue,
         interruption_after=interruption_after,
+        checkpoint_exit_code=checkpoint_exit_code,
         grace_seconds=grace,
         ttl_seconds=ttl,
         suspend=suspended,

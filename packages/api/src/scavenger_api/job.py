@@ -158,6 +158,9 @@ class ScavengerJobSpec(Model):
         int, Field(ge=0, le=MAX_GRACE_SECONDS, json_schema_extra={"format": "int64"})
     ] = names.DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
     """Seconds between SIGTERM and SIGKILL. An ordinary pod may have to wait this long."""
+    checkpoint_exit_code: Annotated[int | None, Field(ge=1, le=255, json_schema_extra={"format": "int32"})] = None
+    """A container that ends with this code has saved its state and is not done: the job goes back in line, at its old
+    place, and goes on from there. HTCondor's convention is 85."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
     ttl_seconds_after_finished: Annotated[
@@ -234,11 +237,14 @@ class ScavengerJobStatus(Model):
     own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     """How many of the interruptions the job's own user may have caused; these give it no place in line."""
     queued_timestamp: MicroTimestamp | None = None
-    """The place in line; moves to now with every interruption and every start that did not come off."""
+    """The place in line; moves to now with every interruption and every start that did not come off. A run that ends
+    with checkpointExitCode keeps it, but for a microsecond."""
     running_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when all pods of the gang were running."""
     interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when the gang was interrupted."""
+    ended_timestamp: Timestamp | None = None
+    """When the last run ended, however it did; nothing while one is running."""
     finished_timestamp: Timestamp | None = None
     priority_start_over_timestamp: Timestamp | None = None
     """The last moment at which a checkpoint was due; CPU time at risk counts from here."""

@@ -41,6 +41,10 @@ class WaitReason(Reason):
     NEXT_CYCLE = "NextCycle", "As many jobs as may start at once are starting; its turn is next."
     STARTING = "Starting", "Its start is under way."
     SUSPENDED = "Suspended", "It is out of line, by spec.suspend."
+    CHECKPOINTED = (
+        "Checkpointed",
+        "It ended with its checkpointExitCode: its state is saved, and it goes on from there.",
+    )
     # what is left of its last run or start
     PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
     HELD_BACK = (

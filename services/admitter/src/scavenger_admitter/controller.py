@@ -63,6 +63,7 @@ class Admitter:
             clock=self._clock,
             period=settings.usage_period,
             running=self._informers.running_on_reclaimed,
+            unsettled=self._informers.is_held,
             measured=self._on_measured,
         )
         self._slots = StartSlots(

@@ -29,6 +29,7 @@ from scavenger_admitter.facts import run_of
 from scavenger_admitter.freshness import confirmed, doubtful, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.losses import Losses
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.write_turns import WriteTurns, urgency_of
@@ -85,6 +86,7 @@ class Reconciler:
         self._slots = slots
         self._usage = usage
         self._turns = turns
+        self._losses = Losses()
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -127,6 +129,8 @@ class Reconciler:
                 self._records[key].starting = run_of(job)
         elif outcome.changed:
             job = await self._commit(job, outcome)
+        if not outcome.unsettled:
+            self._losses.close(key)
         if seen.granted and create is None:
             self._feed.take_back(key)  # what it was granted for is not so any more
         self._feed.update(key, job, outcome)
@@ -141,6 +145,7 @@ class Reconciler:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
         self._feed.forget(key)  # it may have gone while its status was being written
         self._records.forget(key)
+        self._losses.close(key)
         actions = clear_orphans(self._informers.pods.by_index("job", key))
         if not self._turns.take(key, Urgency.COUNT, len(actions)):
             return None
@@ -204,6 +209,7 @@ class Reconciler:
         written = await self._writer.write_status(job, outcome.status)
         self._records[job.key].wrote(written, self._clock.now())
         _count(written, outcome)
+        self._losses.book(job.key, job.spec.queue, outcome.figures.lost)
         self._writer.record(written, outcome.events)
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
@@ -242,7 +248,6 @@ def _count(job: ScavengerJob, outcome: Outcome) -> None:
         metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
     if figures.finished is not None:
         metrics.FINISHED.labels(queue, figures.finished.value).inc()
-    metrics.LOST_CPU_SECONDS.labels(queue).inc(max(0.0, figures.lost))
     metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, figures.useful))
 
 

@@ -1,8 +1,8 @@
 """What pods on reclaimed capacity use, polled from the metrics API. Decides nothing.
 
-What was seen is kept in this process alone. Pods are known to it for as long as their job is known to run, so that the
-figures of one that has ended are there until its ending is settled. Where there are no figures, after a restart or
-without a metrics API, the limit times time stands in (`accounting.cpu_time`).
+What was seen is kept in this process alone. Pods are known to it from when their job is known to run until they are
+released, so that the figures of one that has ended are there until its ending is settled. Where there are no figures,
+after a restart or without a metrics API, the limit times time stands in (`accounting.cpu_time`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class UsagePoller:
         clock: for the rounds.
         period: seconds between two rounds.
         running: the running jobs on reclaimed capacity, with their pods.
+        unsettled: whether what a pod (`namespace/name`) came to may still have to be settled.
         measured: told that there are new figures.
     """
 
@@ -45,14 +46,16 @@ class UsagePoller:
         clock: Clock,
         period: float,
         running: Callable[[], Running],
+        unsettled: Callable[[str], bool],
         measured: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._period = period
         self._running = running
+        self._unsettled = unsettled
         self._measured = measured
         self._usage = PodUsage(client, TIMEOUT_SECONDS)
-        self._any = False
+        self._known: set[str] = set()
 
     async def run(self) -> None:
         """One round after the other, until cancelled."""
@@ -62,12 +65,14 @@ class UsagePoller:
 
     async def round(self) -> None:
         """Ask once, unless there is nobody to ask about."""
-        known = {pod.metadata.key for _, pods in self._running() for pod in pods}
+        # What a pod of a run that is over has used is asked for once more when it has ended (`hear_last_words`).
+        ending = {pod for pod in self._known if self._unsettled(pod)}
+        known = {pod.metadata.key for _, pods in self._running() for pod in pods} | ending
         answered = await self._usage.poll(known)
         # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
-        if answered or (answered is None and self._any):
+        if answered or (answered is None and self._known):
             self._measured()
-        self._any = bool(known)
+        self._known = known
 
     def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
         """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""

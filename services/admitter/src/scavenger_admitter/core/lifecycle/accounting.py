@@ -3,7 +3,10 @@ from using; on reclaimed capacity, which keeps nobody from anything, the CPU tim
 
 `usefulCPUSeconds` of the status always includes the current run up to its *reference*: the latest of its
 start, its last start-over and its last checkpoint. So whatever happens next, only the time since the
-reference is left to be judged: kept when the job completes, lost when it ends in any other way.
+reference is left to be judged: kept when the job completes, lost when it ends in any other way. What its pods say as
+they end may show that more was saved, and moves it from lost to useful. So at any moment the two together are what the
+job was given: CPU times the time from `runningTimestamps` to `endedTimestamp` of every run, and of the run in progress
+up to its reference.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from scavenger_api.times import format_micro_time
 from scavenger_domain import risk
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.pods import ended_at, index, moment
+from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, removal
 
 _SECOND = timedelta(seconds=1)
 
@@ -34,7 +37,7 @@ CpuTime: TypeAlias = Callable[[datetime, datetime], float]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU time, in core-seconds, never negative."""
+    """CPU time, in core-seconds. `lost` is negative where it turns out that what was lost had been saved."""
 
     useful: float = 0.0
     lost: float = 0.0
@@ -57,12 +60,12 @@ def run_id(queued: datetime) -> str:
 
 
 def run_start(status: ScavengerJobStatus) -> datetime | None:
-    """When the current run started; None when it has not, or not yet been recorded.
+    """When the current run started; None when it has not, or not yet been recorded, or is over.
 
     A run that is recorded is no older than its place in line. Both are compared in whole seconds; `requeued`
     keeps the place in line of the next run clear of the second in which this one started.
     """
-    if not status.running_timestamps or status.queued_timestamp is None:
+    if not status.running_timestamps or status.queued_timestamp is None or status.ended_timestamp is not None:
         return None
     last = status.running_timestamps[-1]
     return last if last >= second(status.queued_timestamp) else None
@@ -76,6 +79,21 @@ def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
     if status.running_timestamps:
         places.append(second(status.running_timestamps[-1]) + _SECOND)
     return max(places)
+
+
+def kept_place(status: ScavengerJobStatus) -> datetime | None:
+    """The place in line of a job whose run has saved its state and ended: the old one, but for a microsecond, as no two
+    runs have the same."""
+    return status.queued_timestamp + timedelta(microseconds=1) if status.queued_timestamp is not None else None
+
+
+def rests_until(status: ScavengerJobStatus, least: timedelta) -> datetime | None:
+    """When a job that kept its place as its run ended may start again: its runs begin no more often than every `least`.
+    None for any other job."""
+    ended, queued = status.ended_timestamp, status.queued_timestamp
+    if ended is None or queued is None or queued >= ended or not status.running_timestamps:
+        return None
+    return status.running_timestamps[-1] + least
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
@@ -150,21 +168,66 @@ def settle(
     counted = recorded_reference(status, start)
     if kept:
         return Spent(useful=used(counted, end))
-    due = start_over(start, spec.checkpoint_interval, end) if end > start else start
-    reference = max(counted, due, counted if checkpoint is None else min(checkpoint, end))
+    reference = max(_judged(status, spec, start, end), counted if checkpoint is None else min(checkpoint, end))
     return Spent(useful=used(counted, reference), lost=used(reference, end))
 
 
-def reported_checkpoint(pods: Sequence[kinds.Pod], parallelism: int, now: datetime) -> datetime | None:
-    """The checkpoint that the gang as a whole can restart from, in whole seconds; None when there is none."""
-    reports = ((index(pod), moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))) for pod in pods)
-    found = gang_checkpoint(reports, parallelism, now)
+def saved_after_all(
+    status: ScavengerJobStatus, spec: ScavengerJobSpec, checkpoint: datetime, used: CpuTime
+) -> Spent | None:
+    """What turns out to have been saved of the last run, which was settled without this `checkpoint`; None when that is
+    nothing. Never more than was counted as lost."""
+    end = status.ended_timestamp
+    if end is None or not status.running_timestamps:
+        return None
+    judged = _judged(status, spec, status.running_timestamps[-1], end)
+    saved = min(used(judged, min(checkpoint, end)), status.lost_cpu_seconds)
+    return Spent(useful=saved, lost=-saved) if saved > 0 else None
+
+
+def _judged(status: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime, end: datetime) -> datetime:
+    """Up to where a run that ended is useful, by what the status knows: recorded, or due by the end."""
+    due = start_over(start, spec.checkpoint_interval, end) if end > start else start
+    return max(recorded_reference(status, start), due)
+
+
+def reported_checkpoint(
+    pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime, slack: timedelta
+) -> datetime | None:
+    """The checkpoint that the gang as a whole can restart from, in whole seconds; None when there is none.
+
+    While a pod may still compute, annotations alone count: what the others say as they end is not the last word of the
+    gang. `slack`: as in `pods.removal`.
+    """
+    over = all(pod.ended for pod in pods)
+    reports = ((index(pod), _report(pod, spec, now, slack, over=over)) for pod in pods)
+    found = gang_checkpoint(reports, spec.parallelism, now)
     return second(found) if found is not None else None
 
 
+def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta, *, over: bool) -> datetime | None:
+    """The latest checkpoint that a pod reports; with `over` also what it said as it ended."""
+    annotated = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    if not over:
+        return annotated
+    said = last_words(pod, spec.checkpoint_exit_code)
+    if said is None and _done(pod, spec, now, slack):
+        said = now
+    # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
+    stamps = (annotated, min(said, now) if said is not None else None)
+    return max((at for at in stamps if at is not None and at <= now), default=None)
+
+
+def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta) -> bool:
+    """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
+    too; but whoever was told to stop may end with 0 as well."""
+    convention = spec.checkpoint_exit_code is not None
+    return convention and pod.status.phase == "Succeeded" and removal(pod, now, slack) is None
+
+
 def newer_checkpoint(
-    status: ScavengerJobStatus, pods: Sequence[kinds.Pod], parallelism: int, now: datetime
+    status: ScavengerJobStatus, pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime, slack: timedelta
 ) -> datetime | None:
     """What the pods report beyond the checkpoint that the status knows; None when that is nothing new."""
-    found, known = reported_checkpoint(pods, parallelism, now), status.last_checkpoint_timestamp
+    found, known = reported_checkpoint(pods, spec, now, slack), status.last_checkpoint_timestamp
     return found if found is not None and (known is None or known > now or found > known) else None

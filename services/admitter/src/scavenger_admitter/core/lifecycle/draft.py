@@ -11,7 +11,7 @@ from scavenger_api.reasons import InterruptionReason
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.accounting import Spent
+from scavenger_admitter.core.lifecycle.accounting import Spent, second
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.termination import Run
@@ -40,6 +40,10 @@ class Draft:
     cause: InterruptionReason | None = None
     waited: float | None = None
     spent: Spent = field(default_factory=Spent)
+    awaited: frozenset[str] = frozenset()
+    """Uids of pods of the last run that have ended and are kept until the others have, for what they report."""
+    unsettled: bool = False
+    """Pods of the last run may still say that something was saved which counts as lost."""
 
     @property
     def phase(self) -> Phase:
@@ -52,6 +56,12 @@ class Draft:
         batch = self.seen.batch
         owner = batch.metadata.controller if batch else None
         return batch if owner is not None and owner.uid == self.seen.job.metadata.uid else None
+
+    @property
+    def left_over(self) -> list[kinds.Pod]:
+        """The pods of earlier runs."""
+        current = {pod.metadata.uid for pod in self.run.pods} if self.run else set()
+        return [pod for pod in self.seen.pods if pod.metadata.uid not in current]
 
     def set(self, **changes: Any) -> None:
         """Change fields of the status."""
@@ -69,15 +79,21 @@ class Draft:
         return accounting.cpu_time(self.seen.job.spec, pods, self.seen.usage)
 
     def settle(self, end: datetime, *, kept: bool) -> Spent:
-        """What is left to be judged of the run in progress when it ends at `end`; its last checkpoint is on record
-        from here on."""
-        status, run, spec = self.status, self.run, self.seen.job.spec
+        """What is left to be judged of the run in progress, which ends at `end`; that and its last checkpoint are on
+        record from here on."""
+        status, run, seen = self.status, self.run, self.seen
+        start, end = accounting.run_start(status), second(end)
+        if start is None:
+            return Spent()
         checkpoint = None
-        if run is not None and accounting.run_start(status) is not None:
-            checkpoint = accounting.newer_checkpoint(status, run.pods, run.parallelism, self.seen.now)
+        if run is not None:
+            slack = seen.settings.final_delete_slack
+            checkpoint = accounting.newer_checkpoint(status, run.pods, seen.job.spec, seen.now, slack)
         if checkpoint is not None:
             self.set(last_checkpoint_timestamp=checkpoint)
-        return accounting.settle(status, spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)
+        # Not before what was counted as useful already: clocks differ, and news of an end may be late.
+        self.set(ended_timestamp=max(end, accounting.recorded_reference(status, start)))
+        return accounting.settle(status, seen.job.spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)
 
     def spend(self, spent: Spent) -> None:
         """Count CPU time as useful or lost."""
@@ -92,9 +108,11 @@ class Draft:
         is worth none."""
         self.events.append(EventNote("Warning" if warning else "Normal", reason, message[:1024]))
 
-    def leave_run(self, reason: str) -> None:
-        """The run is over: its Job goes, its pods are pods of an earlier run from here on, and the line starts anew."""
-        self.set(queued_timestamp=accounting.requeued(self.status, self.seen.now))
+    def leave_run(self, reason: str, *, keep_place: bool = False) -> None:
+        """The run is over: its Job goes, its pods are pods of an earlier run from here on, and the line starts anew,
+        unless the job keeps its place."""
+        place = accounting.kept_place(self.status) if keep_place else accounting.requeued(self.status, self.seen.now)
+        self.set(queued_timestamp=place)
         self.run = None
         self.reason = reason
         self.actions.clear()  # nobody needs a diagnosis of it any more

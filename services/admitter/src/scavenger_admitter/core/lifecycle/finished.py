@@ -7,6 +7,7 @@ from datetime import datetime
 
 from scavenger_api.job import Phase
 from scavenger_api.reasons import FailureReason, StateReason
+from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import leftover_pods
@@ -34,7 +35,8 @@ def _completed(draft: Draft, at: datetime) -> None:
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     ended = found.exit
-    words = [word for word in (ended.reason if ended.reason != "Error" else "", ended.message.strip()) if word]
+    said = without_checkpoint(ended.message)
+    words = [word for word in (ended.reason if ended.reason != "Error" else "", said) if word]
     message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
     fail(draft, at, FailureReason.FAILED, f"{message} ({': '.join(words)})" if words else message)
 
@@ -52,7 +54,7 @@ def reopen(draft: Draft) -> None:
     run = draft.run
     if run is None or not draft.phase.finished or not _all_running(run):
         return
-    draft.set(finished_timestamp=None)
+    draft.set(finished_timestamp=None, ended_timestamp=None)
     draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")
     draft.note("Reopened", "the status said finished while all pods were running", warning=True)
 

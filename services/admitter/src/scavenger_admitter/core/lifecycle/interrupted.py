@@ -28,7 +28,7 @@ _WITHOUT_A_POD: Final = {
 def interrupt(draft: Draft, found: Removed) -> None:
     """The run was ended from outside: count it, and put the job in line again."""
     at = min(found.at, draft.seen.now)
-    before = draft.status
+    before, last = draft.status, draft.run is None or all(pod.ended for pod in draft.run.pods)
     spent = draft.settle(at, kept=False)
     draft.spend(spent)
     draft.set(
@@ -37,7 +37,8 @@ def interrupt(draft: Draft, found: Removed) -> None:
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
     draft.leave_run(WaitReason.QUEUED)
-    message = f"interrupted: {phrase(found.removal)}; {spent.lost:.0f} CPU-seconds lost"
+    bound = "" if last or spent.lost <= 0 else "at most "  # its pods may save more before they have ended
+    message = f"interrupted: {phrase(found.removal)}; {bound}{spent.lost:.0f} CPU-seconds lost"
     draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
     draft.cause = found.removal.cause
     draft.interrupted = found.removal.cause.value

@@ -17,6 +17,7 @@ from scavenger_api.reasons import FailureReason, WaitReason
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
+    checkpointed,
     conditions,
     finished,
     interrupted,
@@ -30,7 +31,7 @@ from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
-from scavenger_admitter.core.lifecycle.termination import Removed, Run, find_termination
+from scavenger_admitter.core.lifecycle.termination import Checkpointed, Removed, Run, find_termination
 
 
 def plan_lifecycle(seen: Observation) -> Outcome:
@@ -43,7 +44,7 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     4. a run that nobody noted yet is adopted;
     5. a run in progress starts, fails to, runs on, or ends;
     6. suspend is honoured, or lifted;
-    7. what earlier runs left is cleared away;
+    7. what the pods of the last run said as they ended is heard, and what earlier runs left is cleared away;
     8. a job in line is started where admission has granted that, may stand for admission, or says what holds it back;
     9. a finished job lets go of its pods, and goes itself when its time is over;
     10. conditions and jobName follow from all this.
@@ -58,6 +59,7 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     starting.adopt(draft)
     _progress(draft)
     waiting.suspend(draft)
+    checkpointed.hear_last_words(draft)
     waiting.clear_leftovers(draft)
     waiting.line_up(draft)
     finished.finish(draft)
@@ -78,17 +80,17 @@ def _find_run(draft: Draft) -> None:
     queued = draft.status.queued_timestamp
     if queued is None:
         return
-    place, batch, parallelism = accounting.run_id(queued), draft.own_job, draft.seen.job.spec.parallelism
+    place, batch, spec = accounting.run_id(queued), draft.own_job, draft.seen.job.spec
     complete = accounting.run_start(draft.status) is not None
     if batch is not None and batch.metadata.annotations.get(names.ANNOTATION_RUN) == place:
         uid = batch.metadata.uid
         pods = [pod for pod in draft.seen.pods if (owner := pod.metadata.controller) and owner.uid == uid]
-        draft.run = Run(batch, tuple(pods), parallelism, complete)
+        draft.run = Run(batch, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
     pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
     if pods or draft.phase.active or draft.seen.was_starting:
-        draft.run = Run(None, tuple(pods), parallelism, complete)
+        draft.run = Run(None, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
 
 
 def _progress(draft: Draft) -> None:
@@ -110,6 +112,8 @@ def _progress(draft: Draft) -> None:
         running.go_on(draft, run)
     elif isinstance(found, Removed):
         interrupted.interrupt(draft, found)
+    elif isinstance(found, Checkpointed):
+        checkpointed.go_back(draft, found)
     else:
         finished.end(draft, found)
 
@@ -179,5 +183,6 @@ def _outcome(draft: Draft) -> Outcome:
         start_failed=draft.start_failed,
         retry_late=draft.retry_late,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
+        unsettled=draft.unsettled,
         figures=Figures(draft.cause, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
     )

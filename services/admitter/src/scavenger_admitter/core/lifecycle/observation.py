@@ -33,6 +33,9 @@ class LifecycleSettings:
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
     progress_every: timedelta = timedelta(minutes=1)
     """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
+    least_cycle: timedelta = timedelta(minutes=1)
+    """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
+    and every start costs everybody writes."""
     final_delete_slack: timedelta = timedelta(seconds=5)
     """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
 
@@ -93,7 +96,7 @@ class Figures:
     useful: float = 0.0
     """Core-seconds that became useful in this step."""
     lost: float = 0.0
-    """Core-seconds that were thrown away in this step."""
+    """Core-seconds that were thrown away in this step; negative where more had been saved than was known before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +119,6 @@ class Outcome:
     """That delay is the longest there is at once: nothing will have changed any sooner."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
+    unsettled: bool = False
+    """What its pods say as they end may still show that something was saved which counts as lost."""
     figures: Figures = Figures()

@@ -15,6 +15,7 @@ from scavenger_api.checkpoints import completion_index
 from scavenger_api.evictions import EvictionReason, deletion_reason, eviction_reason
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import EPOCH, parse_time
+from scavenger_domain import checkpoints
 from scavenger_kube import kinds
 
 MAIN_CONTAINER: Final = "main"
@@ -98,6 +99,8 @@ class Exit:
     code: int
     reason: str
     message: str
+    main: bool = True
+    """It is the container that does the work."""
 
 
 def moment(text: str | None) -> datetime | None:
@@ -150,6 +153,16 @@ def ended_at(pod: kinds.Pod) -> datetime | None:
     return moment(status.state.terminated.finished_at)
 
 
+def last_words(pod: kinds.Pod, checkpoint_exit_code: int | None) -> datetime | None:
+    """The checkpoint that its container reported by its termination message, or by its exit code; None when none."""
+    status, finished = main_status(pod), ended_at(pod)
+    terminated = status.state.terminated if status is not None else None
+    if terminated is None or finished is None or terminated.reason in _START_ERRORS:
+        return None  # of a container that never ran, the message is the runtime's
+    saved = checkpoints.saved_its_state(terminated.exit_code, terminated.reason, checkpoint_exit_code)
+    return checkpoints.checkpoint_at_end(terminated.message, saved=saved, started=started_at(pod), finished=finished)
+
+
 def deletion_requested(pod: kinds.Pod) -> datetime | None:
     """When its deletion was asked for: deletionTimestamp lies a grace period later than that."""
     stamp = moment(pod.metadata.deletion_timestamp)
@@ -183,7 +196,8 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
         if terminated.reason in _START_ERRORS and not _USER_START_ERROR.search(terminated.message):
             continue
         at = moment(terminated.finished_at) or now
-        return Exit(at, pod.metadata.name, status.name, terminated.exit_code, terminated.reason, terminated.message)
+        code, said = terminated.exit_code, terminated.message
+        return Exit(at, pod.metadata.name, status.name, code, terminated.reason, said, status is main)
     return None
 
 

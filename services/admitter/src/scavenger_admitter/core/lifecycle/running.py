@@ -23,9 +23,10 @@ def record_start(draft: Draft, run: Run) -> None:
     if accounting.run_start(draft.status) is None and run.pods and queued is not None:
         start = max((at for pod in run.pods if (at := started_at(pod))), default=draft.seen.now)
         start = max(second(min(start, draft.seen.now)), second(queued))
+        in_line = max(queued, draft.status.ended_timestamp or queued)  # a place that was kept is older
         entries = (*draft.status.running_timestamps, start)[-names.MAX_RECENT_TIMESTAMPS :]
-        draft.set(running_timestamps=entries, priority_start_over_timestamp=start)
-        draft.waited = max(0.0, (start - queued).total_seconds())
+        draft.set(running_timestamps=entries, priority_start_over_timestamp=start, ended_timestamp=None)
+        draft.waited = max(0.0, (start - in_line).total_seconds())
     if draft.phase is not Phase.RUNNING and run.batch is not None:
         draft.enter(Phase.RUNNING, StateReason.STARTED, "running")
 
@@ -62,10 +63,10 @@ def _rest(seen: Observation) -> float:
 
 def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:
     """The status with the last start-over and the last checkpoint."""
-    status, now = draft.status, draft.seen.now
-    due = _start_over(status, start, draft.seen.job.spec.checkpoint_interval, now)
+    status, now, spec = draft.status, draft.seen.now, draft.seen.job.spec
+    due = _start_over(status, start, spec.checkpoint_interval, now)
     status = status.model_copy(update={"priority_start_over_timestamp": due})
-    checkpoint = accounting.newer_checkpoint(status, run.pods, run.parallelism, now)
+    checkpoint = accounting.newer_checkpoint(status, run.pods, spec, now, draft.seen.settings.final_delete_slack)
     if checkpoint is None:
         return status
     message = f"running, last checkpoint {format_time(checkpoint)}"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from scavenger_api.job import Phase
-from scavenger_api.reasons import StateReason
+from scavenger_api.reasons import StateReason, WaitReason
 
 from scavenger_admitter.core.lifecycle import finished, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.interrupted import phrase
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Problem
-from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Removed, Run, find_termination
+from scavenger_admitter.core.lifecycle.termination import (
+    Checkpointed,
+    Completed,
+    Failed,
+    Removed,
+    Run,
+    find_termination,
+)
 
 
 def adopt(draft: Draft) -> None:
@@ -34,6 +41,9 @@ def go_on(draft: Draft, run: Run) -> None:
     limits = start_failures.StartLimits(settings.start_timeout, settings.unschedulable_after, settings.creation_grace)
     problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
     found = find_termination(run, seen.nodes, seen.now, settings.final_delete_slack)
+    if isinstance(found, Checkpointed):
+        words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
+        problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)
     if isinstance(found, Failed | Completed) and not (problem and problem.final):
         finished.end(draft, found)
     elif problem is not None:

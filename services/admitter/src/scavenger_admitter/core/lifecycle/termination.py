@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from scavenger_api.reasons import InterruptionReason
+from scavenger_domain.checkpoints import saved_its_state
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.pods import (
@@ -45,6 +46,18 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """A container saved its state and ended by itself, with the code by which its job says so."""
+
+    exit: Exit
+
+    @property
+    def at(self) -> datetime:
+        """When the container ended."""
+        return self.exit.at
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """A pod of the gang was taken away from outside, or the Job was."""
 
@@ -56,7 +69,7 @@ class Removed:
         return self.removal.at
 
 
-Termination: TypeAlias = Completed | Failed | Removed
+Termination: TypeAlias = Completed | Failed | Checkpointed | Removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +81,26 @@ class Run:
     parallelism: int
     complete: bool
     """All pods have been there: one that is missing now has been removed."""
+    checkpoint_exit_code: int | None = None
+    """`spec.checkpointExitCode` of the job."""
+
+    def saved(self, ended: Exit) -> bool:
+        """Whether this exit says that the state is saved, and is no failure."""
+        return ended.main and saved_its_state(ended.code, ended.reason, self.checkpoint_exit_code)
 
 
 def find_termination(
     run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta
 ) -> Termination | None:
-    """How the run ended; None while it goes on. Deterministic: ties go by time, proof, then pod name."""
+    """How the run ended; None while it goes on.
+
+    Deterministic: ties go by time, proof, then pod name; a member that saved its state and left goes before those that
+    fail in the same second, perhaps for want of it.
+    """
     removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now, slack))}
     rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
-    exits = sorted((failure for pod in rest if (failure := own_exit(pod, now))), key=lambda e: (e.at, e.pod))
+    exits = [ended for pod in rest if (ended := own_exit(pod, now))]
+    exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
     succeeded = [pod for pod in rest if pod.status.phase == "Succeeded"]
     if len(succeeded) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
         return Completed(max((ended_at(pod) or now for pod in succeeded), default=now))
@@ -85,11 +109,14 @@ def find_termination(
         causes += _job_removed(run, now)
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
-        causes = causes or _lost_nodes(rest, nodes, exits[0].at)
+        if not run.saved(exits[0]):
+            causes = causes or _lost_nodes(rest, nodes, exits[0].at)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
         return Removed(first)
-    return Failed(exits[0]) if exits else None
+    if not exits:
+        return None
+    return Checkpointed(exits[0]) if run.saved(exits[0]) else Failed(exits[0])
 
 
 def _job_removed(run: Run, now: datetime) -> list[Removal]:

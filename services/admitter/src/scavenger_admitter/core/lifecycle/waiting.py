@@ -86,7 +86,8 @@ def clear_leftovers(draft: Draft) -> None:
     if draft.run is None and batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "its run is over"))
     uid = batch.metadata.uid if batch else None
-    draft.actions += leftover_pods.clear(_left_over(draft), draft.seen.nodes, job_uid=uid)
+    left = [pod for pod in draft.left_over if pod.metadata.uid not in draft.awaited]
+    draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid)
 
 
 def line_up(draft: Draft) -> None:
@@ -95,13 +96,15 @@ def line_up(draft: Draft) -> None:
         return
     seen, batch = draft.seen, draft.seen.batch
     patience = seen.settings.leftover_patience
-    left = find_leftover_pods(_left_over(draft), seen.nodes, seen.now, patience)
+    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, patience)
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     stuck = _stuck(draft, left)
     free = not left and batch is None and not seen.assumed_started and stuck is None
-    queued = draft.status.queued_timestamp
+    queued, rest = draft.status.queued_timestamp, _rest(draft)
+    if rest > 0:
+        draft.wakeups.append(rest)
     granted = seen.granted and queued == seen.job.status.queued_timestamp
-    draft.candidate = free and not granted
+    draft.candidate = free and not granted and rest <= 0
     if free and granted and queued is not None:
         draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level))
     if stuck is not None:
@@ -113,6 +116,12 @@ def line_up(draft: Draft) -> None:
     if seen.wait is not None and stuck is None and not fresh:
         draft.explained = True
         draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
+
+
+def _rest(draft: Draft) -> float:
+    """Seconds until a job that ended with its checkpointExitCode may start again."""
+    until = accounting.rests_until(draft.status, draft.seen.settings.least_cycle)
+    return (until - draft.seen.now).total_seconds() if until is not None else 0.0
 
 
 _STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY)
@@ -136,9 +145,3 @@ def _foreign(batch: kinds.Job) -> str:
         f"held back by Job {batch.metadata.name}, which has the name of this job and does not belong to it: "
         "delete that Job, or create this job under another name"
     )
-
-
-def _left_over(draft: Draft) -> list[kinds.Pod]:
-    """The pods of earlier runs."""
-    current = {pod.metadata.uid for pod in draft.run.pods} if draft.run else set()
-    return [pod for pod in draft.seen.pods if pod.metadata.uid not in current]

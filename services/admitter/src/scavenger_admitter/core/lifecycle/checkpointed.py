@@ -1,0 +1,72 @@
+"""Runs that saved their state as they ended: on their own, by `checkpointExitCode`, or when they were told to stop.
+
+An end is settled at once, as if nothing had been saved since the last checkpoint that is known. What the pods say in
+their last words is heard when all of them have ended, as a gang's checkpoint is as old as that of its oldest member,
+and moves what was saved from lost to useful. Until then pods that have said something are kept: by our finalizer, so
+that an admitter that is down meanwhile hears it, too (docs/designs/0015-a-ledger-that-is-true.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_api import names
+from scavenger_api.job import Phase
+from scavenger_api.reasons import WaitReason
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
+from scavenger_admitter.core.lifecycle.pods import last_words, moment, started_at
+from scavenger_admitter.core.lifecycle.termination import Checkpointed
+
+
+def go_back(draft: Draft, found: Checkpointed) -> None:
+    """The run has saved its state and is not done: the job goes back in line, at its old place."""
+    draft.spend(draft.settle(min(found.at, draft.seen.now), kept=False))
+    draft.leave_run(WaitReason.CHECKPOINTED, keep_place=True)
+    draft.interrupted = None
+    message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; in line to go on"
+    draft.enter(Phase.WAITING, WaitReason.CHECKPOINTED, message)
+
+
+def hear_last_words(draft: Draft) -> None:
+    """What was settled as lost and had been saved becomes useful, once all pods of the last run have ended."""
+    status, seen = draft.status, draft.seen
+    if draft.run is not None or draft.phase.active or draft.phase.finished:
+        return
+    members = _last_run(draft)
+    if not all(surely_ended(pod, seen.nodes) for pod in members):
+        draft.unsettled = True
+        draft.awaited = frozenset(pod.metadata.uid for pod in members if pod.ended and _said(draft, pod))
+        return
+    slack = seen.settings.final_delete_slack
+    checkpoint = accounting.newer_checkpoint(status, members, seen.job.spec, seen.now, slack) if members else None
+    if checkpoint is None:
+        return
+    used = accounting.cpu_time(seen.job.spec, members, seen.usage)
+    saved = accounting.saved_after_all(status, seen.job.spec, checkpoint, used)
+    if saved is not None:
+        draft.set(last_checkpoint_timestamp=checkpoint)
+        draft.spend(saved)
+
+
+def _last_run(draft: Draft) -> Sequence[kinds.Pod]:
+    """The pods of the last run on record, as far as they are still there. Starts since then that did not come off have
+    later places in line, and their containers began later, if at all."""
+    ended = draft.status.ended_timestamp
+    if ended is None:
+        return ()
+    pods = [pod for pod in draft.left_over if (start := started_at(pod)) is not None and start <= ended]
+    places = {pod.metadata.uid: moment(pod.metadata.annotations.get(names.ANNOTATION_RUN)) for pod in pods}
+    last = max((place for place in places.values() if place is not None), default=None)
+    return [pod for pod in pods if last is not None and places[pod.metadata.uid] == last]
+
+
+def _said(draft: Draft, pod: kinds.Pod) -> bool:
+    """Whether a pod that has ended has anything to say about what was saved."""
+    convention = draft.seen.job.spec.checkpoint_exit_code
+    if names.ANNOTATION_LAST_CHECKPOINT in pod.metadata.annotations or last_words(pod, convention) is not None:
+        return True
+    return convention is not None and pod.status.phase == "Succeeded"
