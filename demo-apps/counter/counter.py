@@ -247,13 +247,16 @@ def _checksum(payload: Mapping[str, object]) -> str:
 
 
 class Reporter:
-    """One line per event on standard output; on request also an annotation on our own pod."""
+    """One line per event on standard output; the last checkpoint also as the termination message of the container, and
+    on request as an annotation on our own pod.
+    """
 
-    def __init__(self, task: Task, restarts: str, annotate: bool) -> None:
+    def __init__(self, task: Task, restarts: str, annotate: bool, termination_log: Path) -> None:
         """Name the index and the restart in every line."""
         self._where = f"index={task.index} restarts={restarts}"
         self._task = task
         self._annotating = annotate
+        self._termination_log = termination_log
 
     def event(self, name: str, progress: Progress, **details: object) -> None:
         """Say what happened at which step."""
@@ -266,6 +269,9 @@ class Reporter:
     def checkpoint(self, progress: Progress, reason: str) -> None:
         """Report a checkpoint that has just been written."""
         self.event("checkpoint", progress, reason=reason)
+        # With every checkpoint, and not only at the end: whoever is killed has said which was the last one.
+        if self._termination_log.is_file():  # the kubelet makes it; elsewhere there is none
+            self._termination_log.write_text(f"checkpoint={datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}\n")
         if not self._annotating:
             return
         try:
@@ -324,7 +330,7 @@ class Run:
         self.options = options
         self.task = task
         self.store = store
-        self.reporter = Reporter(task, options.restarts, options.annotate)
+        self.reporter = Reporter(task, options.restarts, options.annotate, options.termination_log)
         self.progress, problems = store.load()
         for problem in problems:
             self.reporter.event("fallback", self.progress, why=json.dumps(problem))
@@ -473,6 +479,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option(compute, "seconds", "60", "spread the steps over this time; 0: as fast as possible", type=float)
     option(compute, "checkpoint-every", str(interval / 2), "seconds between checkpoints", type=float)
     option(compute, "on-sigterm", ON_SIGTERM[0], "what to do when told to end", choices=ON_SIGTERM)
+    option(compute, "termination-log", "/dev/termination-log", "where the last checkpoint is reported", type=Path)
     option(compute, "exit-at-step", "-1", "fail on our own when this step is reached", type=int)
     option(compute, "exit-code", "1", "exit code of that failure", type=int)
     for name, text in (

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scavenger_domain.checkpoints import stated_checkpoint
 
 PROGRAM = Path(__file__).resolve().parents[3] / "demo-apps" / "counter" / "counter.py"
 SPEC = importlib.util.spec_from_file_location("counter", PROGRAM)
@@ -29,6 +31,7 @@ else:
     SPEC.loader.exec_module(counter)
 
 STEPS = 60
+RUN = (sys.executable, "-S", "-E", str(PROGRAM), "run", "--termination-log=/nowhere")
 SLOW = ("--seconds=60", "--checkpoint-every=1000")  # far from done when it is interrupted
 FAST = ("--seconds=0",)
 
@@ -36,7 +39,7 @@ FAST = ("--seconds=0",)
 def start(folder: Path, *flags: str, index: int = 0, parallelism: int = 1, **environ: str) -> subprocess.Popen[str]:
     scavenger = {"SCAVENGER_INDEX": str(index), "SCAVENGER_PARALLELISM": str(parallelism)}
     return subprocess.Popen(
-        [sys.executable, "-S", "-E", str(PROGRAM), "run", f"--dir={folder}", f"--steps={STEPS}", "--burn=10", *flags],
+        [*RUN, f"--dir={folder}", f"--steps={STEPS}", "--burn=10", *flags],
         env={"PATH": os.environ["PATH"], **scavenger, **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -176,6 +179,35 @@ def test_ways_to_end(tmp_path: Path, choice: str, code: int, checkpoint: bool) -
     ended, output = finish(process)
 
     assert (ended, "reason=sigterm" in output) == (code, checkpoint)
+
+
+@pytest.mark.parametrize(("choice", "fresh"), [("checkpoint-exit-0", True), ("exit-1", False)])
+def test_the_last_checkpoint_is_the_last_line_of_the_termination_message(
+    tmp_path: Path, choice: str, fresh: bool
+) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    process = start(tmp_path / "data", *SLOW, f"--on-sigterm={choice}", f"--termination-log={log}")
+    while not log.read_text().endswith("\n"):
+        assert process.poll() is None
+    first = stated_checkpoint(log.read_text())
+    process.terminate()
+    finish(process)
+
+    last = stated_checkpoint(log.read_text())
+
+    assert first is not None
+    assert last is not None
+    assert first <= last <= datetime.now(UTC)
+    assert (last > first) == fresh
+    assert log.read_text().count("\n") == 1, "not one line for every checkpoint: 4096 bytes are kept"
+
+
+def test_outside_a_container_there_is_no_termination_message(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    complete(tmp_path / "data", f"--termination-log={log}")
+
+    assert not log.exists()
 
 
 def test_ignoring_sigterm(tmp_path: Path) -> None:
