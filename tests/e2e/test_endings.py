@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster
 from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
 
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.real
 FOREVER = ("run", "--dir=/tmp/c", "--seconds=3600", "--steps=100000", "--burn=10")
 VOLUME: dict[str, Any] = {"persistentVolumeClaims": [{"name": "state", "mountPath": "/data"}]}
 FINALIZER = "scavenger.dev/interruption-record"
+LEAST = 1
+"""Seconds: moments are written in whole ones."""
 
 
 def script(text: str) -> dict[str, Any]:
@@ -27,6 +30,12 @@ def finalizers(world: World) -> list[str]:
     """Pods of the namespace that still carry our finalizer."""
     held = [pod for pod in world.objects("pods") if FINALIZER in pod["metadata"].get("finalizers", [])]
     return [pod["metadata"]["name"] for pod in held]
+
+
+def said(world: World, job: str, words: str) -> bool:
+    """Whether every pod of the present run has written that to its log."""
+    pods = [pod["metadata"]["name"] for pod in world.staying(job)]
+    return bool(pods) and all(words in world.kubectl("logs", pod, "--tail=-1") for pod in pods)
 
 
 @pytest.fixture
@@ -175,7 +184,7 @@ def test_job_deleted_by_hand(world: World) -> None:
 
 
 def test_suspend_and_resume(world: World) -> None:
-    world.apply(scavenger_job("paused", *FOREVER, suspend=True))
+    world.apply(scavenger_job("paused", *FOREVER, "--on-sigterm=exit-1", suspend=True))
     world.wait_phase("paused", "Suspended")
     assert not world.pods("paused")
     resume = '{"spec": {"suspend": false}}'
@@ -211,6 +220,7 @@ def test_ttl_deletes_the_job_and_all_it_owns(world: World) -> None:
 
 def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) -> None:
     job = scavenger_job("pi", "run", "--steps=240", "--seconds=40", "--checkpoint-every=1", **VOLUME)
+    job["spec"]["terminationGracePeriodSeconds"] = 30
     world.apply(job)
     world.wait_phase("pi", "Running")
     logs = ("logs", "-l", "scavenger.dev/job=pi", "--tail=-1")
@@ -225,10 +235,95 @@ def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) 
     world.wait("interrupted", lambda: world.status("pi").get("interruptedCount") == 1)
     status = world.wait_phase("pi", "Completed", timeout=240)
     assert status["interruptedCount"] == 1
-    assert status["lostCPUSeconds"] > 0
+    assert status["lostCPUSeconds"] <= 0.2 * LEAST, "it wrote a checkpoint when it was told to stop, and said so"
     assert "event=resumed" in world.kubectl(*logs)
     world.apply(
         scavenger_job("check", "verify", **VOLUME),
     )
     world.wait_phase("check", "Completed")
     assert "every step counted exactly once" in world.kubectl("logs", "-l", "scavenger.dev/job=check", "--tail=-1")
+
+
+@pytest.mark.parametrize("reaction", ["checkpoint-exit-0", "checkpoint-exit-1", "exit-1"])
+def test_what_an_interrupted_program_saved_is_not_booked_as_lost(world: World, reaction: str) -> None:
+    """It has computed for seconds since its last checkpoint: the one before is the one at its start."""
+    settings = ("--checkpoint-every=1000", f"--on-sigterm={reaction}")
+    world.apply(scavenger_job("books", *FOREVER, *settings, terminationGracePeriodSeconds=30))
+    world.wait_phase("books", "Running")
+    world.wait("the first checkpoint", lambda: said(world, "books", "event=checkpoint"))
+    time.sleep(6)
+    world.kubectl("delete", "pod", world.pods("books")[0]["metadata"]["name"], "--wait=false")
+    world.wait("interrupted", lambda: world.status("books").get("interruptedCount") == 1)
+    status = world.wait_phase("books", "Running")
+    useful, lost = status["usefulCPUSeconds"], status["lostCPUSeconds"]
+    begun, ended = parse_time(status["runningTimestamps"][0]), parse_time(status["interruptedTimestamps"][0])
+    assert begun is not None
+    assert ended is not None
+    given = 0.2 * (ended - begun).total_seconds()
+    assert useful + lost == pytest.approx(given)
+    assert given >= 0.2 * 5
+    if reaction == "exit-1":
+        assert lost > 0.2 * 3
+    else:
+        assert lost <= 0.2 * LEAST
+        assert "lastCheckpointTimestamp" in status
+    assert "endedTimestamp" not in status
+
+
+def test_a_gang_is_booked_as_far_as_its_oldest_member(world: World) -> None:
+    """Member 1 says nothing, and dies of SIGKILL when its grace period is over."""
+    text = (
+        "import datetime, os, signal, sys, time\n"
+        "now = lambda: datetime.datetime.now(datetime.timezone.utc).isoformat()\n"
+        "def end(*_):\n"
+        "    open('/dev/termination-log', 'w').write('checkpoint=' + now())\n"
+        "    sys.exit(1)\n"
+        "mute = os.environ['SCAVENGER_INDEX'] == '0' and os.environ['SCAVENGER_RESTARTS'] == '0'\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN if mute else end)\n"
+        "print('ready')\n"
+        "time.sleep(3600)\n"
+    )
+    world.apply(scavenger_job("gang", parallelism=2, terminationGracePeriodSeconds=10, **script(text)))
+    world.wait_phase("gang", "Running")
+    world.wait("both listen", lambda: said(world, "gang", "ready"))
+    time.sleep(3)
+    world.kubectl("delete", "pod", world.pods("gang")[0]["metadata"]["name"], "--wait=false")
+    world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 1)
+    first = world.wait_phase("gang", "Running")
+    assert first["lostCPUSeconds"] > 2 * 0.2 * LEAST, "only one of them has saved anything"
+    assert first["usefulCPUSeconds"] == 0
+    world.wait("both listen", lambda: said(world, "gang", "ready"))
+    time.sleep(3)
+    world.kubectl("delete", "pod", world.staying("gang")[0]["metadata"]["name"], "--wait=false")
+    world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 2)
+    second = world.wait_phase("gang", "Running")
+    assert second["lostCPUSeconds"] - first["lostCPUSeconds"] <= 2 * 0.2 * LEAST
+    assert second["usefulCPUSeconds"] > 0
+    staying = {pod["metadata"]["name"] for pod in world.staying("gang")}
+    world.wait("nobody else is held", lambda: set(finalizers(world)) <= staying)
+
+
+def test_a_program_that_saves_its_state_and_ends_goes_on_from_its_place(world: World, shared: str) -> None:
+    text = (
+        "import os, sys, time\n"
+        "first = not os.path.exists('/data/state')\n"
+        "open('/data/state', 'w').write('here')\n"
+        "time.sleep(4)\n"
+        "sys.exit(85 if first else 0)\n"
+    )
+    world.apply(scavenger_job("stages", checkpointExitCode=85, **VOLUME, **script(text)))
+
+    def reason() -> str:
+        found = (c["reason"] for c in world.status("stages").get("conditions", []) if c["type"] == "Admitted")
+        return next(found, "")
+
+    world.wait("saved its state", lambda: reason() == "Checkpointed")
+    waiting = world.status("stages")
+    assert waiting["phase"] == "Waiting"
+    assert waiting["queuedTimestamp"] < waiting["endedTimestamp"], "it has the place that it had before"
+    status = world.wait_phase("stages", "Completed", timeout=240)
+    assert (status["interruptedCount"], status["lostCPUSeconds"], len(status["runningTimestamps"])) == (0, 0, 2)
+    begun, again = (parse_time(at) for at in status["runningTimestamps"])
+    assert begun is not None
+    assert again is not None
+    assert (again - begun).total_seconds() >= 59, "no more often than once a minute"
