@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import structlog
 from scavenger_admitter.core.admission.running import PER_CPU_SECOND
 from scavenger_api import names
+from scavenger_api.times import format_time
 from scavenger_kube.metrics_api import POD_METRICS
 from scavenger_kube.resources import JOBS, NODES, PODS, Resource
 
@@ -98,6 +100,27 @@ async def test_what_it_used_is_what_counts_when_it_ends() -> None:
         assert abs(found["usefulCPUSeconds"] - 150) < 10
         assert abs(whole - 210) < 10
         assert abs(other["usefulCPUSeconds"] + other["lostCPUSeconds"] - 4 * whole) < 40, "request times time"
+
+
+async def test_what_it_saved_as_it_ended_is_what_it_had_used_by_then() -> None:
+    """Its pod takes longer to stop than figures are kept of pods that nobody asks about."""
+    async with empty_harness() as c:
+        c.node("n1")
+        offer(c, "n1", 4)
+        c.admitter(usage_period=PERIOD)
+        submit(c, "r", interruptionAfter="1h")
+        await c.until(lambda: c.phase("r") == "Running")
+        await work(c, 420, r=0.5)
+        saved = format_time(c.clock.now() - timedelta(seconds=210))
+        c.stopping, c.last_words, c.kubelet = 143, f"checkpoint={saved}", False
+        c.delete_pod(c.pods("r")[0])
+        await c.until(lambda: c.status("r").get("interruptedCount") == 1)
+        assert abs(c.status("r")["lostCPUSeconds"] - 210) < 10
+        await c.pass_time(3 * PERIOD, step=5)
+        c.kubelet = True
+        await c.until(lambda: c.status("r")["usefulCPUSeconds"] > 0)
+        assert abs(c.status("r")["usefulCPUSeconds"] - 105) < 10
+        assert abs(c.status("r")["lostCPUSeconds"] - 105) < 10
 
 
 async def test_the_metrics_api_is_asked_only_while_there_is_somebody_to_ask_about() -> None:
