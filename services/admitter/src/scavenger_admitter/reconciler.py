@@ -209,10 +209,10 @@ class Reconciler:
         written = await self._writer.write_status(job, outcome.status)
         self._records[job.key].wrote(written, self._clock.now())
         _count(written, outcome)
-        self._losses.book(job.key, job.spec.queue, outcome.figures.lost)
         self._writer.record(written, outcome.events)
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
+        self._losses.book(job.key, job.spec.queue, outcome.figures.lost)
         return written
 
 
