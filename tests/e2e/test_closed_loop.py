@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from scavenger_api.levels import AVERAGED_SINCE
+from scavenger_api.levels_text import AVERAGED_SINCE
 from scavenger_api.names import LABEL_PREEMPTION_CLASS, LEVELS_CONFIGMAP, SYSTEM_NAMESPACE
 from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack

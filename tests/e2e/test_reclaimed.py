@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from scavenger_api.levels import CROWDED_NODES
+from scavenger_api.levels_text import CROWDED_NODES
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
 

@@ -20,31 +20,20 @@ from types import MappingProxyType
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.levels_text import (
+    AVERAGED_SINCE,
+    CLOSED_NODES,
+    CROWDED_NODES,
+    GIVES_WAY,
+    MESSAGE,
+    RAMPING,
+    GarbageError,
+    number,
+    read_crowded,
+    read_number,
+    read_optional,
+)
 from scavenger_api.times import format_time, parse_time
-
-MESSAGE: Final = "message"
-"""Beyond the contract's keys: why the state is what it is, for people. Nothing decides by it."""
-
-CLOSED_NODES: Final = "closedNodes"
-"""Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
-where the regulator has a level per node. Start nothing new on them."""
-
-CROWDED_NODES: Final = "crowdedNodes"
-"""Beyond the contract's keys: `node=millicores`, separated by blanks: nodes with more reclaimed CPU placed than they
-have to offer, and what that would be. Their status goes on showing what is placed, or a kubelet that restarts would
-refuse the pods it has. Start nothing new on reclaimed capacity there."""
-
-AVERAGED_SINCE: Final = "averagedSince"
-"""Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
-not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
-
-GIVES_WAY: Final = "givesWay"
-"""Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
-The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""
-
-RAMPING: Final = "ramping"
-"""Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
-minutes have asked for and do not use yet; nobody new is to start there."""
 
 MAX_PERIOD_SECONDS: Final = 86_400.0
 ORDER_TOLERANCE: Final = 0.01
@@ -81,10 +70,6 @@ class ResourceLevels:
     ramping: float = 0.0
 
 
-class _GarbageError(ValueError):
-    """What stands in the ConfigMap says nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class PublishedLevels:
     """The content of `scavenger-levels`.
@@ -111,7 +96,7 @@ class PublishedLevels:
         """What the ConfigMap says; Blind with a message when it says nothing sensible. Never raises."""
         try:
             return _parse(data)
-        except _GarbageError as garbage:
+        except GarbageError as garbage:
             return cls(LevelsState.BLIND, message=f"{names.LEVELS_CONFIGMAP} is unreadable: {garbage}")
 
     def to_data(self) -> dict[str, str]:
@@ -119,12 +104,12 @@ class PublishedLevels:
         data = {
             names.LEVELS_STATE: self.state.value,
             names.LEVELS_ADMIT: "true" if self.admit else "false",
-            names.LEVELS_PERIOD_SECONDS: _number(self.period_seconds),
+            names.LEVELS_PERIOD_SECONDS: number(self.period_seconds),
         }
         if self.preemptible_percentage is not None:
-            data[names.LEVELS_PREEMPTIBLE_PERCENTAGE] = _number(self.preemptible_percentage)
+            data[names.LEVELS_PREEMPTIBLE_PERCENTAGE] = number(self.preemptible_percentage)
         if self.reserve is not None:
-            data[names.LEVELS_RESERVE] = _number(self.reserve)
+            data[names.LEVELS_RESERVE] = number(self.reserve)
         if self.observed_at is not None:
             data[names.LEVELS_OBSERVED_AT] = format_time(self.observed_at)
         if self.averaged_since is not None:
@@ -133,8 +118,8 @@ class PublishedLevels:
             for name in names.LEVELS_PER_RESOURCE:
                 value: float | None = getattr(levels, name)
                 if value is not None:
-                    data[f"{name}.{resource}"] = _number(value)
-            points = {GIVES_WAY: _number(levels.gives_way), RAMPING: _number(levels.ramping)}
+                    data[f"{name}.{resource}"] = number(value)
+            points = {GIVES_WAY: number(levels.gives_way), RAMPING: number(levels.ramping)}
             data |= {f"{name}.{resource}": shown for name, shown in points.items() if shown != "0"}
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
@@ -297,42 +282,21 @@ class LevelsView:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _read_number(data: Mapping[str, str], key: str, *, low: float = 0.0, high: float = 100.0) -> float:
-    text = data.get(key)
-    if text is None:
-        raise _GarbageError(f"{key} is missing")
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        raise _GarbageError(f"{key} is {text!r}, not a number") from None
-    if not low <= value <= high:  # NaN compares false
-        raise _GarbageError(f"{key} is {text!r}, not within {low:g} to {high:g}")
-    return value
-
-
-def _read_optional(data: Mapping[str, str], key: str) -> float | None:
-    return _read_number(data, key) if key in data else None
-
-
 def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | None:
     if not any(f"{name}.{resource}" in data for name in names.LEVELS_PER_RESOURCE):
         return None
     levels = ResourceLevels(
-        load=_read_number(data, f"load.{resource}"),
-        lower=_read_number(data, f"lower.{resource}"),
-        admission=_read_number(data, f"admission.{resource}"),
-        upper=_read_number(data, f"upper.{resource}"),
-        mean=_read_optional(data, f"mean.{resource}"),
-        stdev=_read_optional(data, f"stdev.{resource}"),
-        gives_way=_read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
-        ramping=_read_optional(data, f"{RAMPING}.{resource}") or 0.0,
+        load=read_number(data, f"load.{resource}"),
+        lower=read_number(data, f"lower.{resource}"),
+        admission=read_number(data, f"admission.{resource}"),
+        upper=read_number(data, f"upper.{resource}"),
+        mean=read_optional(data, f"mean.{resource}"),
+        stdev=read_optional(data, f"stdev.{resource}"),
+        gives_way=read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
+        ramping=read_optional(data, f"{RAMPING}.{resource}") or 0.0,
     )
     if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
-        raise _GarbageError(
+        raise GarbageError(
             f"the levels of {resource} are out of order: lower {levels.lower:g}, "
             f"admission {levels.admission:g}, upper {levels.upper:g}"
         )
@@ -344,26 +308,21 @@ def _read_state(data: Mapping[str, str]) -> LevelsState:
     try:
         return LevelsState(text or "")
     except ValueError:
-        raise _GarbageError(f"{names.LEVELS_STATE} is {text!r}, not one of {', '.join(LevelsState)}") from None
+        raise GarbageError(f"{names.LEVELS_STATE} is {text!r}, not one of {', '.join(LevelsState)}") from None
 
 
 def _read_admit(data: Mapping[str, str]) -> bool:
     text = data.get(names.LEVELS_ADMIT)
     if text not in ("true", "false"):
-        raise _GarbageError(f"{names.LEVELS_ADMIT} is {text!r}, not true or false")
+        raise GarbageError(f"{names.LEVELS_ADMIT} is {text!r}, not true or false")
     return text == "true"
-
-
-def _read_crowded(data: Mapping[str, str]) -> dict[str, int]:
-    pairs = (entry.rpartition("=") for entry in data.get(CROWDED_NODES, "").split())
-    return {node: int(cpu) for node, _, cpu in pairs if node and cpu.isascii() and cpu.isdigit()}
 
 
 def _read_time(data: Mapping[str, str]) -> datetime:
     text = data.get(names.LEVELS_OBSERVED_AT)
     observed_at = parse_time(text)
     if observed_at is None:
-        raise _GarbageError(f"{names.LEVELS_OBSERVED_AT} is {text!r}, not an RFC 3339 time")
+        raise GarbageError(f"{names.LEVELS_OBSERVED_AT} is {text!r}, not an RFC 3339 time")
     return observed_at
 
 
@@ -377,20 +336,20 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         if (levels := _read_resource(data, resource)) is not None
     }
     if not resources:
-        raise _GarbageError("no resource has levels")
-    period = _read_number(data, names.LEVELS_PERIOD_SECONDS, high=MAX_PERIOD_SECONDS)
+        raise GarbageError("no resource has levels")
+    period = read_number(data, names.LEVELS_PERIOD_SECONDS, high=MAX_PERIOD_SECONDS)
     if period <= 0:
-        raise _GarbageError(f"{names.LEVELS_PERIOD_SECONDS} is 0")
+        raise GarbageError(f"{names.LEVELS_PERIOD_SECONDS} is 0")
     return PublishedLevels(
         state=state,
-        preemptible_percentage=_read_number(data, names.LEVELS_PREEMPTIBLE_PERCENTAGE),
+        preemptible_percentage=read_number(data, names.LEVELS_PREEMPTIBLE_PERCENTAGE),
         admit=_read_admit(data),
-        reserve=_read_optional(data, names.LEVELS_RESERVE),
+        reserve=read_optional(data, names.LEVELS_RESERVE),
         observed_at=_read_time(data),
         period_seconds=period,
         resources=MappingProxyType(resources),
         closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
-        crowded_nodes=MappingProxyType(_read_crowded(data)),
+        crowded_nodes=MappingProxyType(read_crowded(data)),
         message=data.get(MESSAGE, ""),
         averaged_since=parse_time(data.get(AVERAGED_SINCE)),
     )

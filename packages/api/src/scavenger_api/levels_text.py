@@ -1,0 +1,67 @@
+"""How single values stand in the ConfigMap `scavenger-levels`: keys beyond the contract's, numbers, lists of nodes.
+
+What they mean together is in `scavenger_api.levels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+MESSAGE: Final = "message"
+"""Beyond the contract's keys: why the state is what it is, for people. Nothing decides by it."""
+
+CLOSED_NODES: Final = "closedNodes"
+"""Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
+where the regulator has a level per node. Start nothing new on them."""
+
+CROWDED_NODES: Final = "crowdedNodes"
+"""Beyond the contract's keys: `node=millicores`, separated by blanks: nodes with more reclaimed CPU placed than they
+have to offer, and what that would be. Their status goes on showing what is placed, or a kubelet that restarts would
+refuse the pods it has. Start nothing new on reclaimed capacity there."""
+
+AVERAGED_SINCE: Final = "averagedSince"
+"""Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
+not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
+
+GIVES_WAY: Final = "givesWay"
+"""Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
+The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""
+
+RAMPING: Final = "ramping"
+"""Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
+minutes have asked for and do not use yet; nobody new is to start there."""
+
+
+class GarbageError(ValueError):
+    """What stands in the ConfigMap says nothing."""
+
+
+def number(value: float) -> str:
+    """To two decimals at most."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def read_number(data: Mapping[str, str], key: str, *, low: float = 0.0, high: float = 100.0) -> float:
+    """A number that has to be there. Raises GarbageError where it is not, or not within `low` to `high`."""
+    text = data.get(key)
+    if text is None:
+        raise GarbageError(f"{key} is missing")
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        raise GarbageError(f"{key} is {text!r}, not a number") from None
+    if not low <= value <= high:  # NaN compares false
+        raise GarbageError(f"{key} is {text!r}, not within {low:g} to {high:g}")
+    return value
+
+
+def read_optional(data: Mapping[str, str], key: str) -> float | None:
+    """A percentage that may be missing. Raises GarbageError for what is none."""
+    return read_number(data, key) if key in data else None
+
+
+def read_crowded(data: Mapping[str, str]) -> dict[str, int]:
+    """Millicores by node; what cannot be read is left out."""
+    pairs = (entry.rpartition("=") for entry in data.get(CROWDED_NODES, "").split())
+    return {node: int(cpu) for node, _, cpu in pairs if node and cpu.isascii() and cpu.isdigit()}
