@@ -193,6 +193,19 @@ def test_closed_nodes() -> None:
     assert LevelsView.of(levels.to_data(), NOW).closed_nodes == {"a", "b"}
 
 
+def test_headroom_of_nodes() -> None:
+    levels = replace(LEVELS, headroom={"b": (0, 1000), "a": (255, 30)})
+    data = levels.to_data()
+    assert data["nodeHeadroom"] == "a=255/30 b=0/1000"
+    assert PublishedLevels.parse(data) == levels
+    assert LevelsView.of(data, NOW).headroom == {"a": (255, 30), "b": (0, 1000)}
+    assert LevelsView.of(data, NOW + timedelta(hours=1)).headroom == {}, "stale"
+    assert "nodeHeadroom" not in LEVELS.to_data()
+    assert LevelsView.of(LEVELS.to_data(), NOW).headroom == {}, "of a regulator that knows nothing of it"
+    nonsense = "a=1 b=1/ c=/1 d=-1/1 e=1/1/1 f=1.5/2 =1/1 g h=99999/1 i=\u0661/1 j=1/1 " + "9" * 5000
+    assert LevelsView.of({**data, "nodeHeadroom": nonsense}, NOW).headroom == {"j": (1, 1)}
+
+
 def test_crowded_nodes() -> None:
     levels = replace(LEVELS, crowded_nodes={"b": 0, "a": 1500})
     data = levels.to_data()

@@ -338,6 +338,23 @@ def test_a_level_per_node() -> None:
     assert decision.published.admit
 
 
+def test_what_nodes_have_left_is_published() -> None:
+    nodes = {
+        "big": node("big", 80),
+        "small": node("small", 10),
+        "full": node("full", 10),
+        "silent": node("silent", 10, GIB),
+    }
+    young = [gang("young", 100, on="small", pod_requests={"cpu": 1.0, "memory": GIB})]
+    use = {"big": figures(20.01, GIB), "small": figures(4, 50 * GIB), "full": figures(8, GIB)}
+    taken = snapshot(young, nodes=nodes, measurement=measured(use, young, cpu=0.5, memory=GIB))
+    assert not decide(taken).published.headroom
+    found = decide(taken, rules=replace(RULES, per_node=True)).published
+    # The levels are 70, 80 and 85. Half of the young pod's core is not used yet, and kept for it.
+    assert found.headroom == {"big": (549, 790), "small": (350, 300)}
+    assert found.closed_nodes == {"full", "silent"}
+
+
 def test_what_nodes_free_counts_for_the_cluster() -> None:
     nodes = {"a": node("a"), "b": node("b")}
     gangs = [gang(f"{n}-{i}", 100 * (i + 1), on=n) for n in nodes for i in range(4)]

@@ -26,12 +26,15 @@ from scavenger_api.levels_text import (
     CROWDED_NODES,
     GIVES_WAY,
     MESSAGE,
+    NODE_HEADROOM,
     RAMPING,
     GarbageError,
     number,
     read_crowded,
+    read_headroom,
     read_number,
     read_optional,
+    write_headroom,
 )
 from scavenger_api.times import format_time, parse_time
 
@@ -76,7 +79,8 @@ class PublishedLevels:
 
     preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
-    moment. crowded_nodes: millicores by node, see CROWDED_NODES. message: why it is Blind, or what the regulator is at.
+    moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
+    NODE_HEADROOM. message: why it is Blind, or what the regulator is at.
     """
 
     state: LevelsState
@@ -90,6 +94,7 @@ class PublishedLevels:
     crowded_nodes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     message: str = ""
     averaged_since: datetime | None = None
+    headroom: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -124,6 +129,7 @@ class PublishedLevels:
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
+            NODE_HEADROOM: write_headroom(self.headroom),
             MESSAGE: self.message,
         }
         return data | {key: text for key, text in lists.items() if text}
@@ -255,6 +261,11 @@ class LevelsView:
         """Millicores of reclaimed CPU that nodes really have to offer where more than that is placed, by node."""
         return self.levels.crowded_nodes if self.visibility is Visibility.FRESH and self.levels else {}
 
+    @property
+    def headroom(self) -> Mapping[str, tuple[int, int]]:
+        """Thousandths of CPU and memory left up to the levels that nodes have of their own, by node."""
+        return self.levels.headroom if self.visibility is Visibility.FRESH and self.levels else {}
+
     def load(self, resource: str) -> float | None:
         """Percent in use; None where nothing fresh is known (or the resource is not measured)."""
         return self.levels.load(resource) if self.visibility is Visibility.FRESH and self.levels else None
@@ -352,6 +363,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         crowded_nodes=MappingProxyType(read_crowded(data)),
         message=data.get(MESSAGE, ""),
         averaged_since=parse_time(data.get(AVERAGED_SINCE)),
+        headroom=read_headroom(data.get(NODE_HEADROOM, "")),
     )
 
 

@@ -6,6 +6,8 @@ What they mean together is in `scavenger_api.levels`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 MESSAGE: Final = "message"
@@ -19,6 +21,12 @@ CROWDED_NODES: Final = "crowdedNodes"
 """Beyond the contract's keys: `node=millicores`, separated by blanks: nodes with more reclaimed CPU placed than they
 have to offer, and what that would be. Their status goes on showing what is placed, or a kubelet that restarts would
 refuse the pods it has. Start nothing new on reclaimed capacity there."""
+
+NODE_HEADROOM: Final = "nodeHeadroom"
+"""Beyond the contract's keys: `node=CPU/MEMORY`, separated by blanks: thousandths of what a node can allocate that are
+left up to its own admission level, rounded down. Only written where the regulator has a level per
+node; of nodes in neither this list nor CLOSED_NODES nothing is known, and what their requests leave free is what they
+have."""
 
 AVERAGED_SINCE: Final = "averagedSince"
 """Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
@@ -65,3 +73,29 @@ def read_crowded(data: Mapping[str, str]) -> dict[str, int]:
     """Millicores by node; what cannot be read is left out."""
     pairs = (entry.rpartition("=") for entry in data.get(CROWDED_NODES, "").split())
     return {node: int(cpu) for node, _, cpu in pairs if node and cpu.isascii() and cpu.isdigit()}
+
+
+def write_headroom(headroom: Mapping[str, tuple[int, int]]) -> str:
+    """The value of NODE_HEADROOM."""
+    return " ".join(headroom_entry(node, left) for node, left in sorted(headroom.items()))
+
+
+def headroom_entry(node: str, left: tuple[int, int]) -> str:
+    """What NODE_HEADROOM says of one node. left: thousandths of its CPU and memory."""
+    return f"{node}={left[0]}/{left[1]}"
+
+
+@lru_cache(maxsize=2)  # thousands of nodes, read in each admission cycle, and written once a period at the most
+def read_headroom(text: str) -> Mapping[str, tuple[int, int]]:
+    """Thousandths of CPU and memory by node; what cannot be read is left out."""
+    found = {}
+    for entry in text.split():
+        node, _, left = entry.rpartition("=")
+        cpu, _, memory = left.partition("/")
+        if node and _is_share(cpu) and _is_share(memory):
+            found[node] = (int(cpu), int(memory))
+    return MappingProxyType(found)
+
+
+def _is_share(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4

@@ -16,7 +16,8 @@ from scavenger_runtime.write_budget import Urgency
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
-from scavenger_admitter.attempt import Stage
+from scavenger_admitter.attempt import Attempt, Stage
+from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import CreateJob
@@ -24,6 +25,7 @@ from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.freshness import confirmed, doubtful, exists
@@ -165,7 +167,7 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
-            await self._writer.create(job, action)
+            await self._writer.create(job, action, _target(job, attempt))
         except AlreadyExists:
             pass  # ours from before a restart, or somebody else's: its event shows which
         except ApiError as error:
@@ -214,6 +216,11 @@ class Reconciler:
             _log_phase(job, written)
         self._losses.book(job.key, job.spec.queue, outcome.figures.lost)
         return written
+
+
+def _target(job: ScavengerJob, attempt: Attempt) -> Target:
+    """Where the pods of the start that was granted may go."""
+    return ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
 
 
 def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:

@@ -15,6 +15,7 @@ from scavenger_kube.resources import JOBS, PODS, SERVICES, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 
+from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
@@ -78,9 +79,9 @@ class Writer:
         for note in notes:
             self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
 
-    async def create(self, job: ScavengerJob, action: CreateJob) -> None:
-        """Create the Job of a run. It has the name of the ScavengerJob, so the API server itself sees to it that
-        nothing is started twice, whoever tries.
+    async def create(self, job: ScavengerJob, action: CreateJob, target: Target = ANYWHERE) -> None:
+        """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself sees
+        to it that nothing is started twice, whoever tries.
 
         Raises:
             AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
@@ -93,6 +94,7 @@ class Writer:
             run=action.run,
             max_grace_seconds=self._max_grace_seconds,
             level=action.level,
+            target=target,
         )
         for attempt in range(TRIES):
             try:

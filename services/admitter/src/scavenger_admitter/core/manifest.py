@@ -13,6 +13,7 @@ from scavenger_api.reclaimed import RECLAIMED
 from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
+from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle.pods import MAIN_CONTAINER
 
 SERVICE_PREFIX: Final = "sj-"
@@ -47,7 +48,13 @@ def peers_value(job: ScavengerJob) -> str:
 
 
 def job_manifest(
-    job: ScavengerJob, *, restarts: int, run: str, max_grace_seconds: int, level: Level = Level.RESTRICTED
+    job: ScavengerJob,
+    *,
+    restarts: int,
+    run: str,
+    max_grace_seconds: int,
+    level: Level = Level.RESTRICTED,
+    target: Target = ANYWHERE,
 ) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
@@ -59,6 +66,7 @@ def job_manifest(
         run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
+        target: the nodes its pods may go to.
     """
     labels = _labels(job)
     return {
@@ -93,10 +101,37 @@ def job_manifest(
                     "annotations": {names.ANNOTATION_RUN: run},
                     "finalizers": [names.FINALIZER],
                 },
-                "spec": _pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds, level=level),
+                "spec": {
+                    **_pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds, level=level),
+                    **_given(affinity=_affinity(target)),
+                },
             },
         },
     }
+
+
+def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:
+    """Where the pods of a start may go that was granted these nodes.
+
+    Volumes may be bound to a zone or a node, and what else keeps a pod off a node the scheduler knows, not the plan. So
+    a job with claims, and one whose last start did not come off, may go wherever there is room.
+    """
+    return granted.unpinned() if failed_starts or job.spec.persistent_volume_claims else granted
+
+
+def _affinity(target: Target) -> dict[str, Any]:
+    """By the names of nodes, as for pods of a DaemonSet: a label may say something else. One of the terms has to hold,
+    and all of its fields; a field takes one value (validation of core/v1 NodeSelectorTerm)."""
+
+    def field(operator: str, node: str) -> dict[str, Any]:
+        return {"key": "metadata.name", "operator": operator, "values": [node]}
+
+    terms = [{"matchFields": [field("In", node)]} for node in target.only]
+    if not terms and target.never:
+        terms = [{"matchFields": [field("NotIn", node) for node in target.never]}]
+    if not terms:
+        return {}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def service_manifest(job: ScavengerJob) -> dict[str, Any] | None:

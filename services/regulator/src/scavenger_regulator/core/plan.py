@@ -90,7 +90,8 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
             taken.add(victim.candidate.gang.uid)
             victims.append(victim)
     closed = frozenset(scope for scope, decided in scopes.items() if scope != CLUSTER and decided.closed)
-    published = published_levels(scopes[CLUSTER], snapshot.history.get(CLUSTER, {}), closed, rules)
+    headroom = {s: left for s, one in scopes.items() if s != CLUSTER and (left := one.headroom) is not None}
+    published = published_levels(scopes[CLUSTER], snapshot.history.get(CLUSTER, {}), closed, headroom, rules)
     return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
+from scavenger_api.levels_text import headroom_entry
 
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures
@@ -30,13 +31,27 @@ WARNING_MESSAGES: Final = frozenset(
 MIN_MOVE: Final = 0.5
 """Points by which a load, a level or the percentage must move to count as changed."""
 
+HEADROOM_FELL: Final = 20
+HEADROOM_ROSE: Final = 50
+"""Thousandths by which the headroom of a node must move to be worth a write: sooner where it is less than what is
+believed, as somebody might start in what is not there."""
+
+MAX_HEADROOM_BYTES: Final = 400_000
+"""A ConfigMap holds 1 MiB, and may list the closed and the crowded nodes beside it. 5,000 nodes with names of 60
+characters are less."""
+
 
 def published_levels(
-    cluster: ScopeDecision, history: Mapping[str, Figures], closed_nodes: frozenset[str], rules: Rules
+    cluster: ScopeDecision,
+    history: Mapping[str, Figures],
+    closed_nodes: frozenset[str],
+    headroom: Mapping[str, tuple[int, int]],
+    rules: Rules,
 ) -> PublishedLevels:
     """The cluster's levels and state as the other parts read them.
 
     history: of the cluster's ordinary load, by resource. closed_nodes: at or above a level of their own.
+    headroom: of the others, thousandths of CPU and memory by node.
     """
     if cluster.reading is None:
         return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=cluster.reason)
@@ -51,7 +66,25 @@ def published_levels(
         resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
         closed_nodes=closed_nodes,
         message=_message(cluster),
+        headroom=within_bounds(headroom),
     )
+
+
+def within_bounds(
+    headroom: Mapping[str, tuple[int, int]], limit: int = MAX_HEADROOM_BYTES
+) -> dict[str, tuple[int, int]]:
+    """The headroom of as many nodes as the ConfigMap has bytes for. Those with the most are left out first: what is
+    requested on them ends before it does, as a rule, and when it does not they are closed."""
+    sizes = {node: len(headroom_entry(node, left)) + 1 for node, left in headroom.items()}
+    if sum(sizes.values()) <= limit:
+        return dict(headroom)
+    kept, size = {}, 0
+    for node in sorted(headroom, key=lambda node: (min(headroom[node]), node)):
+        size += sizes[node]
+        if size > limit:
+            break
+        kept[node] = headroom[node]
+    return kept
 
 
 def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) -> ResourceLevels:
@@ -87,10 +120,19 @@ def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: dat
         return True
     if any(abs(a - b) >= MIN_MOVE for a, b in zip(_numbers(old), _numbers(new), strict=True)):
         return True
+    if _headroom_moved(old.headroom, new.headroom):
+        return True
     if new.observed_at is None or old.observed_at is None:
         return new.observed_at != old.observed_at
     age = (now - old.observed_at).total_seconds()
     return new.observed_at > old.observed_at and age + period > 2.5 * period
+
+
+def _headroom_moved(old: Mapping[str, tuple[int, int]], new: Mapping[str, tuple[int, int]]) -> bool:
+    if old.keys() != new.keys():
+        return True
+    moves = (b - a for node, left in new.items() for a, b in zip(old[node], left, strict=True))
+    return any(move <= -HEADROOM_FELL or move >= HEADROOM_ROSE for move in moves)
 
 
 def _shape(levels: PublishedLevels) -> tuple[object, ...]:

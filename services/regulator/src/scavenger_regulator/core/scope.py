@@ -84,7 +84,21 @@ class ScopeDecision:
         """Whether the scope should get nothing new: full, evicting, or cooling down."""
         if self.reading is None or not self.admit:
             return True
-        return any(self.reading.firm[r] + self.reading.ramping[r] >= self.levels[r].admission for r in RESOURCES)
+        return any(left <= 0 for left in self._left)
+
+    @property
+    def headroom(self) -> tuple[int, int] | None:
+        """Thousandths of CPU and memory that may still be given away; None where nothing may."""
+        if self.closed:
+            return None
+        cpu, memory = self._left
+        return int(10 * cpu), int(10 * memory)
+
+    @property
+    def _left(self) -> list[float]:
+        """Points up to the admission level, by resource."""
+        assert self.reading is not None
+        return [self.levels[r].admission - self.reading.firm[r] - self.reading.ramping[r] for r in RESOURCES]
 
 
 def decide_scope(

@@ -52,8 +52,9 @@ class CycleUsage:
         index = snapshot.index
         if index is None or index.source is not snapshot.nodes:
             index = NodeIndex(snapshot.nodes)
-        self.room = Room(index, snapshot.closed_nodes)
-        self.soon = Room(index, snapshot.closed_nodes, terminating) if terminating else self.room
+        closed, headroom = snapshot.closed_nodes, snapshot.headroom
+        self.room = Room(index, closed, headroom=headroom)
+        self.soon = Room(index, closed, terminating, headroom) if terminating else self.room
         self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)

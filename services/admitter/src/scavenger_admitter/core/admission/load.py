@@ -64,6 +64,7 @@ class LoadRule:
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
         closed_nodes: nodes at or above a level of their own; no new job starts there.
         crowded_nodes: millicores of reclaimed CPU that nodes really have to offer where more than that is placed.
+        headroom: thousandths of CPU and memory left up to the levels that nodes have of their own, by node.
         shut: why nothing starts, if so.
     """
 
@@ -74,6 +75,7 @@ class LoadRule:
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     crowded_nodes: Mapping[str, int] = field(default_factory=dict)
+    headroom: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shut: Wait | None = None
 
     @classmethod
@@ -106,6 +108,7 @@ class LoadRule:
         state: str = "",
         closed_nodes: frozenset[str] = frozenset(),
         crowded_nodes: Mapping[str, int] | None = None,
+        headroom: Mapping[str, tuple[int, int]] | None = None,
         counted_with_candidate: bool = True,
     ) -> LoadRule:
         """The levels a regulator publishes; `blind` where they cannot be relied on.
@@ -120,6 +123,7 @@ class LoadRule:
             state: the regulator's state; in `Blind` nothing starts.
             closed_nodes: see the class.
             crowded_nodes: see the class.
+            headroom: see the class.
             counted_with_candidate: see the class.
         """
         why = _unreliable(levels, observed_at, now, period_seconds, state)
@@ -135,6 +139,7 @@ class LoadRule:
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
+            headroom=headroom or {},
             counted_with_candidate=counted_with_candidate,
         )
 
@@ -167,6 +172,7 @@ class LoadRule:
             state=view.levels.state,
             closed_nodes=view.closed_nodes,
             crowded_nodes=view.crowded_nodes,
+            headroom=view.headroom,
             counted_with_candidate=counted_with_candidate,
         )
 

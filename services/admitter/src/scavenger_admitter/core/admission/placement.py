@@ -13,8 +13,9 @@ Why it is quick: what of the nodes does not change is looked up in a `NodeIndex`
 looking at every node (`place_search.py`). All pods of a gang are equal, so how many fit is a sum over nodes, known
 before the first is taken: nothing is ever rolled back. What no waiting will change is told apart in `empty_cluster.py`.
 
-Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job. Ordinary pods
-and starts under way may still land there, so they reserve room there as well.
+Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job, and the others no more
+than their headroom (`headroom.py`). Ordinary pods and starts under way may still land there, so they reserve room there
+as well, and what they reserve comes off the headroom. The score stays that of the scheduler.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
+from scavenger_admitter.core.admission.headroom import UNKNOWN, Headroom, takes
 from scavenger_admitter.core.admission.node_index import FEW, NodeIndex
 from scavenger_admitter.core.admission.place_search import Ask, Places, PlaceSearch
 from scavenger_admitter.core.admission.shape import PODS, Shape
@@ -47,6 +49,7 @@ class Room:
         index: of the nodes.
         closed: names of nodes that take no new scavenger job.
         terminating: per node what counts as free, though pods that have been told to go still use it.
+        headroom: up to the levels that nodes have of their own.
 
     Attributes:
         looks: nodes that were looked at to see whether whole gangs fit; counted down from `MOST_LOOKS`.
@@ -57,6 +60,7 @@ class Room:
         index: NodeIndex,
         closed: frozenset[str] = frozenset(),
         terminating: Mapping[str, Amounts] | None = None,
+        headroom: Headroom = UNKNOWN,
     ) -> None:
         self._index = index
         self._nodes = index.nodes
@@ -66,13 +70,14 @@ class Room:
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
         self._free: dict[str, list[int]] = {}
+        self._left: Final = headroom.columns(self._nodes, self._terminating)
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
         self._usable: dict[tuple[int, bool], list[int]] = {}
         self._searches: dict[tuple[int, bool], PlaceSearch] = {}
         self._among: dict[int, frozenset[int]] = {}
         self._found: dict[Shape, Places] = {}  # open places, for jobs
-        self._found_all: dict[Shape, Places] = {} if closed else self._found
+        self._found_all: dict[Shape, Places] = {} if closed or self._left else self._found
         # No more than this many pods of a shape fit; learnt when a gang did not.
         self._at_most: dict[Shape, int] = {}
 
@@ -140,6 +145,8 @@ class Room:
     def _take(self, i: int, shape: Shape) -> None:
         for resource, amount in shape.requests:
             self._column(resource)[i] -= amount
+        for resource, amount in takes(shape.requests) if self._left else ():
+            self._left[resource][i] -= amount
         self._taken.append(i)
 
     # --- looking ---
@@ -150,8 +157,9 @@ class Room:
         return [node.name for node in self._nodes]
 
     def free(self, resource: str) -> list[int]:
-        """What is free of a resource on every node: a copy, negative where more is used than there is."""
-        return list(self._column(resource))
+        """What jobs may have of a resource on every node: a copy, negative where more is used than there is."""
+        left, free = self._left.get(resource), self._column(resource)
+        return list(free) if left is None else [min(pair) for pair in zip(free, left, strict=True)]
 
     def places(self, shape: Shape) -> list[int]:
         """Positions of the nodes that would let a new job of this shape in, if they had the room."""
@@ -188,8 +196,11 @@ class Room:
 
     def _seek(self, shape: Shape, *, closed_too: bool) -> Places:
         asked, column, offered = dict(shape.requests), self._column, self._index.offered
+        needs = [(column(name), amount) for name, amount in shape.requests]
+        if self._left and not closed_too and not shape.reclaimed:
+            needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
         ask = Ask(
-            needs=tuple([(column(name), amount) for name, amount in shape.requests]),
+            needs=tuple(needs),
             scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in _SCORED]),
             size=offered("cpu"),
         )
@@ -241,19 +252,22 @@ class Room:
         largest = self._largest_free(shape, places)
         if shape.reclaimed:
             return f"{needs}; no node offers that much now (most: {largest})"
+        if self._left and any(self._holds(i, shape) for i in places):
+            return f"{needs}; no node has that much left up to its own level (most: {largest})"
         return f"{needs}; the largest free place is {largest}"
 
     def _largest_free(self, shape: Shape, places: list[int]) -> str:
         """The place that comes closest to what one pod asks for: the largest share of what it lacks most."""
 
+        free = {name: self.free(name) for name, _ in shape.requests}
+
         def share(i: int) -> tuple[float, int]:
-            return (min(self._column(name)[i] / amount for name, amount in shape.requests), -i)
+            return (min(free[name][i] / amount for name, amount in shape.requests), -i)
 
         best = max(places, key=share)
-        names = [name for name, _ in shape.requests]
         if self._column(PODS)[best] <= 0:
             return f"node {self._nodes[best].name}, which holds as many pods as it may"
-        return words((name, max(0, self._column(name)[best])) for name in names)
+        return words((name, max(0, free[name][best])) for name in free)
 
 
 _UNPUBLISHED: Final = "no node offers any: the regulator publishes it when started with --reclaimed"

@@ -46,6 +46,7 @@ from scavenger_admitter.core.admission.fair_share_preemption import (
     PreemptionRules,
     plan_preemptions,
 )
+from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
@@ -65,13 +66,15 @@ class Start:
 
     Attributes:
         candidate: the job.
-        nodes: the planned node of each pod; the scheduler decides, but this room is taken.
+        nodes: the planned node of each pod; the scheduler decides within `target`, but this room is taken.
         load_ppm: load per limited resource with this job, in millionths of allocatable; for the log.
+        target: where its pods may go, as the scheduler does not know which nodes have no room.
     """
 
     candidate: Candidate
     nodes: tuple[str, ...]
     load_ppm: tuple[tuple[str, int], ...] = ()
+    target: Target = ANYWHERE
 
     @property
     def key(self) -> str:
@@ -275,7 +278,9 @@ class _Cycle:
         return found
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        self._starts.append(Start(candidate, nodes, self._usage.load_ppm()))
+        seen = self._snapshot
+        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes)
+        self._starts.append(Start(candidate, nodes, self._usage.load_ppm(), target))
         self._pods += len(nodes)
 
     # --- step 6 ---

@@ -17,6 +17,7 @@ from scavenger_api.states import QueueState
 from scavenger_domain.selectors import Selector
 from scavenger_kube.kinds import Taint
 
+from scavenger_admitter.core.admission.headroom import UNKNOWN, Headroom
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
@@ -193,6 +194,7 @@ class Snapshot:
         limits: the load rule, one entry per limited resource.
         counted_with_candidate: whether the load is counted with the job that asks.
         closed_nodes: nodes at or above a level of their own: no new job starts there.
+        headroom: of nodes with a level of their own.
         shut: why nothing may start, if so.
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
@@ -215,6 +217,7 @@ class Snapshot:
     limits: tuple[LoadLimit, ...] = ()
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
+    headroom: Headroom = UNKNOWN
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)
     returning: tuple[Candidate, ...] = ()

@@ -23,11 +23,13 @@ from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.departures import Departures
+from scavenger_admitter.core.admission.headroom import Headroom
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.node_index import NodeIndex
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
 from scavenger_admitter.core.admission.queue_access import QueueAccess
+from scavenger_admitter.core.admission.recent_starts import RecentStarts
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.snapshot import (
@@ -79,6 +81,7 @@ class ClusterState:
         self._capacity: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._starts = SumsByStart()
+        self._recent = RecentStarts()
         self._departures = Departures()
         # scavenger pods by job
         self._by_job: dict[str, dict[str, PodFacts]] = {}
@@ -204,8 +207,10 @@ class ClusterState:
             add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
             if times > 0:
                 sums.scavengers[pod.key] = pod
+                self._recent.add(pod)
             else:
                 del sums.scavengers[pod.key]
+                self._recent.remove(pod)
             if sums.counts:
                 self._starts.add(pod.started, each, times)
         self._stale_views.add(pod.node)
@@ -287,6 +292,7 @@ class ClusterState:
             limits=self._limits(rule, reservations),
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
+            headroom=self._headroom(rule),
             shut=rule.shut,
             blocked=self._blocked(),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
@@ -356,6 +362,10 @@ class ClusterState:
             name: replace(queue, allocated=allocated[name], namespaces=self._access.namespaces(name))
             for name, queue in queues.items()
         }
+
+    def _headroom(self, rule: LoadRule) -> Headroom:
+        unseen = self._recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
+        return Headroom(rule.headroom, unseen, frozenset(rule.crowded_nodes))
 
     def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
         if rule.shut is not None:

@@ -1,0 +1,102 @@
+"""What the regulator says of single nodes: how far they are from a level of their own, and where a start has to go.
+
+Requests say what is promised on a node, its headroom how much of it may still be used: where ordinary pods use more
+than they asked for, it is less. A job gets the least of both. The regulator's figures are about the past: scavenger
+pods that started since, or have not started yet, come off with what they ask for, as in the load of the cluster.
+
+CPU on reclaimed capacity gives way and takes nothing of the headroom; a job on it is bounded by what nodes offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from scavenger_api.names import LEVELS_RESOURCES
+
+from scavenger_admitter.core.admission.shape import Requests, Shape, counted
+
+if TYPE_CHECKING:
+    from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
+
+UNBOUNDED: Final = 1 << 62
+"""Left of a node of which the regulator says nothing: its requests bound it."""
+
+MOST_NAMED: Final = 32
+"""Nodes that the affinity of a pod may name, at about a hundred bytes each."""
+
+
+@lru_cache(maxsize=4096)
+def takes(requests: Requests) -> Requests:
+    """What a pod with these requests takes of the headroom of its node."""
+    cpu = (amount for amount in requests if amount[0] == "cpu")
+    return (*cpu, *(amount for amount in counted(requests) if amount[0] == "memory"))
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Up to the levels that nodes have of their own.
+
+    Attributes:
+        left: of CPU and memory by node, in thousandths of allocatable; of nodes that are missing nothing is known.
+        unseen: per node, what the figures behind these do not know yet.
+        crowded: nodes with more placed on reclaimed capacity than they have to offer, though they show more.
+    """
+
+    left: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unseen: Mapping[str, Amounts] = field(default_factory=dict)
+    crowded: frozenset[str] = frozenset()
+
+    def columns(self, nodes: Sequence[NodeView], leaving: Mapping[str, Amounts]) -> dict[str, list[int]]:
+        """What is left of each resource on every node; empty where nothing is known of any. leaving: by node, what
+        counts as gone though the figures have it."""
+        if not self.left:
+            return {}
+        nothing: Amounts = {}
+        columns: dict[str, list[int]] = {}
+        for which, resource in enumerate(LEVELS_RESOURCES):
+            column = columns[resource] = [UNBOUNDED] * len(nodes)
+            for i, node in enumerate(nodes):
+                left = self.left.get(node.name)
+                if left is not None:
+                    column[i] = (
+                        left[which] * node.allocatable.get(resource, 0) // 1000
+                        - self.unseen.get(node.name, nothing).get(resource, 0)
+                        + leaving.get(node.name, nothing).get(resource, 0)
+                    )
+        return columns
+
+    def target(self, shape: Shape, nodes: Sequence[str], closed: frozenset[str]) -> Target:
+        """Where the pods of a start may go that was granted these nodes. closed: nodes at or above their level."""
+        full = closed | self.crowded if shape.reclaimed else closed
+        if not full and not self.left:
+            return ANYWHERE
+        only = tuple(sorted(set(nodes)))
+        return Target(
+            only=only if len(only) <= MOST_NAMED else (),
+            never=tuple(sorted(full)) if len(full) <= MOST_NAMED else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The nodes of a start. The scheduler knows requests only, and would put it where those leave most free.
+
+    Attributes:
+        only: the nodes that were granted; empty where any will do, or they are too many to name.
+        never: nodes that have no room, whatever they show; empty where they are too many to name.
+    """
+
+    only: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+    def unpinned(self) -> Target:
+        """The same for a start that may have to go elsewhere than was granted."""
+        return replace(self, only=())
+
+
+ANYWHERE: Final = Target()
+UNKNOWN: Final = Headroom()
+"""The regulator says nothing of single nodes."""
