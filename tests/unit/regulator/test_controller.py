@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,8 +17,9 @@ from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.times import format_time
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
-from scavenger_regulator.core.plan import Decision
+from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement
+from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.store import STATE_CONFIGMAP
@@ -370,7 +372,8 @@ async def test_a_history_measured_in_another_way_is_not_taken_up() -> None:
         c.settings = RegulatorSettings(source="requests")
         c.regulator = Regulator(c.api.client(), c.settings, c.clock, c.events)
         await c.regulator.restore()
-        assert c.regulator.snapshot(Measurement()).history == {}
+        snapshot, _ = await c.regulator.decide(Measurement())
+        assert snapshot.history == {}
 
 
 async def test_published_levels_are_taken_up_where_the_state_is_lost() -> None:
@@ -420,6 +423,42 @@ async def test_throttles_in_the_speculative_state_and_gives_back_below() -> None
         assert cpu() == "1000m"
 
 
+async def test_the_event_loop_turns_while_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At five thousand nodes with a level each that takes a second."""
+    turned = threading.Event()
+
+    def slow(*words: Any) -> Decision:
+        assert turned.wait(30), "the loop stood still"
+        return regulate(*words)
+
+    monkeypatch.setattr("scavenger_regulator.controller.regulate", slow)
+    async with cluster() as c:
+        c.measure(5)
+        await c.caught_up()
+        period = asyncio.ensure_future(c.regulator.period())
+        asyncio.get_running_loop().call_later(0.01, turned.set)
+        assert (await period).published.admit
+
+
+async def test_what_goes_on_on_nodes_is_not_written_in_every_period() -> None:
+    """On one of thousands something changes all the time, and all of them are one object."""
+    async with cluster(per_node=True) as c:
+        store, now = c.regulator.store, c.clock.now()
+        full = ScopeState(evicting=frozenset({"cpu"}), closed=True)
+        steps: list[tuple[int, dict[str, ScopeState], int]] = [
+            (0, {CLUSTER: ScopeState()}, 1),
+            (30, {CLUSTER: ScopeState(), "n1": full}, 1),
+            (90, {CLUSTER: ScopeState(), "n2": full}, 1),
+            (120, {CLUSTER: ScopeState(), "n2": full}, 2),
+            (300, {CLUSTER: ScopeState(), "n2": full}, 2),
+            (330, {CLUSTER: full, "n2": full}, 3),
+            (930, {CLUSTER: full, "n2": full}, 4),
+        ]
+        for seconds, store.states, written in steps:
+            await store.save_if_due(now + timedelta(seconds=seconds))
+            assert c.writes(STATE_CONFIGMAP) == written, seconds
+
+
 async def test_runs_period_after_period_and_saves_at_the_end() -> None:
     async with cluster() as c:
         c.measure(5)
@@ -427,7 +466,7 @@ async def test_runs_period_after_period_and_saves_at_the_end() -> None:
         for _ in range(100):
             await c.clock.advance(1)
             await asyncio.sleep(0.002)
-            if c.writes("scavenger-levels"):
+            if c.writes(STATE_CONFIGMAP):  # the last write of a period
                 break
         before = c.writes(STATE_CONFIGMAP)
         task.cancel()

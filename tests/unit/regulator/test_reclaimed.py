@@ -304,7 +304,7 @@ async def test_what_is_at_risk_is_what_was_used() -> None:
             await c.period()
         c.measure(3, memory=85.5)
         c.api.put(POD_METRICS, pod_use(c, "idle", "1m"))
-        snapshot, _ = c.regulator.decide(await c.regulator.measurements.measure())
+        snapshot, _ = await c.regulator.decide(await c.regulator.measurements.measure())
         since = c.clock.now() - timedelta(seconds=60)
         assert snapshot.cpu_time(uid(c, "busy"), since, c.clock.now()) == pytest.approx(60, rel=0.01)
         assert snapshot.cpu_time(uid(c, "idle"), since, c.clock.now()) == pytest.approx(0.06, rel=0.01)

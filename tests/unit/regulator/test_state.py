@@ -56,6 +56,20 @@ def test_what_went_on_a_while_ago_is_over(read_at: datetime | None) -> None:
     assert essence({CLUSTER: state}) == essence({CLUSTER: replace(state, read_at=NOW)}), "the time alone is no change"
 
 
+def test_what_goes_on_is_kept_where_not_all_has_room() -> None:
+    rest = ScopeState(levels={r: WaterLevels(61.2345, 70.2345, 80.2345) for r in ("cpu", "memory")}, read_at=ago(30))
+    evicting = replace(rest, evicting=frozenset({"cpu"}), evicting_since=ago(60), closed=True)
+    states = {f"ip-10-0-{i}.eu-west-1.compute.internal": rest for i in range(5000)}
+    states |= {"zone-z": evicting, CLUSTER: rest}
+    text = dump_states(states)
+    assert len(text) <= 450_000, "of five thousand nodes it was 1.4 MB, which no ConfigMap holds"
+    kept = load_states(text, NOW, 300)
+    assert (kept[CLUSTER], kept["zone-z"]) == (rest, evicting)
+    assert 2000 < len(kept) < 5000
+    assert list(load_states(dump_states(states, 300), NOW, 300)) == [CLUSTER]
+    assert list(essence(states)) == ["zone-z"]
+
+
 @given(
     st.text(max_size=20)
     | st.sampled_from(['{"":{"levels":{"cpu":[1,2]},"evicting":[[1]],"cooldownUntil":5}}', "[]", "null"])

@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
+from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import NODES, PODS
+from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator import metrics
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, Victim, after_evictions
-from scavenger_regulator.core.snapshot import CLUSTER, Measurement, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, Measurement, RecentTermination, Snapshot
 from scavenger_regulator.facts import SCAVENGERJOBS, gangs, node_facts
 from scavenger_regulator.measurements import Measurements
 from scavenger_regulator.report import log_decision, log_node_memory
@@ -46,6 +51,18 @@ async def main(context: ServiceContext[RegulatorSettings]) -> None:
         await context.lead(regulator.run)
     finally:
         await regulator.source.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the caches hold at one moment; shares nothing that later changes."""
+
+    now: datetime
+    jobs: Sequence[ScavengerJob]
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    measurement: Measurement
+    recent_terminations: tuple[RecentTermination, ...]
 
 
 class Regulator:
@@ -119,20 +136,27 @@ class Regulator:
         """Measure, decide, publish, act, remember."""
         measurement = await self.measurements.measure()
         await self.measurements.ask_history()
-        _, decision = self.decide(measurement)
+        _, decision = await self.decide(measurement)
         now = self._clock.now()
         if await self.writer.publish(decision.published):
             await self._act(decision)
-        self.store.learn(decision, self._node_names())
+        await in_thread(self.store.learn, decision, self._node_names())
         await self.store.save_if_due(now)
         return decision
 
     # --- deciding -----------------------------------------------------------------------------------------
 
-    def decide(self, measurement: Measurement) -> tuple[Snapshot, Decision]:
-        """Look at the caches, decide, and say what was decided."""
+    async def decide(self, measurement: Measurement) -> tuple[Snapshot, Decision]:
+        """Look at the caches, decide, and say what was decided.
+
+        In a thread, as that takes a second at five thousand nodes with a level each, and meanwhile the Lease is renewed
+        and probes are answered. What it changes nobody else looks at during a period.
+        """
+        return await in_thread(self._decide, self._look(measurement))
+
+    def _decide(self, seen: _Seen) -> tuple[Snapshot, Decision]:
         with metrics.DECISION_SECONDS.time():
-            snapshot = self.snapshot(measurement)
+            snapshot = self._snapshot(seen)
             if self._rules.offers.enabled:
                 self.measurements.add_cpu_time(snapshot)
             self.store.observe(snapshot)
@@ -148,10 +172,20 @@ class Regulator:
         self._last = decision.scopes[CLUSTER]
         return snapshot, decision
 
-    def snapshot(self, measurement: Measurement) -> Snapshot:
-        """What the caches hold at this moment."""
+    def _look(self, measurement: Measurement) -> _Seen:
         now = self._clock.now()
-        found = gangs(self.jobs.items(), self.pods.items())
+        return _Seen(
+            now=now,
+            jobs=self.jobs.items(),
+            pods=self.pods.items(),
+            nodes=self.nodes.items(),
+            measurement=self.measurements.with_last_figures(measurement, self.pods),
+            recent_terminations=self.measurements.recent_terminations(now),
+        )
+
+    def _snapshot(self, seen: _Seen) -> Snapshot:
+        now = seen.now
+        found = gangs(seen.jobs, seen.pods)
         self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
@@ -159,10 +193,10 @@ class Regulator:
         return Snapshot(
             now=now,
             started=self._started,
-            nodes={n.metadata.name: node_facts(n, self._settings.tolerated_taints) for n in self.nodes.items()},
+            nodes={n.metadata.name: node_facts(n, self._settings.tolerated_taints) for n in seen.nodes},
             gangs=found,
-            measurement=self.measurements.with_last_figures(measurement, self.pods),
-            recent_terminations=self.measurements.recent_terminations(now),
+            measurement=seen.measurement,
+            recent_terminations=seen.recent_terminations,
             refused=self._set_aside.refused(now),
             failed=self._set_aside.failed(now),
             history=history,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -37,7 +38,7 @@ class Measurements:
         self._clock = clock
         self._history_asked_at: datetime | None = None
         self._recent_terminations: list[RecentTermination] = []
-        self._figures: dict[str, dict[str, Figure]] = {}
+        self._figures: dict[str, Mapping[str, Figure]] = {}
         self._meter = UsageMeter()
 
     async def measure(self) -> Measurement:
@@ -73,7 +74,7 @@ class Measurements:
             pod = pods.get(key)
             if key not in measured and pod is not None and pod.metadata.deletion_timestamp is not None:
                 measured[key] = figures
-        self._figures = {key: dict(figures) for key, figures in measured.items() if pods.get(key) is not None}
+        self._figures = {key: figures for key, figures in measured.items() if pods.get(key) is not None}
         return Measurement(measurement.nodes, measured, measurement.total)
 
     # --- terminations -------------------------------------------------------------------------------------

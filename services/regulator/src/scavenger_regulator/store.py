@@ -11,6 +11,7 @@ from scavenger_api.levels import PublishedLevels
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator import metrics
 from scavenger_regulator.core.history import NODE_BUCKETS, Figures, History, dump_histories, load_histories
@@ -41,6 +42,10 @@ MAX_BYTES: Final = 900_000
 SAVE_EVERY: Final = timedelta(minutes=10)
 """So much of what was learned is lost at most when the process is killed."""
 
+SAVE_NODES_EVERY: Final = timedelta(minutes=2)
+"""So much of what goes on on nodes is lost at most. On one of thousands something changes in every period, and all of
+them are one object. A node that is forgotten to be evicting begins again from its upper level."""
+
 log = get_logger(__name__)
 
 
@@ -59,7 +64,7 @@ class Store:
         self._rules = settings.rules()
         self._source = source
         self._histories: dict[str, dict[str, History]] = {}
-        self._state_saved: tuple[str, datetime] | None = None
+        self._state_saved: tuple[Mapping[str, ScopeState], datetime] | None = None
         self._profiles_saved: datetime | None = None
         if self._rules.offers.enabled:
             self.reclaimed = ReclaimedState(Profiles(self._rules.offers.half_life))
@@ -121,8 +126,7 @@ class Store:
     async def save_if_due(self, now: datetime) -> None:
         """The states at once when the hysteresis changed, else now and then. What fails is tried again next time."""
         with suppress(ApiError):
-            saved = self._state_saved
-            if saved is None or saved[0] != essence(self.states) or now - saved[1] >= SAVE_EVERY:
+            if await in_thread(self._state_is_due, now):
                 await self._save_state(now)
             if self._profiles_saved is None or now - self._profiles_saved >= SAVE_EVERY:
                 await self._save_profiles(now)
@@ -132,16 +136,29 @@ class Store:
         await self._save_state(now)
         await self._save_profiles(now)
 
+    def _state_is_due(self, now: datetime) -> bool:
+        if self._state_saved is None:
+            return True
+        before, at = self._state_saved
+        goes_on, passed = essence(self.states), now - at
+        if goes_on.get(CLUSTER) != before.get(CLUSTER) or passed >= SAVE_EVERY:
+            return True
+        return goes_on != before and passed >= SAVE_NODES_EVERY
+
     async def _save_state(self, now: datetime) -> None:
-        states = dump_states(self.states)
-        history = dump_histories(self._histories, max(0, MAX_BYTES - len(states)))
-        await self._apply(STATE_CONFIGMAP, {KEY_STATES: states, KEY_HISTORY: history}, "state")
+        data = await in_thread(self._dump_state)
+        await self._apply(STATE_CONFIGMAP, data, "state")
         self._state_saved = (essence(self.states), now)
+
+    def _dump_state(self) -> dict[str, str]:
+        states = dump_states(self.states)
+        return {KEY_STATES: states, KEY_HISTORY: dump_histories(self._histories, MAX_BYTES - len(states))}
 
     async def _save_profiles(self, now: datetime) -> None:
         if self.reclaimed is None:
             return
-        await self._apply(PROFILES_CONFIGMAP, {KEY_PROFILES: self.reclaimed.profiles.dump(MAX_BYTES)}, "profiles")
+        profiles = await in_thread(self.reclaimed.profiles.dump, MAX_BYTES)
+        await self._apply(PROFILES_CONFIGMAP, {KEY_PROFILES: profiles}, "profiles")
         self._profiles_saved = now
 
     async def _apply(self, name: str, data: Mapping[str, str], what: str) -> None:

@@ -22,6 +22,10 @@ FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
 
+MAX_BYTES: Final = 450_000
+"""Half of what a ConfigMap of the regulator's holds; the other half is for histories. Some 3,000 nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Evictions that were carried out and have not shown in the measurements yet.
@@ -73,15 +77,36 @@ class ScopeState:
         )
 
 
-def dump_states(states: Mapping[str, ScopeState]) -> str:
-    """All scopes as one text. What is pending or awaited is left out: a new process waits for measurements that began
-    after it did anyway."""
-    return json.dumps({scope: _dump(state) for scope, state in sorted(states.items())}, separators=(",", ":"))
+def dump_states(states: Mapping[str, ScopeState], limit: int = MAX_BYTES) -> str:
+    """The scopes as one text of at most `limit` bytes. What is pending or awaited is left out: a new process waits for
+    measurements that began after it did anyway.
+
+    The cluster's comes first, then those of nodes on which something goes on. Others that no longer fit are left out:
+    after a restart their levels are at once what their histories say.
+    """
+    parts: list[str] = []
+    size = 2
+    for scope in sorted(states, key=lambda scope: (scope != CLUSTER, not _goes_on(states[scope]), scope)):
+        part = f"{json.dumps(scope)}:{json.dumps(_dump(states[scope]), separators=(',', ':'))}"
+        size += len(part) + 1
+        if size > limit:
+            break
+        parts.append(part)
+    return "{" + ",".join(parts) + "}"
 
 
-def essence(states: Mapping[str, ScopeState]) -> str:
+def essence(states: Mapping[str, ScopeState]) -> dict[str, ScopeState]:
     """What must not be lost: everything but the levels, which drift by small steps, and the time."""
-    return repr(sorted((scope, str(_dump(replace(s, levels={}, read_at=None)))) for scope, s in states.items()))
+    return {scope: _essence(state) for scope, state in states.items() if _goes_on(state)}
+
+
+def _essence(state: ScopeState) -> ScopeState:
+    return replace(state, levels={}, read_at=None, pending=None, awaited=frozenset())
+
+
+def _goes_on(state: ScopeState) -> bool:
+    """Whether a scope is anywhere but at rest."""
+    return bool(state.evicting or state.closed or state.yielding)
 
 
 def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, ScopeState]:
@@ -116,7 +141,7 @@ def states_from_published(published: PublishedLevels | None, now: datetime, cool
 
 
 def _dump(state: ScopeState) -> dict[str, Any]:
-    return {
+    said = {
         "levels": {r: [round(v, 4) for v in (w.lower, w.admission, w.upper)] for r, w in state.levels.items()},
         "evicting": sorted(state.evicting),
         "evictingSince": _time(state.evicting_since),
@@ -128,6 +153,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
         "waitingSince": _time(state.waiting_since),
         "readAt": _time(state.read_at),
     }
+    return {name: value for name, value in said.items() if value}
 
 
 def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeState:

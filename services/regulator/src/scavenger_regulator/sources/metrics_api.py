@@ -20,6 +20,7 @@ from scavenger_kube.metrics_api import (
     decode_pod_metrics,
     window_seconds,
 )
+from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
@@ -80,7 +81,7 @@ class MetricsApiSource:
             ) from error
         except ApiError as error:
             raise SourceError(f"the metrics API does not answer: {error}") from error
-        return parse(nodes, pods)
+        return await in_thread(parse, nodes, pods)  # tens of megabytes of a large cluster
 
     async def history(self) -> dict[str, Figures] | None:
         """The metrics API knows only now."""

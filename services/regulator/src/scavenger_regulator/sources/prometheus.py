@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import aiohttp
 import orjson
+from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
@@ -148,7 +149,7 @@ class PrometheusSource:
         count = len(RESOURCES)
         node = dict(zip(RESOURCES, use[:count], strict=True))
         pod = dict(zip(RESOURCES, use[count:], strict=True))
-        return combine(node, pod, taken, queries)
+        return await in_thread(combine, node, pod, taken, queries)
 
     async def history(self) -> dict[str, Figures] | None:
         """Mean, deviation and number of samples over the window, as Prometheus computes them. Raises SourceError."""

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from scavenger_api import names
 from scavenger_kube.kinds import Node, Pod
+from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
@@ -50,7 +51,7 @@ class RequestsSource:
 
     async def measure(self) -> Measurement:
         """As of this moment."""
-        return measure(self._nodes(), self._pods(), self._now())
+        return await in_thread(measure, self._nodes(), self._pods(), self._now())
 
     async def history(self) -> dict[str, Figures] | None:
         """The caches know only now."""
