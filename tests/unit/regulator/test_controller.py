@@ -24,6 +24,7 @@ from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.store import STATE_CONFIGMAP
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
@@ -494,3 +495,40 @@ def test_settings_have_the_designs_defaults() -> None:
     assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 90)
     assert rules.yield_at_checkpoint
     assert not RegulatorSettings().throttle_rules().enabled
+
+
+# --- metrics ---
+
+
+def shown(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"scavenger_regulator_{name}", labels)
+
+
+async def test_loads_and_levels_are_shown_as_ratios_and_use_by_queue() -> None:
+    async with cluster() as c:
+        for number in range(2):
+            c.add_job(f"job-{number}")
+        c.measure(6.5, each=0.5)
+        decision = await c.period()
+    of_cpu = {"scope": "cluster", "resource": "cpu"}
+    scope = decision.scopes[""]
+    assert scope.percentage is not None
+    assert decision.published.observed_at is not None
+    assert shown("load_ratio", **of_cpu) == pytest.approx(0.65)
+    assert shown("ordinary_load_ratio", **of_cpu) == pytest.approx(0.55)
+    assert shown("level_ratio", **of_cpu, level="upper") == pytest.approx(scope.levels["cpu"].upper / 100)
+    assert shown("preemptible_ratio") == pytest.approx(scope.percentage / 100)
+    assert shown("observation_timestamp_seconds") == pytest.approx(decision.published.observed_at.timestamp())
+    assert shown("queue_used", queue="default", resource="cpu", unit="core") == pytest.approx(1)
+    assert shown("queue_requested", queue="default", resource="cpu", unit="core") == pytest.approx(2)
+
+
+async def test_evictions_are_counted_from_0_on() -> None:
+    async with cluster() as c:
+        before = shown("evictions_total", reason="AboveUpperLevel", outcome="evicted")
+        assert before is not None
+        for number in range(5):
+            c.add_job(f"job-{number}")
+        c.measure(9)
+        await c.period()
+    assert shown("evictions_total", reason="AboveUpperLevel", outcome="evicted") == before + 2

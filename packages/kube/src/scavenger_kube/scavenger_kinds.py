@@ -17,6 +17,7 @@ from scavenger_kube.kinds import ObjectMeta, Resources, Struct
 class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec: how much of which capacity, and how much work may be lost."""
 
+    queue: str = names.DEFAULT_QUEUE
     interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
     suspend: bool = False
     parallelism: int = 1

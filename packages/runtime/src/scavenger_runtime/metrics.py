@@ -1,4 +1,8 @@
-"""Prometheus metrics of the process: one registry, names beginning with `scavenger_`, shared buckets."""
+"""Prometheus metrics of the process: one registry, names beginning with `scavenger_`, shared buckets.
+
+Units are Prometheus' base units: seconds, bytes, ratios of 0 to 1. Every value of a label comes from a list that the
+code or the cluster bounds, never from what a user writes.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 WAIT_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 """Seconds: for what waits in line rather than for an answer."""
 
+_UNITS = {"cpu": "core", "memory": "byte", "ephemeral-storage": "byte"}
+
 M = TypeVar("M", Counter, Gauge, Histogram)
 
 
@@ -49,6 +55,11 @@ def histogram(
 ) -> Histogram:
     """A histogram `scavenger_<name>`, in seconds unless its name says otherwise."""
     return _once(name, lambda full: Histogram(full, text, labels, registry=REGISTRY, buckets=buckets))
+
+
+def unit_of(resource: str) -> str:
+    """The label `unit` of an amount of a resource, in the words of kube-state-metrics: core, byte or integer."""
+    return _UNITS.get(resource, "integer")
 
 
 def exposition() -> bytes:

@@ -51,7 +51,7 @@ LINGER_SECONDS = 3.0
 """How long a cancelled task may take to end when the process does."""
 
 LAG = metrics.histogram("event_loop_lag_seconds", "How late a timer of the event loop woke, ten times a second.")
-INFO = metrics.gauge("build_info", "1, with the service and its version as labels.", ["service", "version"])
+INFO = metrics.gauge("build_info", "1, with the component and its version as labels.", ["component", "version"])
 
 log = get_logger(__name__)
 

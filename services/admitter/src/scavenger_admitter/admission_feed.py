@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from scavenger_api.job import Capacity, Phase, ScavengerJob
-from scavenger_api.reasons import InterruptionReason
+from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
@@ -161,7 +161,9 @@ class AdmissionFeed:
         self._records[key].attempt.failed(self._clock.now(), first, most, late=late)
         self._give_back(key)
         admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
-        metrics.FAILED_STARTS.labels(job.spec.queue, admitted.reason if admitted else "").inc()
+        metrics.FAILED_STARTS.labels(
+            self._informers.queue_label(job), _known(admitted.reason) if admitted else ""
+        ).inc()
 
     def _give_back(self, key: str) -> None:
         """Nothing is held for a start of that job any more, beyond the pods that exist."""
@@ -229,7 +231,7 @@ class AdmissionFeed:
             return
         detail = f"queue {preemption.queue} has less than it deserves"
         self._interrupt(job, preemption.gang, InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, detail))
-        metrics.RECLAIMS.labels(job.spec.queue, preemption.queue).inc()
+        metrics.RECLAIMS.labels(self._informers.queue_label(job), preemption.queue).inc()
         log.info(
             "reclaiming",
             job=job.key,
@@ -259,3 +261,8 @@ class AdmissionFeed:
         self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
         self._records[job.key].decision = (run_of(job), decision)
         self._enqueue(job.key)
+
+
+def _known(reason: str) -> str:
+    """A reason for a label: one of ours, or none where somebody else has written the condition."""
+    return WaitReason.of(reason) or InterruptionReason.of(reason) or ""

@@ -20,7 +20,7 @@ from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.fair_share_preemption import SECOND, FairSharePreemption, PreemptionRules
-from scavenger_admitter.core.admission.load import LoadRule
+from scavenger_admitter.core.admission.load import PPM, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
@@ -209,11 +209,12 @@ def _show(snapshot: Snapshot, plan: AdmissionPlan, seconds: float) -> None:
     metrics.CYCLES.inc()
     metrics.CYCLE_SECONDS.observe(seconds)
     for limit in snapshot.limits:
-        metrics.LOAD.labels(limit.resource).set(limit.ppm() / 10_000)
-        metrics.LEVEL.labels(limit.resource).set(limit.admission_ppm / 10_000)
+        metrics.LOAD.labels(limit.resource).set(limit.ppm() / PPM)
+        metrics.LEVEL.labels(limit.resource).set(limit.admission_ppm / PPM)
     metrics.LINE.clear()
     for queue, line in snapshot.candidates.items():
-        metrics.LINE.labels(queue).set(len(line))
+        metrics.LINE.labels(metrics.queue_label(queue, snapshot.queues)).inc(len(line))
+    metrics.ORDINARY_WAITING.set(len(snapshot.pending))
     metrics.HELD.clear()
     for reason, count in Counter(hold.reason for hold in plan.held.values()).items():
         metrics.HELD.labels(reason).set(count)

@@ -8,11 +8,10 @@ who starts. Both run on the leader only; a standby keeps its informers and the v
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
@@ -26,7 +25,16 @@ from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.explain import Explanations
-from scavenger_admitter.facts import job_key, namespace_level, placing_facts, presses, queue_view, shape_of, version
+from scavenger_admitter.facts import (
+    job_key,
+    namespace_level,
+    placing_facts,
+    presses,
+    queue_view,
+    shape_of,
+    version,
+    waited_seconds,
+)
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -112,7 +120,6 @@ class Admitter:
             turns=self._turns,
         )
         self._loop: ReconcileLoop | None = None
-        self._counted: Counter[tuple[str, str]] = Counter()
         self._first_pass: set[str] = set()
         self.first_pass_done: Final = asyncio.Event()
         """Every job that was there when this process began to lead has been looked at once."""
@@ -216,9 +223,6 @@ class Admitter:
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         key, new = change.key, change.new
-        for job, step in ((change.old, -1), (new, +1)):
-            if job is not None:
-                self._count_phase(job, step)
         self._records[key].saw(new)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
             self._feed.forget(key)
@@ -229,11 +233,6 @@ class Admitter:
         if new is not None and new.status.phase is not None:
             self._records[key].newcomer = None
         self._enqueue(key, priority=LOW_PRIORITY if change.initial else 0)
-
-    def _count_phase(self, job: ScavengerJob, step: int) -> None:
-        labels = (job.status.phase or Phase.WAITING, job.spec.queue)
-        self._counted[labels] += step
-        metrics.JOBS.labels(*labels).set(self._counted[labels])
 
     def _on_queue(self, change: Change[ScavengerQueue]) -> None:
         if change.new is None:
@@ -260,6 +259,8 @@ class Admitter:
             self._state.delete_pod(change.key)
         else:
             self._state.apply_pod(change.new)
+        if self._loop is not None and (waited := waited_seconds(change.old, change.new, self._clock.now())) is not None:
+            metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
         self._admission.wake()
         for key in job_key(change.obj):

@@ -12,7 +12,7 @@ from scavenger_api import names
 from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
-from scavenger_api.times import micros
+from scavenger_api.times import micros, parse_time
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
 from scavenger_kube.resources import Namespace
@@ -58,6 +58,17 @@ def presses(pod: Pod) -> bool:
         return False
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return bool(pod.status.nominated_node_name) or (scheduled is not None and scheduled.reason == "Unschedulable")
+
+
+def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | None:
+    """How long an ordinary pod had been there until this change gave it a node; None for any other change. Whole
+    seconds, as those of its creation are."""
+    if old is None or new is None or old.metadata.uid != new.metadata.uid or job_key(new):
+        return None
+    created = parse_time(old.metadata.creation_timestamp)
+    if created is None or old.spec.node_name or not new.spec.node_name:
+        return None
+    return max(0.0, float((now - created) // timedelta(seconds=1)))
 
 
 def without_details(pod: Pod) -> Pod:

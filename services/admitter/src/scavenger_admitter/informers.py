@@ -13,6 +13,7 @@ from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES
 from scavenger_runtime import Informer, ServiceContext
 from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
 
+from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of, without_details
 from scavenger_admitter.job_record import JobRecords
@@ -70,6 +71,11 @@ class Informers:
     def level(self, namespace: str) -> Level:
         """What pods of scavenger jobs in the namespace keep to."""
         return namespace_level(self.namespaces.get(namespace))
+
+    def queue_label(self, job: ScavengerJob) -> str:
+        """The label of its queue in metrics."""
+        queue = job.spec.queue
+        return metrics.queue_label(queue, () if self.queues.get(queue) is None else (queue,))
 
     def members(self, job: ScavengerJob) -> list[Pod]:
         """The pods of the run in progress; those of an earlier one may still be there."""

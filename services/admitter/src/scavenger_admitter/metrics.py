@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import cache
 from typing import Final
 
+from scavenger_api.names import DEFAULT_QUEUE
+from scavenger_api.reasons import InterruptionReason
+from scavenger_api.states import Phase
 from scavenger_runtime.metrics import LATENCY_BUCKETS, WAIT_BUCKETS, counter, gauge, histogram
+
+UNKNOWN_QUEUE: Final = "(unknown)"
+"""Label of the jobs whose queue does not exist: users write its name, so that there may be any number of them."""
 
 JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queue"))
 LINE: Final = gauge("queue_depth", "ScavengerJobs in line for admission.", ("queue",))
@@ -27,12 +35,35 @@ RECLAIMS: Final = counter(
 )  # fmt: skip
 RECLAIMED_CPU: Final = gauge("running_reclaimed_cpu_cores", "Reclaimed CPU that is placed on nodes: cores.")
 STARVED: Final = gauge("starved_jobs", "Jobs on reclaimed capacity that got too little CPU when last looked at.")
-QUEUE_ALLOCATED: Final = gauge("queue_allocated", "What a queue has: cores, bytes, units.", ("queue", "resource"))
-QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves: cores, bytes, units.", ("queue", "resource"))
+QUEUE_ALLOCATED: Final = gauge("queue_allocated", "What a queue has.", ("queue", "resource", "unit"))
+QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves.", ("queue", "resource", "unit"))
 CYCLE_SECONDS: Final = histogram(
     "admission_cycle_seconds", "Snapshot and plan of one admission cycle.", buckets=LATENCY_BUCKETS
 )
 CYCLES: Final = counter("admission_cycles", "Admission cycles.")
+ORDINARY_WAITING: Final = gauge("ordinary_pods_waiting", "Ordinary pods without a node that wait for room.")
+ORDINARY_WAIT_SECONDS: Final = histogram(
+    "ordinary_pod_wait_seconds",
+    "From the creation of an ordinary pod until it has a node; whole seconds.",
+    buckets=(0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0),
+)
 HELD: Final = gauge("held_jobs", "Jobs that wait, by the reason the last admission cycle gave.", ("reason",))
-LOAD: Final = gauge("admission_load_percent", "Load that the admission cycle counted.", ("resource",))
-LEVEL: Final = gauge("admission_level_percent", "Level that the load must stay under.", ("resource",))
+LOAD: Final = gauge("admission_load_ratio", "Load that the admission cycle counted.", ("resource",))
+LEVEL: Final = gauge("admission_level_ratio", "Level that the load must stay under.", ("resource",))
+
+
+def queue_label(queue: str, known: Container[str]) -> str:
+    """The label of a queue, `known` being those that exist. The default queue always does."""
+    return queue if queue == DEFAULT_QUEUE or queue in known else UNKNOWN_QUEUE
+
+
+@cache  # the labels of queues that there have been
+def begin(queue: str) -> None:
+    """Show the counters of a queue from 0 on: what is first seen at 1 has not risen, as Prometheus counts."""
+    for cause in InterruptionReason:
+        INTERRUPTIONS.labels(queue, cause.value)
+    for phase in (Phase.COMPLETED, Phase.FAILED):
+        FINISHED.labels(queue, phase.value)
+    for counter_ in (STARTS, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS):
+        counter_.labels(queue)
+    WAIT_SECONDS.labels(queue)

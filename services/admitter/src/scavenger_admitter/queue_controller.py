@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from scavenger_api import names
@@ -26,6 +26,7 @@ from scavenger_runtime import Clock, Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.metrics import unit_of
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.admission.queue_status import queue_status
@@ -96,6 +97,7 @@ class QueueController:
         for gone in self._written.keys() - present.keys():
             del self._written[gone]
         _show(self._shares())
+        _show_jobs(self._phases, present)
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
 
     async def _keep(self, queue: ScavengerQueue) -> None:
@@ -181,10 +183,21 @@ async def set_finalizers(client: ApiClient, meta: Any, finalizers: tuple[str, ..
 
 
 def _show(shares: Mapping[str, QueueShare]) -> None:
-    """What the queues have and deserve, on /metrics: cores, bytes and units."""
+    """What the queues have and deserve, on /metrics."""
     for gauge in (metrics.QUEUE_ALLOCATED, metrics.QUEUE_DESERVED):
         gauge.clear()
     for name, share in shares.items():
         for gauge, amounts in ((metrics.QUEUE_ALLOCATED, share.allocated), (metrics.QUEUE_DESERVED, share.deserved)):
             for resource, value in (amounts or {}).items():
-                gauge.labels(name, resource).set(value / 1000 if resource == "cpu" else value)
+                gauge.labels(name, resource, unit_of(resource)).set(value / 1000 if resource == "cpu" else value)
+
+
+def _show_jobs(phases: Mapping[str, Counter[Phase | None]], known: Container[str]) -> None:
+    """How many jobs the queues have, on /metrics. Only who leads says so, or two replicas would count each twice."""
+    metrics.JOBS.clear()
+    for queue in (names.DEFAULT_QUEUE, *phases):
+        label = metrics.queue_label(queue, known)
+        metrics.begin(label)
+        for phase, count in phases.get(queue, {}).items():
+            if count:
+                metrics.JOBS.labels(phase or Phase.WAITING, label).inc(count)

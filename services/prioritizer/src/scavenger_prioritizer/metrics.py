@@ -21,9 +21,9 @@ BOUNDARY: Final = gauge(
     "preemption_boundary_cpu_seconds", "CPU time at risk of the last job that is preemptible by its position."
 )
 PERCENTAGE: Final = gauge(
-    "preemption_percentage", "Percent of the running jobs to be preemptible; NaN while classes are kept."
+    "preemption_target_ratio", "Share of the running jobs to be preemptible; NaN while classes are kept."
 )
-SOURCE: Final = gauge("preemption_percentage_source", "1 for where the percentage comes from.", ("source",))
+SOURCE: Final = gauge("preemption_target_source", "1 for where that share comes from.", ("source",))
 BUDGETS: Final = gauge("preemption_budgets", "Namespaces whose protected pods a budget covers.")
 PENDING: Final = gauge("preemption_writes_pending", "Writes that the last pass left to the next one.")
 CHANGES: Final = counter("preemption_class_changes", "Jobs that changed class.", ("to",))
@@ -53,7 +53,7 @@ def show(plan: ClassPlan) -> None:
     placed = [v.risk for v in plan.verdicts if v.class_ == PREEMPTIBLE and not v.cordoned]
     BOUNDARY.set(max(placed, default=0) / RISK_PER_CPU_SECOND)
     CORDONED.set(sum(v.cordoned for v in plan.verdicts))
-    PERCENTAGE.set(float("nan") if plan.share.percentage is None else plan.share.percentage)
+    PERCENTAGE.set(float("nan") if plan.share.percentage is None else plan.share.percentage / 100)
     for source in Source:
         SOURCE.labels(source.value).set(source is plan.share.source)
     BUDGETS.set(len({v.gang.job.namespace for v in plan.verdicts if v.class_ == NON_PREEMPTIBLE}))

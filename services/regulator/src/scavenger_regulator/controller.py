@@ -126,6 +126,7 @@ class Regulator:
 
         Raises ApiError where the API server cannot be read; beginning without what was remembered would be worse.
         """
+        metrics.begin()
         now = self._clock.now()
         published = await self.writer.read_published()
         await self.store.restore(published, self._node_names(), now)
@@ -164,7 +165,8 @@ class Regulator:
         for scope in self.store.states.keys() - decision.scopes.keys():
             metrics.forget_scope(scope)
         self.store.states = decision.states
-        metrics.show(decision, snapshot.history.get(CLUSTER, {}), snapshot.now)
+        metrics.show(decision, snapshot.history.get(CLUSTER, {}))
+        metrics.show_use(snapshot, self._queue_of)
         if self.store.reclaimed is not None:
             metrics.show_offers(decision.offers.values(), self.store.reclaimed.uses.values())
             metrics.show_node_memory(decision.node_memory)
@@ -202,6 +204,10 @@ class Regulator:
             history=history,
             cpu_time=self.measurements.cpu_time,
         )
+
+    def _queue_of(self, key: str) -> str | None:
+        job = self.jobs.get(key)
+        return job.spec.queue if job is not None else None
 
     def _node_names(self) -> set[str]:
         return {node.metadata.name for node in self.nodes.items()}

@@ -13,8 +13,12 @@ REVIEW_SECONDS: Final = histogram(
     "webhook_review_seconds", "From the whole request to the answer.", ("resource",), buckets=REVIEW_BUCKETS
 )
 REJECTED: Final = counter("webhook_rejected_requests", "What was no admission request, by HTTP status.", ("code",))
-EXPIRY: Final = gauge("webhook_certificate_expiry_seconds", "Unix time at which the serving certificate expires.")
-AUTHORITY_EXPIRY: Final = gauge("webhook_authority_expiry_seconds", "Unix time at which the authority expires.")
+EXPIRY: Final = gauge(
+    "webhook_certificate_expiry_timestamp_seconds", "Unix time at which the serving certificate expires."
+)
+AUTHORITY_EXPIRY: Final = gauge(
+    "webhook_authority_expiry_timestamp_seconds", "Unix time at which the authority expires."
+)
 STEPS: Final = counter("webhook_certificate_steps", "Steps of issuing and rotating certificates.", ("step", "outcome"))
 INJECTIONS: Final = counter("webhook_ca_injections", "Writes of the caBundle into a configuration.", ("outcome",))
 RELOADS: Final = counter("webhook_certificate_reloads", "Serving certificates taken into use.")
