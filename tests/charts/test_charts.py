@@ -642,6 +642,32 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     assert not any(o["globalDefault"] for o in objects)
 
 
+def test_dashboards_are_there_when_asked_for_as_the_sidecar_of_grafana_looks_for_them(helm: Path) -> None:
+    assert not [o for o in Chart(helm, "base").objects().values() if o["kind"] == "ConfigMap"]
+    objects = Chart(helm, "base").objects({"dashboards": {"enabled": True}}, namespace="scavenger-system").values()
+    found = [o for o in objects if o["kind"] == "ConfigMap"]
+
+    assert {o["metadata"]["labels"]["grafana_dashboard"] for o in found} == {"1"}
+    assert {o["metadata"]["namespace"] for o in found} == {"scavenger-system"}
+    files = {name: json.loads(text) for o in found for name, text in o["data"].items()}
+    assert sorted(files) == ["scavenger-administrator.json", "scavenger-researcher.json", "scavenger-services.json"]
+    for name, board in files.items():
+        written = ROOT / "charts/scavenger-base/files/dashboards" / name.removeprefix("scavenger-")
+        assert board == json.loads(written.read_text())
+    assert all(len(json.dumps(o)) < 2**18 for o in found), "helm's own record of a release holds 1 MiB"
+
+
+def test_dashboards_go_where_the_sidecar_looks(helm: Path) -> None:
+    values = {"namespace": "monitoring", "labels": {"grafana_dashboard": None, "dash": "yes"}}
+    values["annotations"] = {"grafana_folder": "Batch"}
+    objects = Chart(helm, "base").objects({"dashboards": {"enabled": True, **values}, "labels": {"team": "a"}}).values()
+    for board in (o for o in objects if o["kind"] == "ConfigMap"):
+        assert board["metadata"]["namespace"] == "monitoring"
+        assert board["metadata"]["annotations"] == {"grafana_folder": "Batch"}
+        labels = {"app.kubernetes.io/part-of": "scavenger-jobs", "team": "a", "dash": "yes"}
+        assert board["metadata"]["labels"] == labels
+
+
 def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others: dict[str, Any] = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
     others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}

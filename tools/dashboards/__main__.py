@@ -1,6 +1,6 @@
 """Writes what is generated from the metrics of the services.
 
-python -m tools.dashboards --write     write docs/metrics.md
+python -m tools.dashboards --write     write docs/metrics.md and the dashboards of the chart
 python -m tools.dashboards --check     exit 1 where it is out of date
 """
 
@@ -10,14 +10,35 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
-from tools.dashboards.catalogue import ROOT, catalogue, problems
+from tools.dashboards.administrator import ADMINISTRATOR
+from tools.dashboards.catalogue import ROOT, Metric, catalogue, problems
+from tools.dashboards.grafana import as_json
+from tools.dashboards.promql import wrong as wrong_in
 from tools.dashboards.reference import reference
+from tools.dashboards.researcher import RESEARCHER
+from tools.dashboards.services import SERVICES
+
+DASHBOARDS: Final = (ADMINISTRATOR, RESEARCHER, SERVICES)
+FOLDER: Final = ROOT / "charts" / "scavenger-base" / "files" / "dashboards"
+
+
+def unfounded(metrics: list[Metric]) -> list[str]:
+    """What panels ask for that no service shows, in words."""
+    return [
+        f"{board.title}, {panel.title}: {problem}"
+        for board in DASHBOARDS
+        for panel in board.panels()
+        for query in panel.queries
+        for problem in wrong_in(query.expr, metrics, query.legend)
+    ]
 
 
 def generated() -> dict[Path, str]:
     """What is to be in which file."""
-    return {ROOT / "docs" / "metrics.md": reference(catalogue())}
+    boards = {FOLDER / f"{board.uid.removeprefix('scavenger-')}.json": as_json(board) for board in DASHBOARDS}
+    return {ROOT / "docs" / "metrics.md": reference(catalogue()), **boards}
 
 
 def out_of_date(files: Mapping[Path, str]) -> list[Path]:
@@ -32,7 +53,8 @@ def main(words: list[str] | None = None) -> int:
     mode.add_argument("--write", action="store_true", help="write the files")
     mode.add_argument("--check", action="store_true", help="exit 1 where they are out of date")
     arguments = parser.parse_args(words)
-    wrong = problems(catalogue())
+    metrics = catalogue()
+    wrong = problems(metrics) + unfounded(metrics)
     for problem in wrong:
         sys.stderr.write(f"{problem}\n")
     files = {} if wrong else generated()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tools.dashboards.__main__ import generated, out_of_date
+from tools.dashboards.__main__ import FOLDER, generated, out_of_date, unfounded
 from tools.dashboards.catalogue import Metric, catalogue, problems
+from tools.dashboards.promql import parse, wrong
 
 METRICS = catalogue()
 GOOD = Metric("scavenger_lost_cpu_seconds_total", "counter", ("queue",), "What was lost.", "admitter")
@@ -60,6 +62,89 @@ def test_all_keep_to_the_conventions() -> None:
 def test_what_does_not_is_named(change: dict[str, Any], wrong: str) -> None:
     (problem,) = problems([replace(GOOD, **change)])
     assert wrong in problem
+
+
+# --- queries ---
+
+
+@pytest.mark.parametrize(
+    ("expression", "selected", "grouped"),
+    [
+        ("up", [("up", ())], set()),
+        ("sum(rate(a_total[5m])) / 3600", [("a_total", ())], set()),
+        ('sum by (x, y) (a{z=~"b|c", w!="by (v)"}) > 0', [("a", ("z", "w"))], {"x", "y"}),
+        ("sum(a) by (x)", [("a", ())], {"x"}),
+        ('a and on (job) b{c="d"} or vector(0)', [("a", ()), ("b", ("c",))], {"job"}),
+        (
+            "histogram_quantile(0.99, sum by (le) (rate(a_bucket[$__rate_interval]))) - time()",
+            [("a_bucket", ())],
+            {"le"},
+        ),
+        ("topk(3, a) * on (x) group_left (y) b offset 5m", [("a", ()), ("b", ())], {"x", "y"}),
+        ("absent(a) == bool 1", [("a", ())], set()),
+    ],
+)
+def test_what_a_query_names(expression: str, selected: list[Any], grouped: set[str]) -> None:
+    found = parse(expression)
+    assert (found.selected, found.grouped) == (selected, grouped)
+
+
+@pytest.mark.parametrize(
+    ("expression", "legend", "problems"),
+    [
+        ('sum by (queue) (scavenger_lost_cpu_seconds_total{queue="a",job="b"})', "{{queue}} {{job}}", []),
+        ("sum(scavenger_lost_seconds_total)", "", ["no service shows scavenger_lost_seconds_total"]),
+        ("sum(scavenger_lost_cpu_seconds)", "", ["no service shows scavenger_lost_cpu_seconds"]),
+        ('scavenger_lost_cpu_seconds_total{cause="a"}', "", ["scavenger_lost_cpu_seconds_total has no label cause"]),
+        ("sum by (cause) (up)", "", ["nothing in sum by (cause) (up) has the label cause"]),
+        ("up", "{{cause}}", ["nothing in up has the label cause"]),
+    ],
+)
+def test_what_is_not_there_is_named(expression: str, legend: str, problems: list[str]) -> None:
+    assert wrong(expression, [GOOD], legend) == problems
+
+
+QUERIES = [
+    pytest.param(query["expr"], query["legendFormat"].replace("__auto", ""), id=f"{path.stem}: {panel['title']}")
+    for path in sorted(FOLDER.glob("*.json"))
+    for panel in json.loads(path.read_text())["panels"]
+    for query in panel.get("targets", ())
+]
+
+
+@pytest.mark.parametrize(("expression", "legend"), QUERIES)
+def test_every_query_of_a_panel_asks_for_what_services_show(expression: str, legend: str) -> None:
+    assert wrong(expression, METRICS, legend) == []
+
+
+def test_a_metric_that_is_renamed_is_missed_where_it_was_used() -> None:
+    renamed = [
+        replace(metric, name="scavenger_lost_core_seconds_total") if metric.name == GOOD.name else metric
+        for metric in METRICS
+    ]
+    assert {problem.partition(",")[0] for problem in unfounded(renamed)} == {
+        "Scavenger / Administrator",
+        "Scavenger / Researcher",
+    }
+    assert unfounded(METRICS) == []
+
+
+def test_panels_are_numbered_and_within_the_grid() -> None:
+    assert len(QUERIES) > 50
+    for path in FOLDER.glob("*.json"):
+        panels = json.loads(path.read_text())["panels"]
+        assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels)
+        taken = [
+            (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
+            for panel in panels
+            for x in range(panel["gridPos"]["w"])
+            for y in range(panel["gridPos"]["h"])
+        ]
+        assert len(taken) == len(set(taken)), f"panels of {path.stem} cover each other"
+
+
+# --- generated files ---
 
 
 def test_what_is_generated_is_up_to_date() -> None:

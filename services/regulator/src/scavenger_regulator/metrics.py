@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -170,14 +170,16 @@ def show_node_memory(plans: Iterable[NodeMemoryPlan]) -> None:
 
 def show_use(snapshot: Snapshot, queue_of: Callable[[str], str | None]) -> None:
     """Bring the gauges of use by queue to what was measured. queue_of: the queue of a job; None where it is gone."""
-    used: Counter[tuple[str, str]] = Counter()
-    requested: Counter[tuple[str, str]] = Counter()
+    used: defaultdict[tuple[str, str], float] = defaultdict(float)
+    requested: defaultdict[tuple[str, str], float] = defaultdict(float)
     for gang in snapshot.gangs:
         queue = queue_of(gang.key)
-        for pod in gang.pods if queue is not None else ():
+        if queue is None:
+            continue
+        for pod in gang.pods:
             for resource, figure in snapshot.measurement.pods.get(pod.key, {}).items():
-                used[queue or "", resource] += figure.value  # type: ignore[assignment]
-                requested[queue or "", resource] += pod.requests.get(resource, 0.0)  # type: ignore[assignment]
+                used[queue, resource] += figure.value
+                requested[queue, resource] += pod.requests.get(resource, 0.0)
     for metric, sums in ((QUEUE_USED, used), (QUEUE_REQUESTED, requested)):
         metric.clear()
         for (queue, resource), amount in sums.items():

@@ -1,0 +1,188 @@
+"""For who answers for the cluster: what scavenging gains, what it costs, and whether ordinary pods notice."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tools.dashboards.model import NAME, Dashboard, Panel, Query, Row
+
+USEFUL: Final = "sum(increase(scavenger_useful_cpu_seconds_total[$__range]))"
+LOST: Final = "sum(increase(scavenger_lost_cpu_seconds_total[$__range]))"
+
+
+def _utilisation(resource: str, name: str) -> Panel:
+    where = f'{{scope="cluster",resource="{resource}"}}'
+    return Panel(
+        f"{name}: utilisation and levels",
+        "What is really used of what the nodes can allocate. The space between the two loads is what scavenging "
+        "adds. New jobs start while the load is under the admission level; at the upper level jobs are evicted down "
+        "to the lower one.",
+        (
+            Query(f"max(scavenger_regulator_load_ratio{where})", "with scavenging"),
+            Query(f"max(scavenger_regulator_ordinary_load_ratio{where})", "ordinary workloads alone"),
+            Query(f"max by (level) (scavenger_regulator_level_ratio{where})", "level: {{level}}"),
+        ),
+        unit="percentunit",
+    )
+
+
+def _ordinary_wait(quantile: float) -> Query:
+    buckets = "sum by (le) (increase(scavenger_ordinary_pod_wait_seconds_bucket[$__range]))"
+    return Query(f"histogram_quantile({quantile}, {buckets})", f"{quantile:.0%} waited less than")
+
+
+ADMINISTRATOR: Final = Dashboard(
+    uid="scavenger-administrator",
+    title="Scavenger / Administrator",
+    says="What scavenging gains and costs, and whether ordinary workloads notice.",
+    rows=(
+        Row(
+            "Is it worth it",
+            (
+                Panel(
+                    "Harvested core-hours",
+                    "CPU time of scavenger jobs that was kept, over the range shown. It counts when a checkpoint is "
+                    "due or a job ends, so that what runs now is not all in it yet.",
+                    (Query(f"{USEFUL} / 3600"),),
+                    kind="stat",
+                    width=4,
+                ),
+                Panel(
+                    "Lost core-hours",
+                    "CPU time since the last checkpoint of jobs that were interrupted, over the range shown.",
+                    (Query(f"{LOST} / 3600"),),
+                    kind="stat",
+                    width=4,
+                ),
+                Panel(
+                    "Lost per harvested hour",
+                    "The price. Above a tenth, look at who interrupts, and whether jobs write checkpoints.",
+                    (Query(f"{LOST} / {USEFUL}"),),
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                ),
+                Panel(
+                    "Jobs running",
+                    "Scavenger jobs of all queues with all their pods running.",
+                    (Query('sum(scavenger_jobs{phase="Running"})'),),
+                    kind="stat",
+                    width=4,
+                ),
+                Panel(
+                    "Regulator",
+                    "Filling: new jobs start. Speculative: jobs become preemptible. Evicting: the load has to come "
+                    "down. Blind: it is not known, and nothing is started or evicted.",
+                    (Query("max by (state) (scavenger_regulator_state) == 1", "{{state}}"),),
+                    kind="stat",
+                    unit=NAME,
+                    width=4,
+                ),
+                Panel(
+                    "Preemptible",
+                    "Which share of the running jobs may be displaced at all; the ones with the least to lose.",
+                    (Query("max(scavenger_regulator_preemptible_ratio)"),),
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                ),
+            ),
+        ),
+        Row(
+            "Utilisation",
+            (
+                _utilisation("cpu", "CPU"),
+                _utilisation("memory", "Memory"),
+                Panel(
+                    "Cores of scavenger jobs, by queue",
+                    "What the pods of each queue request, starts under way included.",
+                    (Query('max by (queue) (scavenger_queue_allocated{resource="cpu"})', "{{queue}}"),),
+                    stacked=True,
+                ),
+                Panel(
+                    "Running jobs, by class",
+                    "Non-preemptible jobs are displaced last.",
+                    (Query("max by (class) (scavenger_preemption_jobs)", "{{class}}"),),
+                    stacked=True,
+                ),
+            ),
+        ),
+        Row(
+            "Who gave way, and for whom",
+            (
+                Panel(
+                    "Interruptions by cause",
+                    "Over the range shown; docs/reasons.md says what each word means. Preempted is for an ordinary "
+                    "pod, QueueReclaimed for another queue, AboveUpperLevel and YieldAtCheckpoint for the load.",
+                    (Query("sum by (cause) (increase(scavenger_interruptions_total[$__range])) > 0", "{{cause}}"),),
+                    kind="bargauge",
+                ),
+                Panel(
+                    "Interruptions by queue and cause",
+                    "Whose jobs they were.",
+                    (Query("sum by (queue, cause) (increase(scavenger_interruptions_total[$__range])) > 0"),),
+                    kind="table",
+                ),
+                Panel(
+                    "Displaced by the scheduler, by class",
+                    "Pods removed for a pending pod over the range shown. A non-preemptible one goes for pods that "
+                    "cannot wait alone, an ordinary one only where there is no scavenger pod to take.",
+                    (
+                        Query(
+                            "sum by (class) (increase(scavenger_scheduler_preemption_victims_total[$__range]))",
+                            "{{class}}",
+                        ),
+                    ),
+                    kind="bargauge",
+                    width=8,
+                ),
+                Panel(
+                    "Evicted by the regulator, by reason",
+                    "Jobs evicted because of load or memory over the range shown.",
+                    (
+                        Query(
+                            'sum by (reason) (increase(scavenger_regulator_evictions_total{outcome=~"evicted|deleted"}'
+                            "[$__range]))",
+                            "{{reason}}",
+                        ),
+                    ),
+                    kind="bargauge",
+                    width=8,
+                ),
+                Panel(
+                    "From queue to queue",
+                    "Jobs interrupted since the admitter started, by their queue and the one that got its share back.",
+                    (Query("sum by (queue, receiver) (scavenger_reclaims_total)"),),
+                    kind="table",
+                    width=8,
+                ),
+            ),
+        ),
+        Row(
+            "Ordinary pods",
+            (
+                Panel(
+                    "Waiting for room",
+                    "Ordinary pods without a node that room would help. More than a few seconds at a time should be "
+                    "rare while scavenger jobs run.",
+                    (Query("max(scavenger_ordinary_pods_waiting)", "waiting"),),
+                ),
+                Panel(
+                    "How long they waited",
+                    "From their creation until they had a node, over the range shown.",
+                    (_ordinary_wait(0.5), _ordinary_wait(0.95), _ordinary_wait(0.99)),
+                    kind="bargauge",
+                    unit="s",
+                    width=6,
+                ),
+                Panel(
+                    "Placed",
+                    "Ordinary pods that got a node over the range shown.",
+                    (Query("sum(increase(scavenger_ordinary_pod_wait_seconds_count[$__range]))", "placed"),),
+                    kind="bargauge",
+                    width=6,
+                ),
+            ),
+        ),
+    ),
+)
