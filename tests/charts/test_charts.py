@@ -668,6 +668,21 @@ def test_dashboards_go_where_the_sidecar_looks(helm: Path) -> None:
         assert board["metadata"]["labels"] == labels
 
 
+def test_alerts_are_there_when_asked_for_and_link_to_where_the_runbooks_are(helm: Path) -> None:
+    assert "PrometheusRule" not in Chart(helm, "base").objects()
+    written = yaml.safe_load((ROOT / "charts/scavenger-base/files/rules/scavenger.rules.yaml").read_text())
+    made = Chart(helm, "base").objects({"rules": {"enabled": True}}, namespace="scavenger-system")["PrometheusRule"]
+
+    assert made["spec"] == written
+    assert made["metadata"]["namespace"] == "scavenger-system"
+    values = {"namespace": "monitoring", "labels": {"release": "stack"}, "runbooks": "https://wiki.example/runbooks"}
+    made = Chart(helm, "base").objects({"rules": {"enabled": True, **values}})["PrometheusRule"]
+    assert made["metadata"]["namespace"] == "monitoring"
+    assert made["metadata"]["labels"]["release"] == "stack"
+    links = [rule["annotations"]["runbook_url"] for group in made["spec"]["groups"] for rule in group["rules"]]
+    assert all(link.startswith("https://wiki.example/runbooks#scavenger") for link in links)
+
+
 def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others: dict[str, Any] = {"priorityClasses": {"create": False}, "defaultQueue": {"create": False}}
     others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}

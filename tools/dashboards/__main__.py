@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from tools.dashboards.administrator import ADMINISTRATOR
 from tools.dashboards.catalogue import ROOT, Metric, catalogue, problems
 from tools.dashboards.grafana import as_json
@@ -21,18 +23,21 @@ from tools.dashboards.researcher import RESEARCHER
 from tools.dashboards.services import SERVICES
 
 DASHBOARDS: Final = (ADMINISTRATOR, RESEARCHER, SERVICES)
+RULES: Final = ROOT / "charts" / "scavenger-base" / "files" / "rules" / "scavenger.rules.yaml"
 FOLDER: Final = ROOT / "charts" / "scavenger-base" / "files" / "dashboards"
 
 
 def unfounded(metrics: list[Metric]) -> list[str]:
-    """What panels ask for that no service shows, in words."""
-    return [
-        f"{board.title}, {panel.title}: {problem}"
+    """What panels and alerts ask for that no service shows, in words."""
+    asked = [
+        (f"{board.title}, {panel.title}", query.expr, query.legend)
         for board in DASHBOARDS
         for panel in board.panels()
         for query in panel.queries
-        for problem in wrong_in(query.expr, metrics, query.legend)
     ]
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        asked += [(rule["alert"], rule["expr"], "") for rule in group["rules"]]
+    return [f"{who}: {problem}" for who, expr, legend in asked for problem in wrong_in(expr, metrics, legend)]
 
 
 def generated() -> dict[Path, str]:

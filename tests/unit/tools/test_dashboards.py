@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -122,9 +123,10 @@ def test_a_metric_that_is_renamed_is_missed_where_it_was_used() -> None:
         replace(metric, name="scavenger_lost_core_seconds_total") if metric.name == GOOD.name else metric
         for metric in METRICS
     ]
-    assert {problem.partition(",")[0] for problem in unfounded(renamed)} == {
+    assert {re.split("[,:]", problem)[0] for problem in unfounded(renamed)} == {
         "Scavenger / Administrator",
         "Scavenger / Researcher",
+        "ScavengerWorkLost",
     }
     assert unfounded(METRICS) == []
 
