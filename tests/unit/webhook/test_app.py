@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_runtime.metrics import REGISTRY
 from scavenger_webhook import app as app_module
 from scavenger_webhook.app import MUTATE_PODS, MUTATE_QUOTAS, SUBJECTS, VALIDATE_JOBS, Limits, create_app
 from scavenger_webhook.core.snapshot import Facts
@@ -293,3 +294,25 @@ async def test_nothing_of_an_object_is_logged(
     said = caplog.text + "".join(capfd.readouterr())
     assert "spec.queue" in said
     assert secret not in said
+
+
+# --- metrics ---
+
+
+def counted(resource: str) -> dict[str, float]:
+    """How many there have been, by outcome."""
+    samples = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    return {
+        sample.labels["outcome"]: sample.value
+        for sample in samples
+        if sample.name == "scavenger_webhook_reviews_total" and sample.labels["resource"] == resource
+    }
+
+
+async def test_reviews_are_counted_by_outcome_from_0_on() -> None:
+    app = create_app(known, LIMITS)
+    before = {resource: counted(resource) for resource in PATHS}
+    assert all(set(counts) == {"allowed", "changed", "warned", "refused"} for counts in before.values())
+    await call(PATHS["scavengerjobs"], [dumped(raw("scavengerjobs", job(queue="nowhere")))], app=app)
+    after = counted("scavengerjobs")
+    assert after == {**before["scavengerjobs"], "refused": before["scavengerjobs"]["refused"] + 1}

@@ -120,6 +120,7 @@ def create_app(facts_of: FactsOf, limits: Limits = Limits()) -> FastAPI:
     """The application. It holds no state but of the requests under way: what it knows comes from `facts_of`."""
     app = FastAPI(title="scavenger-webhook", openapi_url=None, docs_url=None, redoc_url=None)
     held = _Held(limits)
+    metrics.begin(subject.partition(".")[0] for subject in SUBJECTS.values())
 
     async def endpoint(request: Request) -> Response:
         with held.body() as body:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from scavenger_runtime.metrics import counter, gauge, histogram
 
 REVIEW_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+OUTCOMES: Final = ("allowed", "changed", "warned", "refused")
 
 REVIEWS: Final = counter("webhook_reviews", "Admission requests by subject and outcome.", ("resource", "outcome"))
 REVIEW_SECONDS: Final = histogram(
@@ -22,3 +25,11 @@ AUTHORITY_EXPIRY: Final = gauge(
 STEPS: Final = counter("webhook_certificate_steps", "Steps of issuing and rotating certificates.", ("step", "outcome"))
 INJECTIONS: Final = counter("webhook_ca_injections", "Writes of the caBundle into a configuration.", ("outcome",))
 RELOADS: Final = counter("webhook_certificate_reloads", "Serving certificates taken into use.")
+
+
+def begin(resources: Iterable[str]) -> None:
+    """Show the reviews of these from 0 on: what is first seen at 1 has not risen, as Prometheus counts."""
+    for resource in resources:
+        REVIEW_SECONDS.labels(resource)
+        for outcome in OUTCOMES:
+            REVIEWS.labels(resource, outcome)

@@ -1,0 +1,106 @@
+"""All services on a control plane with fake nodes, and a real Prometheus that sees what happens there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from scavenger_cluster import Cluster, stack
+from scavenger_testing import debian
+from scavenger_testing.cluster_names import cluster_name
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tools.dashboards.__main__ import FOLDER
+
+from .prometheus import Prometheus, running
+from .scenario import CPUS, NODES, Scenario
+
+SETTINGS: Final = {
+    "PYTEST_CURRENT_TEST": "",  # or every test would have another environment
+    "SCAVENGER_LEASE_DURATION": "60",
+    "SCAVENGER_RENEW_DEADLINE": "50",
+    "SCAVENGER_RETRY_PERIOD": "1",
+    "SCAVENGER_START_BACKOFF": "1",
+    # The regulator decides every two seconds, by requests, as fake nodes measure nothing; all jobs are preemptible.
+    "SCAVENGER_PERIOD": "2",
+    "SCAVENGER_MAX_AGE": "60",
+    "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
+    "SCAVENGER_LEVEL_STEP": "0",
+    "SCAVENGER_FLOOR": "100",
+}
+
+
+PICTURED: Final = (
+    ("administrator", "CPU: utilisation and levels"),
+    ("administrator", "Cores of scavenger jobs, by queue"),
+    ("researcher", "Jobs"),
+    ("researcher", "CPU share"),
+)
+"""What docs/dashboards.svg shows."""
+RECORD_MORE: Final = 8.0
+"""Seconds of what there is at the end."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The scenario, which is over, and the Prometheus that has watched it."""
+
+    scenario: Scenario
+    prometheus: Prometheus
+
+
+@pytest.fixture(scope="package")
+def program() -> Path:
+    """Prometheus itself."""
+    found = debian.program("prometheus", "prometheus")
+    if found is None:
+        pytest.skip("no prometheus here, and no Debian package of it (apt-get download)")
+    return found
+
+
+def record(prometheus: Prometheus, began: float) -> None:
+    """Keep what the pictures of the documentation show, where that is asked for (docs/draw_dashboards.py)."""
+    file = os.environ.get("SCAVENGER_RECORD")
+    if not file:
+        return
+    time.sleep(RECORD_MORE)
+    ended = time.time()
+    panels = []
+    for board, title in PICTURED:
+        found = json.loads((FOLDER / f"{board}.json").read_text())["panels"]
+        (panel,) = (one for one in found if one["title"] == title)
+        series = [
+            {"name": legend, "points": points}
+            for target in panel["targets"]
+            for legend, points in prometheus.curves(target["expr"], target["legendFormat"], began, ended, queue="lab")
+        ]
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        panels.append({"board": board, "title": title, "unit": unit, "series": series})
+    written = {"seconds": round(ended - began), "panels": panels}
+    Path(file).write_text(json.dumps(written, indent=1) + "\n")
+
+
+@pytest.fixture(scope="package")
+def played(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """A cluster with all services, on which the scenario has been played."""
+    cluster = Cluster(cluster_name("it-dashboards"), report=lambda line: None)
+    try:
+        cluster.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="32Gi", fake_pods=50)
+        stack.install(cluster)
+        stack.start(cluster, stack.SERVICES, SETTINGS)
+        with running(program, cluster, stack.SERVICES, tmp_path_factory.mktemp("prometheus")) as prometheus:
+            scenario = Scenario(cluster)
+            began = time.time()
+            scenario.play()
+            record(prometheus, began)
+            yield Played(scenario, prometheus)
+    finally:
+        cluster.down()

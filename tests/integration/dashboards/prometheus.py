@@ -1,0 +1,126 @@
+"""A Prometheus that scrapes running services, out of Debian's package and without installing it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from scavenger_cluster import Cluster
+from scavenger_cluster.control_plane import SCHEDULER
+from scavenger_testing.waiting import wait
+
+RANGE: Final = "30m"
+"""What Grafana puts in the place of `$__range`, and here of `$__rate_interval` as well: longer than any scenario, so
+that all of it is seen however long it takes to ask."""
+
+Sample = tuple[dict[str, str], float]
+
+
+def filled(expression: str, variables: Mapping[str, str]) -> str:
+    """An expression with the variables of a dashboard filled in."""
+    text = expression.replace("$__rate_interval", RANGE).replace("$__range", RANGE)
+    for variable, value in variables.items():
+        text = text.replace(f"${variable}", value)
+    return text
+
+
+def name(legend: str, labels: Mapping[str, str]) -> str:
+    """What Grafana writes beside a series; without a legend, the values of its labels."""
+    if legend == "__auto":
+        return ", ".join(labels[key] for key in sorted(labels))
+    return re.sub(r"{{(\w+)}}", lambda match: labels[match[1]], legend)
+
+
+class Prometheus:
+    """What the HTTP API at `url` answers."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def query(self, expression: str, **variables: str) -> list[Sample]:
+        """The series of an instant query, with the variables of a dashboard filled in."""
+        answer = self._get("query", query=filled(expression, variables))
+        return [(series["metric"], float(series["value"][1])) for series in answer["result"]]
+
+    def curves(
+        self, expression: str, legend: str, start: float, end: float, **variables: str
+    ) -> list[tuple[str, list[tuple[float, float]]]]:
+        """The series of a range query, a point a second: their names, and seconds since the start with values."""
+        words = {"query": filled(expression, variables), "start": str(start), "end": str(end), "step": "1"}
+        return [
+            (name(legend, series["metric"]), [(round(at - start), float(value)) for at, value in series["values"]])
+            for series in self._get("query_range", **words)["result"]
+        ]
+
+    def label_values(self, query: str) -> list[str]:
+        """As Grafana answers `label_values(metric, label)`."""
+        metric, label = re.findall(r"label_values\((\w+), (\w+)\)", query)[0]
+        found: list[str] = self._get(f"label/{label}/values", **{"match[]": metric})
+        return found
+
+    def ready(self, targets: int) -> bool:
+        """Whether so many targets have been scraped."""
+        try:
+            return sum(value for _, value in self.query("up")) == targets
+        except OSError:
+            return False
+
+    def _get(self, path: str, **words: str) -> Any:
+        body = urllib.parse.urlencode(words)
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{body}", timeout=30) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{words}: {error.read().decode()}") from error
+
+
+def configuration(cluster: Cluster, services: tuple[str, ...]) -> dict[str, Any]:
+    """Scrapes every second; `job` is what a ServiceMonitor of the charts makes of it."""
+    jobs: list[dict[str, Any]] = [
+        {
+            "job_name": f"scavenger-{name}",
+            "static_configs": [{"targets": [cluster.service(name).url.removeprefix("http://")]}],
+        }
+        for name in services
+    ]
+    pki = cluster.layout.pki
+    tls = {"cert_file": str(pki / "admin.crt"), "key_file": str(pki / "admin.key"), "insecure_skip_verify": True}
+    target = f"127.0.0.1:{cluster.state.ports[SCHEDULER]}"
+    scheduler = {"scheme": "https", "tls_config": tls, "static_configs": [{"targets": [target]}]}
+    jobs.append({"job_name": "scavenger-scheduler", **scheduler})
+    return {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
+
+
+@contextlib.contextmanager
+def running(program: Path, cluster: Cluster, services: tuple[str, ...], folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all services and the scheduler once."""
+    config = folder / "prometheus.yml"
+    config.write_text(yaml.safe_dump(configuration(cluster, services)))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [
+        str(program),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "prometheus.log").open("w") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
+        made = Prometheus(f"http://127.0.0.1:{port}")
+        try:
+            wait(
+                "all targets scraped", lambda: made.ready(len(services) + 1), 120, (folder / "prometheus.log").read_text
+            )
+            yield made
+        finally:
+            process.terminate()
