@@ -94,6 +94,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python docs/draw_levels.py --check
+	$(RUN) python docs/draw_dashboards.py --check
 	$(RUN) python -m tools.dashboards --check
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
@@ -103,6 +104,7 @@ generate: sync ## Write the generated files anew
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
 	$(RUN) python tools/generate_charts.py --write
 	$(RUN) python docs/draw_levels.py
+	$(RUN) python docs/draw_dashboards.py
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)

@@ -1,6 +1,6 @@
 """Writes what is generated from the metrics of the services.
 
-python -m tools.dashboards --write     write docs/metrics.md and the dashboards of the chart
+python -m tools.dashboards --write     write docs/metrics.md, docs/dashboards.md and the dashboards of the chart
 python -m tools.dashboards --check     exit 1 where it is out of date
 """
 
@@ -17,6 +17,7 @@ import yaml
 from tools.dashboards.administrator import ADMINISTRATOR
 from tools.dashboards.catalogue import ROOT, Metric, catalogue, problems
 from tools.dashboards.grafana import as_json
+from tools.dashboards.guide import guide
 from tools.dashboards.promql import wrong as wrong_in
 from tools.dashboards.reference import reference
 from tools.dashboards.researcher import RESEARCHER
@@ -43,7 +44,9 @@ def unfounded(metrics: list[Metric]) -> list[str]:
 def generated() -> dict[Path, str]:
     """What is to be in which file."""
     boards = {FOLDER / f"{board.uid.removeprefix('scavenger-')}.json": as_json(board) for board in DASHBOARDS}
-    return {ROOT / "docs" / "metrics.md": reference(catalogue()), **boards}
+    docs = ROOT / "docs"
+    pages = {docs / "metrics.md": reference(catalogue()), docs / "dashboards.md": guide(DASHBOARDS)}
+    return {**pages, **boards}
 
 
 def out_of_date(files: Mapping[Path, str]) -> list[Path]:

@@ -17,7 +17,8 @@ the first one. Of a histogram there are `_bucket`, `_sum` and `_count`. Values o
 or the cluster bounds, never from what a user writes.
 
 With two replicas of a service only the one that leads decides and counts; gauges of decisions are absent or 0 on the
-other. So take the `max` of a gauge and the `sum` of counters.
+other. So take the `max` of a gauge and the `sum` of counters, as the [dashboards](dashboards.md)
+do.
 """
 TITLES: Final = {
     RUNTIME: "Every service written in Python",

@@ -85,7 +85,7 @@ def record(prometheus: Prometheus, began: float) -> None:
         unit = panel["fieldConfig"]["defaults"]["unit"]
         panels.append({"board": board, "title": title, "unit": unit, "series": series})
     written = {"seconds": round(ended - began), "panels": panels}
-    Path(file).write_text(json.dumps(written, indent=1) + "\n")
+    Path(file).write_text(json.dumps(written) + "\n")
 
 
 @pytest.fixture(scope="package")

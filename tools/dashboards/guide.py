@@ -1,0 +1,50 @@
+"""docs/dashboards.md: the dashboards, and how to read each of their panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tools.dashboards.model import Dashboard
+
+HEADER: Final = """\
+<!-- generated from the code by `python -m tools.dashboards`; do not edit -->
+# Dashboards
+
+Three dashboards for Grafana; [install.md](install.md#dashboards) says how they get there. Every figure is a query of
+[metrics](metrics.md), and nothing else is needed: no recording rules, no exporter beside the services. What they say of
+one job is little, as no metric has the name of a job: `kubectl sj why` tells that. Events tell who went for which pod.
+
+![Panels of the dashboards](dashboards.svg)
+
+The picture shows what a real Prometheus said during the test of these dashboards (`tests/integration/dashboards`).
+Queue `lab` runs six jobs of 4 cores and one of 2 on six nodes of 8. The small one completes; the pod of one is deleted,
+and the job starts again; an ordinary pod takes the room of another; then queue `guest`, of twice the weight, gets its
+share. In the end `lab` has four jobs that run, two that are interrupted and one that never started.
+
+## Where to begin
+
+| question | look at |
+|---|---|
+| Does it pay? | *Administrator*: Lost per harvested hour; the space between the two loads |
+| Do ordinary pods notice? | *Administrator*: Waiting for room; How long they waited |
+| Why are jobs interrupted all the time? | *Administrator*: Interruptions by cause, then by queue |
+| Why does nothing start? | *Administrator*: Regulator, and the load beside its levels; *Researcher*: Why jobs wait |
+| Does my queue get what it deserves? | *Researcher*: CPU share |
+| Do I ask for too much? | *Researcher*: requested and used |
+| Is a service ill? | *Services*: Leaders; Lag of the event loop; Errors; [the alerts](runbooks.md) |
+
+"Over the range shown" is what Grafana shows at that moment: choose a week at the top, and these panels are about the
+week. They come from counters, which Prometheus extrapolates to the edges of a range: 3 may be shown as 3.02.
+"""
+
+
+def guide(boards: Iterable[Dashboard]) -> str:
+    """The page."""
+    parts = [HEADER]
+    for board in boards:
+        parts.append(f"\n## {board.title.rpartition(' ')[2]}\n\n{board.says}\n")
+        for row in board.rows:
+            rows = "".join(f"| {panel.title} | {panel.says} |\n" for panel in row.panels)
+            parts.append(f"\n### {row.title}\n\n| panel | |\n|---|---|\n{rows}")
+    return "".join(parts)
