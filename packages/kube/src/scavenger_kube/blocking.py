@@ -39,11 +39,12 @@ class Client:
     """Speaks to one API server over one kept connection, a thread at a time; streams have connections of their own.
 
     load: reads the kubeconfig; called when the first request is sent, and again when the credentials have expired or
-    are refused, as those of a plugin do while a log is being followed.
+    are refused, as those of a plugin do while a log is being followed. timeout: seconds without an answer after which a
+    request counts as lost, None for never; streams have their own.
     """
 
     def __init__(
-        self, load: Callable[[], Endpoint], *, timeout: float = REQUEST_TIMEOUT, user_agent: str = "kubectl-sj"
+        self, load: Callable[[], Endpoint], *, timeout: float | None = REQUEST_TIMEOUT, user_agent: str = "kubectl-sj"
     ) -> None:
         self._load = load
         self._timeout = timeout
@@ -208,7 +209,7 @@ def _pools(found: Endpoint, silence: float | None) -> urllib3.PoolManager:
     keepalive = (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options: dict[str, Any] = {
         "retries": False,
-        "timeout": urllib3.Timeout(connect=CONNECT_TIMEOUT, read=silence),
+        "timeout": urllib3.Timeout(connect=min(CONNECT_TIMEOUT, silence or CONNECT_TIMEOUT), read=silence),
         "socket_options": [*urllib3.connection.HTTPConnection.default_socket_options, keepalive],
     }
     if context is not None:

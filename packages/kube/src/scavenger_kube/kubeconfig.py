@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from scavenger_kube.endpoint import Endpoint, KubeconfigError, Tls
+from scavenger_kube.overrides import NONE, Overrides
 
 DEFAULT_PATH: Final = "~/.kube/config"
 IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -39,14 +40,18 @@ TOKEN_MARKS: Final = "!#$&'*+-.^_`|~"
 Entry: TypeAlias = dict[str, Any]
 
 
-def load(kubeconfig: str | None = None, context: str | None = None) -> Endpoint:
+def load(kubeconfig: str | None = None, context: str | None = None, overrides: Overrides = NONE) -> Endpoint:
     """The endpoint of a context of `kubeconfig`, else $KUBECONFIG, else ~/.kube/config, else the pod's service account.
 
-    May run a plugin. Raises KubeconfigError where there is none, or where what is there cannot be used.
+    overrides: what is to be used in the place of what is found there; with a server in it, nothing need be found. May
+    run a plugin. Raises KubeconfigError where there is none, or where what is there cannot be used.
     """
-    if in_pod(kubeconfig, context) and not _paths(None)[0].is_file():
-        return service_account()
-    return plain(choose(read(kubeconfig), context))
+    found = any(path.is_file() for path in _paths(kubeconfig))
+    if not found and overrides.server and not kubeconfig:
+        return plain(choose(Merged("", {}, {}, {}), context, overrides))
+    if in_pod(kubeconfig, context) and not found:
+        return service_account(overrides)
+    return plain(choose(read(kubeconfig), context, overrides))
 
 
 def in_pod(kubeconfig: str | None, context: str | None) -> bool:
@@ -55,20 +60,17 @@ def in_pod(kubeconfig: str | None, context: str | None) -> bool:
     return not named and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
-def service_account() -> Endpoint:
+def service_account(overrides: Overrides = NONE) -> Endpoint:
     """The endpoint of a pod, by its service account. Raises KubeconfigError."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
     token, authority, namespace = (_file(IN_CLUSTER / name) for name in ("token", "ca.crt", "namespace"))
     if not token.strip() or not authority.strip():
         raise KubeconfigError(f"the token or the ca.crt in {IN_CLUSTER} is empty", "mount a service account token")
-    return Endpoint(
-        f"https://{host}:{port}",
-        f"Bearer {token.decode().strip()}",
-        namespace.decode().strip() or "default",
-        Tls(authority),
-        expires=time.time() + TOKEN_FILE_SECONDS,
-    ).checked()
+    context = {"cluster": "pod", "user": "pod", "namespace": namespace.decode().strip()}
+    cluster = {"server": f"https://{host}:{port}", "certificate-authority": str(IN_CLUSTER / "ca.crt")}
+    user = {"tokenFile": str(IN_CLUSTER / "token")}
+    return plain(choose(Merged("pod", {"pod": context}, {"pod": cluster}, {"pod": user}), None, overrides))
 
 
 def contexts(kubeconfig: str | None = None) -> list[str]:
@@ -158,27 +160,34 @@ class Chosen:
         ).checked()
 
 
-def choose(merged: Merged, context: str | None = None) -> Chosen:
+def choose(merged: Merged, context: str | None = None, overrides: Overrides = NONE) -> Chosen:
     """What a context, the current one by default, comes to; runs its plugin. Raises KubeconfigError."""
+    chosen = _context(merged, context, overrides)
+    name = overrides.cluster or chosen.get("cluster") or ""
+    if name not in merged.clusters and (name or not overrides.server):
+        who = "--cluster" if overrides.cluster else f"context {context or merged.current}"
+        remedy = f"there are: {', '.join(sorted(merged.clusters)) or 'none'}"
+        raise KubeconfigError(f"{who} names the cluster {name!r}, which the kubeconfig does not have", remedy)
+    cluster = overrides.on_cluster(merged.clusters.get(name, {}))
+    cluster["server"] = str(cluster.get("server") or "").rstrip("/")
+    if not cluster["server"].startswith(("http://", "https://")):
+        what = "--server is" if overrides.server else f"cluster {name} has the server"
+        raise KubeconfigError(f"{what} {cluster['server']!r}", "write a URL, as https://host:6443")
+    user, expires = _asked(overrides.on_user(merged.users.get(chosen.get("user", ""), {})), cluster)
+    return Chosen(cluster, user, chosen.get("namespace") or "default", tuple(_impersonation(user)), expires)
+
+
+def _context(merged: Merged, context: str | None, overrides: Overrides) -> Entry:
+    """The context by its name; without any, that of no name where a server is given."""
     known = ", ".join(sorted(merged.contexts)) or "none"
     name = context or merged.current
+    if not name and overrides.server:
+        return {}
     if not name:
         raise KubeconfigError("the kubeconfig has no current-context", f"choose one with --context: {known}")
     if name not in merged.contexts:
         raise KubeconfigError(f"the kubeconfig has no context {name}", f"there are: {known}")
-    chosen = merged.contexts[name]
-    if chosen.get("cluster") not in merged.clusters:
-        raise KubeconfigError(
-            f"context {name} names the cluster {chosen.get('cluster')!r}, which the kubeconfig does not have"
-        )
-    cluster = {**merged.clusters[chosen["cluster"]]}
-    cluster["server"] = str(cluster.get("server") or "").rstrip("/")
-    if not cluster["server"].startswith(("http://", "https://")):
-        raise KubeconfigError(
-            f"cluster {chosen['cluster']} has the server {cluster['server']!r}", "write a URL, as https://host:6443"
-        )
-    user, expires = _asked(merged.users.get(chosen.get("user", ""), {}), cluster)
-    return Chosen(cluster, user, chosen.get("namespace") or "default", tuple(_impersonation(user)), expires)
+    return merged.contexts[name]
 
 
 def plain(chosen: Chosen) -> Endpoint:
@@ -200,7 +209,10 @@ def _impersonation(user: Entry) -> Iterator[tuple[str, str]]:
     groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
     if not user.get("as"):
         if groups or extra or user.get("as-uid"):
-            raise KubeconfigError("the kubeconfig has as-uid, as-groups or as-user-extra without as", "add as: NAME")
+            raise KubeconfigError(
+                "there is as-uid, as-groups or as-user-extra without as: it says of nobody what he is to be",
+                "add --as NAME, or as: NAME to the kubeconfig",
+            )
         return
     yield "Impersonate-User", str(user["as"])
     if user.get("as-uid"):
