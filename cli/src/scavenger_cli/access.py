@@ -5,29 +5,37 @@ from __future__ import annotations
 import functools
 import inspect
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import typer
-from scavenger_kube import kubeconfig
+from scavenger_api import names
 from scavenger_kube.blocking import Client
-from scavenger_kube.endpoint import Endpoint, KubeconfigError
 from scavenger_kube.errors import Forbidden, NotFound
 
-from scavenger_cli import paths, remedies
+from scavenger_cli import connection, paths, remedies
 from scavenger_cli.exits import CliError, Interrupted
-from scavenger_cli.objects import Job, Queue, decode, decode_items
+from scavenger_cli.objects import Job, Named, Queue, decode, decode_items
 
 
 class Access:
     """One cluster, one namespace (or all), for the length of one command."""
 
-    def __init__(self, client: Client, namespace: str | None, all_namespaces: bool = False) -> None:
+    def __init__(
+        self, client: Client, namespace: str | None, all_namespaces: bool = False, system_namespace: str = ""
+    ) -> None:
         self.client = client
         self.all_namespaces = all_namespaces
         self._namespace = namespace
+        self._system_namespace = system_namespace
+
+    @classmethod
+    def of(cls, flags: Mapping[str, Any]) -> Self:
+        """The cluster and the namespace of a command's global flags. Raises CliError."""
+        everywhere, system = bool(flags.get("all_namespaces")), connection.system_namespace(flags)
+        return cls(connection.client(flags), flags.get("namespace"), everywhere, system)
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +94,29 @@ class Access:
         """All ScavengerQueues."""
         return decode_items(self.client.get(paths.QUEUES), Queue)
 
+    def of_services(self, path: Callable[[str], str]) -> bytes:
+        """An object of the services, as it came. path: where it is, given their namespace. Raises ApiError.
+
+        Their namespace is the one that was said; else the usual one, and where the object is not in that, the one that
+        the labels of the charts are found in, by who may look in the whole cluster.
+        """
+        try:
+            return self.client.get(path(self._system_namespace or names.SYSTEM_NAMESPACE))
+        except (NotFound, Forbidden):
+            if self._system_namespace:
+                raise
+            self._system_namespace = self._labelled_namespace() or names.SYSTEM_NAMESPACE
+            if self._system_namespace == names.SYSTEM_NAMESPACE:
+                raise
+            return self.client.get(path(self._system_namespace))
+
+    def _labelled_namespace(self) -> str | None:
+        try:
+            body = self.client.get(paths.SERVICE_ACCOUNTS, {"labelSelector": paths.PART_OF_US})
+        except (NotFound, Forbidden):
+            return None
+        return next((one.metadata.namespace for one in decode_items(body, Named)), None)
+
     def _no_job(self, name: str) -> CliError:
         """The job may be in another namespace, which is the mistake made most often."""
         try:
@@ -101,65 +132,56 @@ class Access:
         return remedies.missing("ScavengerJob", name, here, where=f" in namespace {self.namespace}")
 
 
-NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace (default: that of the context).")
-]
-AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
-ContextOption = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")]
-KubeconfigOption = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Path of the kubeconfig.")]
+def global_parameters(*, hidden: bool, namespace: bool = False, everywhere: bool = False) -> list[inspect.Parameter]:
+    """kubectl's global flags as parameters of a command. namespace: -n as well; everywhere: -A as well."""
+    options = {
+        **({"namespace": connection.NamespaceOption} if namespace else {}),
+        **({"all_namespaces": connection.AllNamespacesOption} if everywhere else {}),
+        "context": connection.ContextOption,
+        "kubeconfig": connection.KubeconfigOption,
+        **connection.rare(hidden),
+    }
+    flags = ("all_namespaces", "insecure_skip_tls_verify")
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=option, default=False if name in flags else None
+        )
+        for name, option in options.items()
+    ]
 
 
-def _cluster(context: ContextOption = None, kubeconfig: KubeconfigOption = None) -> None: ...
+def declare(function: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Have the command-line library believe that these are the function's parameters."""
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    return function
 
 
-def _namespaced(
-    namespace: NamespaceOption = None, context: ContextOption = None, kubeconfig: KubeconfigOption = None
-) -> None: ...
-
-
-def _listing(
-    namespace: NamespaceOption = None,
-    all_namespaces: AllNamespacesOption = False,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None: ...
-
-
-def _endpoint(path: str | None, context: str | None) -> Endpoint:
-    try:
-        return kubeconfig.load(path, context)
-    except KubeconfigError as error:
-        raise CliError(error.message, error.remedy) from error
-
-
-def _accessing(options: Callable[..., None]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: the command's first parameter is an Access, made of these options, which are added to its own."""
-    shared = inspect.signature(options, eval_str=True).parameters
+def _accessing(*, namespace: bool, everywhere: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: the command's first parameter is an Access, made of the global flags, which are added to its own."""
+    shared = global_parameters(hidden=True, namespace=namespace, everywhere=everywhere)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = [p for name, p in inspect.signature(function, eval_str=True).parameters.items() if name != "access"]
-        parameters = [*own, *(p.replace(kind=p.KEYWORD_ONLY) for p in shared.values())]
 
         @functools.wraps(function)
-        def command(**values: Any) -> None:
-            given = {name: values.pop(name) for name in shared}
-            load = functools.partial(_endpoint, given["kubeconfig"], given["context"])
-            with Access(Client(load), given.get("namespace"), given.get("all_namespaces", False)) as access:
+        def command(line: typer.Context, **values: Any) -> None:
+            flags = connection.given({p.name: values.pop(p.name) for p in shared}, line.parent)
+            with Access.of(flags) as access:
                 function(access, **values)
 
         del command.__wrapped__
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        return command
+        context = inspect.Parameter("line", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        return declare(command, [context, *(p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *shared))])
 
     return decorate
 
 
-cluster_command = _accessing(_cluster)
-"""For what belongs to the cluster: --context, --kubeconfig."""
-namespaced_command = _accessing(_namespaced)
+cluster_command = _accessing(namespace=False, everywhere=False)
+"""For what belongs to the cluster."""
+namespaced_command = _accessing(namespace=True, everywhere=False)
 """For one job: -n as well."""
-listing_command = _accessing(_listing)
+listing_command = _accessing(namespace=True, everywhere=True)
 """For many jobs: -n and -A as well."""
 
 

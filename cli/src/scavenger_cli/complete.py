@@ -14,14 +14,13 @@ from typing import Any, Final
 
 import typer
 from scavenger_kube import kubeconfig
-from scavenger_kube.blocking import Client
 from scavenger_kube.errors import ApiError
 
-from scavenger_cli import objects
+from scavenger_cli import connection, objects
 from scavenger_cli.access import Access
 from scavenger_cli.commands.showing import SECTIONS
 from scavenger_cli.exits import CliError
-from scavenger_cli.output import Format
+from scavenger_cli.forms import TEMPLATES, Format
 from scavenger_cli.waiting import Goal
 
 NO_FILES: Final = 4
@@ -32,12 +31,12 @@ PATIENCE: Final = 3.0
 OPTIONS_OF_NAMES: Final = {"queue": "queue", "namespace": "namespace", "context": "context"}
 """Options whose values are names in the cluster: parameter, and where to look."""
 CHOICES: Final[Mapping[str, Iterable[str]]] = {
-    "output": tuple(Format),
+    "output": tuple(f"{one}=" if one in TEMPLATES else one for one in Format),
     "goal": tuple(Goal),
     "status": tuple(phase.lower() for phase in objects.PHASES),
     "section": SECTIONS,
 }
-FILE_PARAMETERS: Final = ("file", "kubeconfig")
+FILE_PARAMETERS: Final = ("file", "kubeconfig", "certificate_authority")
 
 Lookup = Callable[[str], Iterable[str]]
 """Names of a sort (job, queue, namespace, context) as the cluster has them."""
@@ -49,7 +48,7 @@ class Line:
 
     command: Any
     path: tuple[str, ...] = ()
-    given: dict[str, str] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict)
     words: int = 0
     pending: Any = None
     """An option that waits for its value."""
@@ -60,7 +59,7 @@ def read_line(root: Any, words: Sequence[str]) -> Line:
     line = Line(root)
     for word in words:
         if line.pending is not None:
-            line.given[line.pending.name] = word
+            _take(line, line.pending, word)
             line.pending = None
         elif word.startswith("-"):
             _read_option(line, word)
@@ -74,15 +73,22 @@ def read_line(root: Any, words: Sequence[str]) -> Line:
 def _read_option(line: Line, word: str) -> None:
     name, sign, value = word.partition("=")
     option = next((p for p in line.command.params if name in p.opts), None)
-    if option is None or option.is_flag:
+    if option is None:
         return
-    if sign:
-        line.given[option.name] = value
+    if option.is_flag:
+        line.given[option.name] = True
+    elif sign:
+        _take(line, option, value)
     else:
         line.pending = option
 
 
-def candidates(root: Any, words: Sequence[str], lookup: Callable[[Mapping[str, str]], Lookup]) -> tuple[list[str], int]:
+def _take(line: Line, option: Any, value: str) -> None:
+    """Note an option's value; of one that may be repeated, all."""
+    line.given[option.name] = (*line.given.get(option.name, ()), value) if option.multiple else value
+
+
+def candidates(root: Any, words: Sequence[str], lookup: Callable[[Mapping[str, Any]], Lookup]) -> tuple[list[str], int]:
     """What the last word may become, and the directive.
 
     root: the command tree. lookup: given the options typed so far, where to find names.
@@ -131,19 +137,18 @@ def _argument(line: Line, find: Lookup) -> tuple[list[str], int]:
     return list(find("queue" if line.path[:1] == ("queue",) else "job")), NO_FILES
 
 
-def cluster_names(given: Mapping[str, str], sort: str) -> Iterable[str]:
+def cluster_names(given: Mapping[str, Any], sort: str) -> Iterable[str]:
     """Names of a sort from the cluster the options point at; none where it cannot be asked."""
-    load = functools.partial(kubeconfig.load, given.get("kubeconfig"), given.get("context"))
     try:
         if sort == "context":
             return sorted(kubeconfig.contexts(given.get("kubeconfig")))
-        with Access(Client(load, timeout=PATIENCE), given.get("namespace")) as access:
+        with Access(connection.client(given, PATIENCE), given.get("namespace")) as access:
             if sort == "job":
                 return sorted(job.name for job in access.jobs(access.namespace))
             if sort == "queue":
                 return sorted(queue.metadata.name for queue in access.queues())
             body = access.client.get("/api/v1/namespaces")
-            return sorted(one.metadata.name for one in objects.decode_items(body, objects.Job))
+            return sorted(one.metadata.name for one in objects.decode_items(body, objects.Named))
     except (CliError, ApiError, ValueError):
         return ()
 

@@ -12,7 +12,7 @@ from scavenger_kube.blocking import Client
 from scavenger_kube.errors import Gone, TooManyRequests, Unavailable, error_for_status
 from scavenger_kube.resources import Params
 
-from scavenger_cli.objects import decode_items
+from scavenger_cli.objects import decode_items, raws
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
@@ -24,10 +24,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One step. type: ADDED, MODIFIED, DELETED; SYNCED after every full list, without an object."""
+    """One step. type: ADDED, MODIFIED, DELETED; SYNCED after every full list, without an object.
+
+    raw: the object as it came; None where it is gone since the last list.
+    """
 
     type: str
     obj: T | None = None
+    raw: msgspec.Raw | None = None
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -123,10 +127,13 @@ class Follower(Generic[T]):
 
     def _list(self) -> tuple[str, list[Change[T]]]:
         body = self._client.get(self._path, self._params)
-        items = decode_items(body, self._kind)
+        items, bodies = decode_items(body, self._kind), raws(body)
         now = {_uid(item): item for item in items}
         gone = [Change("DELETED", old) for uid, old in self._known.items() if uid not in now]
-        fresh = [Change("MODIFIED" if uid in self._known else "ADDED", item) for uid, item in now.items()]
+        fresh = [
+            Change("MODIFIED" if _uid(item) in self._known else "ADDED", item, raw)
+            for item, raw in zip(items, bodies, strict=True)
+        ]
         self._known = now
         return msgspec.json.decode(body, type=_Listed).metadata.resource_version, [*gone, *fresh]
 
@@ -157,7 +164,7 @@ class Follower(Generic[T]):
             self._known.pop(uid, None)
         else:
             self._known[uid] = obj
-        return Change(event.type, obj)
+        return Change(event.type, obj, event.object)
 
 
 def _uid(item: Any) -> str:

@@ -62,7 +62,7 @@ class Reader:
 
         def read() -> LevelsView:
             try:
-                body = self.access.client.get(paths.LEVELS)
+                body = self.access.of_services(paths.levels)
             except NotFound:
                 return LevelsView.of(None, now)
             return LevelsView.of(decode(body, ConfigMap).data, now)
@@ -93,7 +93,7 @@ class Reader:
     def admitter_seen(self) -> tuple[datetime | None, bool]:
         """When the admitter last renewed its Lease, and whether that could be read at all."""
         try:
-            lease = decode(self.access.client.get(paths.ADMITTER_LEASE), Lease)
+            lease = decode(self.access.of_services(paths.admitter_lease), Lease)
         except NotFound:
             return None, True
         except Forbidden:

@@ -6,16 +6,17 @@ seconds is not to spend as long on loading what it does not use.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from scavenger_kube.errors import ApiError
 
-from scavenger_cli.access import interruptible
-from scavenger_cli.commands import changing, queues, showing, simulating, submitting
+from scavenger_cli.access import declare, global_parameters, interruptible
+from scavenger_cli.commands import changing, listing, queues, showing, simulating, submitting
 from scavenger_cli.exits import CliError, ExitCode, Interrupted
 from scavenger_cli.output import say, say_error
 from scavenger_cli.remedies import as_cli_error
@@ -67,21 +68,28 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def root(
-    show_version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
-    ] = False,
-) -> None:
-    """What is asked before any command."""
+def root(**flags: Any) -> None:
+    """What is asked before any command: the global flags, which a command reads from its context."""
+
+
+VERSION = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")]
+_VERSION = inspect.Parameter("show_version", inspect.Parameter.KEYWORD_ONLY, annotation=VERSION, default=False)
+app.callback()(declare(root, [_VERSION, *global_parameters(hidden=False, namespace=True)]))
+
+
+def queues_root(**flags: Any) -> None:
+    """The same between `queue` and its command."""
+
+
+queue_app.callback()(declare(queues_root, global_parameters(hidden=True, namespace=True)))
 
 
 for name, function in (
     ("submit", submitting.submit),
     ("run", submitting.run),
-    ("list", showing.list_jobs),
+    ("list", listing.list_jobs),
     ("get", showing.get),
-    ("watch", showing.watch),
+    ("watch", listing.watch),
     ("logs", showing.logs),
     ("wait", changing.wait),
     ("why", showing.why),

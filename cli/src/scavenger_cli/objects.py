@@ -205,6 +205,12 @@ class Queue(Struct, frozen=True, gc=False, rename="camel"):
         return queue_state(deleting=self.metadata.deletion_timestamp is not None, closed=self.spec.closed)
 
 
+class Named(Struct, frozen=True, gc=False, rename="camel"):
+    """Any object, as far as it has a name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 T = TypeVar("T")
 
 
@@ -224,10 +230,19 @@ def decode_items(body: bytes, kind: type[T]) -> list[T]:
     return list(getattr(msgspec.json.decode(body, type=shape), "items") or ())  # noqa: B009 - made at run time
 
 
+def raws(body: bytes) -> list[msgspec.Raw]:
+    """The items of a list as they came; views of the body, no copies."""
+    return msgspec.json.decode(body, type=_List).items or []
+
+
 def raw_items(body: bytes) -> Iterator[dict[str, Any]]:
-    """The items of a list as they came, without managedFields (kubectl leaves them out as well)."""
-    for raw in msgspec.json.decode(body, type=_List).items or ():
-        yield without_managed_fields(msgspec.json.decode(raw))
+    """The items of a list as they came, without managedFields (kubectl leaves them out as well); one at a time."""
+    return map(plain, raws(body))
+
+
+def plain(body: bytes | msgspec.Raw) -> dict[str, Any]:
+    """An object as it came, without managedFields."""
+    return without_managed_fields(msgspec.json.decode(body))
 
 
 def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,29 @@ import typer
 from scavenger_api.duration import DurationError, parse_duration
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.output import Format
 
-OutputOption = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or jsonpath=TEMPLATE.")
+]
+ObjectOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM",
+        help="table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...",
+    ),
+]
+SelectorOption = Annotated[str | None, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector.")]
+FieldSelectorOption = Annotated[
+    str | None,
+    typer.Option("--field-selector", metavar="FIELDS", help="Fields, as status.phase=Running,spec.queue=night."),
+]
+SortOption = Annotated[
+    str | None, typer.Option("--sort-by", metavar="PATH", help="In the order of this, as .metadata.creationTimestamp.")
+]
+NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="No line of headers.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Go on with every change, until Ctrl-C.")]
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Give up after this, as 90s or 2h.")]
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.")]
 JobNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of jobs.")]
@@ -25,10 +45,3 @@ def seconds(duration: str | None) -> float | None:
         return parse_duration(duration).total_seconds()
     except DurationError as error:
         raise CliError(str(error), code=ExitCode.USAGE) from error
-
-
-def refuse(form: Format, command: str, *allowed: Format) -> None:
-    """Raises CliError for a form that says nothing here."""
-    if form not in allowed:
-        choice = ", ".join(allowed)
-        raise CliError(f"{command} has no output {form.value}", f"choose one of {choice}", ExitCode.USAGE)

@@ -1,13 +1,11 @@
-"""Where output goes and in which form: columns as kubectl has them, JSON, YAML or names; colours on a terminal only."""
+"""Where output goes: columns as kubectl has them, lines, errors; colours on a terminal only."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from scavenger_api.states import Phase
@@ -16,16 +14,6 @@ from scavenger_cli.exits import CliError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-class Format(StrEnum):
-    """-o of a command."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
 
 
 PHASE_STYLES: Final = {
@@ -55,14 +43,25 @@ def console(*, width: int | None = None) -> Console:
     return Console(width=width, highlight=False, no_color=not colourful(), emoji=False, markup=False, soft_wrap=False)
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, colour: bool = False) -> list[str]:
+def columns(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    colour: bool = False,
+    headers: bool = True,
+    widths: list[int] | None = None,
+) -> list[str]:
     """Rows as lines, columns padded to their widest cell as kubectl does it. A thousand of them in milliseconds.
 
-    colour: mark phases and states, which changes no width.
+    colour: mark phases and states, which changes no width. headers: begin with the header. widths: what the columns
+    take at least; set to what they take now, for rows that are printed under these later.
     """
-    table = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    return [_line(row, widths, colour) for row in table]
+    table = [*([list(header)] if headers else []), *(list(row) for row in rows)]
+    least = widths or [0] * len(header)
+    found = [max(least[i], *(len(row[i]) for row in table)) if table else least[i] for i in range(len(header))]
+    if widths is not None:
+        widths[:] = found
+    return [_line(row, found, colour) for row in table]
 
 
 def _line(row: Sequence[str], widths: Sequence[int], colour: bool) -> str:
@@ -94,27 +93,3 @@ def say_error(error: CliError) -> None:
     note(f"{label} {error.message}")
     if error.remedy:
         note(f"  {error.remedy}")
-
-
-def print_objects(items: Sequence[dict[str, Any]], form: Format, kind: str, *, single: bool) -> None:
-    """Objects as JSON, YAML or names, in kubectl's own forms.
-
-    kind: for -o name, where an object does not say it itself. single: one object, not a list of one.
-    """
-    if form is Format.NAME:
-        for item in items:
-            say(f"{item.get('kind', kind).lower()}.scavenger.dev/{item['metadata']['name']}")
-        return
-    whole = items[0] if single else {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
-    print_data(whole, form)
-
-
-def print_data(data: Any, form: Format) -> None:
-    """Plain data as JSON or YAML."""
-    if form is Format.JSON:
-        say(json.dumps(data, indent=4, ensure_ascii=False))
-        return
-    import yaml
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    sys.stdout.write(yaml.dump(data, Dumper=dumper, sort_keys=True, allow_unicode=True, default_flow_style=False))

@@ -15,8 +15,9 @@ _QUEUES: Final = resources.scavenger_queues(Queue)
 NODES: Final = resources.NODES.path()
 PODS: Final = resources.PODS.path()
 NODE_METRICS: Final = metrics_api.NODE_METRICS
-LEVELS: Final = resources.CONFIGMAPS.path(names.SYSTEM_NAMESPACE, names.LEVELS_CONFIGMAP)
-ADMITTER_LEASE: Final = resources.LEASES.path(names.SYSTEM_NAMESPACE, names.ADMITTER)
+SERVICE_ACCOUNTS: Final = "/api/v1/serviceaccounts"
+PART_OF_US: Final = "app.kubernetes.io/part-of=scavenger-jobs"
+"""The label that the charts give to all they install."""
 QUEUES: Final = _QUEUES.path()
 
 
@@ -33,6 +34,16 @@ def job(namespace: str, name: str) -> str:
 def queue(name: str) -> str:
     """One ScavengerQueue."""
     return _QUEUES.path(name=quote(name, safe=""))
+
+
+def levels(system_namespace: str) -> str:
+    """The ConfigMap with the water levels."""
+    return resources.CONFIGMAPS.path(quote(system_namespace), names.LEVELS_CONFIGMAP)
+
+
+def admitter_lease(system_namespace: str) -> str:
+    """The Lease of the admitter that leads."""
+    return resources.LEASES.path(quote(system_namespace), names.ADMITTER)
 
 
 def pods(namespace: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 import typer
@@ -16,10 +17,10 @@ NAMES = {
 }
 
 
-def complete(*words: str) -> tuple[list[str], int, Mapping[str, str]]:
-    given: Mapping[str, str] = {}
+def complete(*words: str) -> tuple[list[str], int, Mapping[str, Any]]:
+    given: Mapping[str, Any] = {}
 
-    def lookup(options: Mapping[str, str]) -> Lookup:
+    def lookup(options: Mapping[str, Any]) -> Lookup:
         nonlocal given
         given = options
 
@@ -46,13 +47,18 @@ def complete(*words: str) -> tuple[list[str], int, Mapping[str, str]]:
         (("list", "--queue", "n"), ["night"]),
         (("list", "-n", ""), ["lab", "prod"]),
         (("list", "--context", ""), ["main"]),
-        (("list", "-o", "j"), ["json"]),
+        (("list", "-o", "j"), ["json", "jsonpath=", "jsonpath-as-json="]),
         (("list", "--status", "s"), ["starting", "suspended"]),
         (("wait", "gang", "--for", "f"), ["finished"]),
         (("list", "--al"), ["--all-namespaces"]),
-        (("list", "-A", "--no"), []),
+        (("list", "-A", "--no"), ["--no-headers"]),
+        (("list", "-A", "--nothing"), []),
         (("top", "n"), ["nodes"]),
         (("submit", "--timeout", ""), []),
+        (("-n", "lab", "why", "si"), ["simulation", "sine"]),
+        (("--as", "ada", "queue", "-n", "lab", "cl"), ["close"]),
+        (("-n", ""), ["lab", "prod"]),
+        (("--as-gr",), ["--as-group"]),
     ],
     ids=" ".join,
 )
@@ -68,6 +74,10 @@ def test_files(words: tuple[str, ...]) -> None:
 
 def test_names_are_looked_for_where_the_options_say() -> None:
     assert complete("why", "-n", "lab", "--context=other", "s")[2] == {"namespace": "lab", "context": "other"}
+    assert complete("-n", "lab", "--token", "t", "why", "s")[2] == {"namespace": "lab", "token": "t"}
+    several = {"act_as": "ada", "act_as_group": ("a", "b"), "insecure_skip_tls_verify": True}
+    line = ("--as", "ada", "--as-group=a", "--as-group", "b", "--insecure-skip-tls-verify", "why", "s")
+    assert complete(*line)[2] == several
 
 
 def test_nothing_typed_yet() -> None:

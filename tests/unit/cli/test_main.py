@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,12 @@ from scavenger_cli.exits import ExitCode
 from scavenger_cli.facts import Cause
 from scavenger_testing.builders import node_dict, pod_dict, scavengerjob_dict, terminated
 
-from .conftest import Answer, Request, Server, event, listed, status
+from .conftest import Answer, Request, Run, Server, event, listed, status
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_JOBS = "/apis/scavenger.dev/v1alpha1/scavengerjobs"
 JOBS = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
 PODS = "/api/v1/namespaces/lab/pods"
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -77,35 +75,6 @@ def test_what_is_slow_to_load_is_loaded_by_who_needs_it() -> None:
     )
     assert "scavenger_cli.main" in loaded
     assert not SLOW & loaded
-
-
-@pytest.fixture
-def sj(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line against the server; returns exit code, output, error output."""
-    config = {
-        "current-context": "test",
-        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(file))
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["kubectl-sj", *words])
-        before = signal.getsignal(signal.SIGINT)
-        try:
-            main.main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 def one(name: str, phase: str = "Waiting", **fields: Any) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +11,16 @@ from scavenger_kube.errors import Invalid, NotFound
 
 from scavenger_cli import objects, paths, remedies
 from scavenger_cli.access import Access, cluster_command
+from scavenger_cli.collection import Collection, follow_collection, print_collection
 from scavenger_cli.commands.showing import MAX_WIDTH, width
 from scavenger_cli.commands.submitting import create as create_object
 from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.forms import Format, output_of, print_objects
 from scavenger_cli.lists import QUEUE_HEADER, queue_row
 from scavenger_cli.manifests import scavenger_queue
-from scavenger_cli.objects import Queue, decode_items, raw_items, without_managed_fields
-from scavenger_cli.options import OutputOption, QueueName
-from scavenger_cli.output import Format, colourful, columns, note, print_objects, say
+from scavenger_cli.objects import Queue, plain
+from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, SortOption, WatchOption
+from scavenger_cli.output import say
 
 Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Its share against other queues.")]
 Quota = Annotated[
@@ -42,30 +42,43 @@ def create(access: Access, name: QueueName, weight: Weight = 1, quota: Quota = N
 
 
 @cluster_command
-def list_queues(access: Access, output: OutputOption = Format.TABLE) -> None:
+def list_queues(
+    access: Access,
+    selector: SelectorOption = None,
+    sort_by: SortOption = None,
+    no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output: ObjectOutput = Format.TABLE,
+) -> None:
     """List queues.
 
     CPU is what the jobs of a queue use, SHARE what it deserves now.
 
     \b
-    Example:
+    Examples:
       kubectl sj queue list
+      kubectl sj queue list --sort-by .spec.weight -w
     """
-    body = access.client.get(paths.QUEUES)
-    if output in (Format.JSON, Format.YAML, Format.NAME):
-        print_objects(list(raw_items(body)), output, "scavengerqueue", single=False)
-        return
-    queues = sorted(decode_items(body, Queue), key=lambda queue: queue.metadata.name)
-    if not queues:
-        note("No queues found; jobs line up in the queue default all the same.")
-        return
-    now = access.now()
-    lines = columns(QUEUE_HEADER, [queue_row(queue, now) for queue in queues], colour=colourful())
-    sys.stdout.write("\n".join(lines) + "\n")
+    form = output_of(output, "queue list", headers=not no_headers)
+    queues = Collection(
+        path=paths.QUEUES,
+        params={"labelSelector": selector},
+        kind=Queue,
+        word="scavengerqueue",
+        header=QUEUE_HEADER,
+        row=lambda queue: queue_row(queue, access.now()),
+        key=lambda queue: queue.metadata.name,
+        wanted=None,
+        empty="No queues found; jobs line up in the queue default all the same.",
+    )
+    if watch:
+        follow_collection(access.client, queues, form, sort_by)
+    else:
+        print_collection(access.client, queues, form, sort_by)
 
 
 @cluster_command
-def get(access: Access, name: QueueName, output: OutputOption = Format.TABLE) -> None:
+def get(access: Access, name: QueueName, output: ObjectOutput = Format.TABLE) -> None:
     """Show one queue.
 
     Its jobs by phase, what they use, and what it deserves now.
@@ -76,9 +89,10 @@ def get(access: Access, name: QueueName, output: OutputOption = Format.TABLE) ->
     """
     from scavenger_cli import details, render
 
+    form = output_of(output, "queue get")
     body = access.queue_body(name)
-    if output in (Format.JSON, Format.YAML, Format.NAME):
-        print_objects([without_managed_fields(json.loads(body))], output, "scavengerqueue", single=True)
+    if not form.table:
+        print_objects([plain(body)], form, "scavengerqueue", single=True)
         return
     lines = details.queue_details(objects.decode(body, Queue), access.now())
     for text in render.pairs(lines, min(width(), MAX_WIDTH)):

@@ -1,8 +1,7 @@
-"""list, get, why, logs, watch, top, levels: what there is, and why."""
+"""get, why, logs, top, levels: what there is, and why."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,23 +12,19 @@ from scavenger_api.states import Phase
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access, cluster_command, listing_command, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.lists import by_name, job_header, job_row
-from scavenger_cli.objects import Job, decode_items, raw_items, without_managed_fields
-from scavenger_cli.options import JobName, OutputOption, refuse, seconds
-from scavenger_cli.output import Format, colourful, columns, console, note, print_data, print_objects, say
+from scavenger_cli.forms import DATA, TABLES, Format, output_of, print_data, print_objects
+from scavenger_cli.objects import Job, plain
+from scavenger_cli.options import JobName, ObjectOutput, OutputOption, seconds
+from scavenger_cli.output import colourful, console, note, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Group
 
-    from scavenger_cli.follow import Change
     from scavenger_cli.logs import Follow
     from scavenger_cli.top import View
 
 MAX_WIDTH = 100
 """Sentences wider than this are hard to read."""
-REFRESHES_PER_SECOND = 2
 
 
 def width() -> int:
@@ -37,50 +32,8 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-@listing_command
-def list_jobs(
-    access: Access,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="PHASE", help="Only in this phase, as waiting or running.")
-    ] = None,
-    selector: Annotated[str | None, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector.")] = None,
-    output: OutputOption = Format.TABLE,
-) -> None:
-    """List jobs.
-
-    \b
-    Examples:
-      kubectl sj list
-      kubectl sj list -A --status interrupted
-      kubectl sj list --queue night -o wide
-    """
-    if status is not None and status.capitalize() not in objects.PHASES:
-        choice = ", ".join(objects.PHASES)
-        raise CliError(f"there is no status {status}", f"choose one of {choice}", ExitCode.USAGE)
-    body = access.client.get(paths.jobs(access.scope), {"labelSelector": selector})
-
-    def wanted(job: Job) -> bool:
-        in_queue = queue is None or job.spec.queue == queue
-        return in_queue and (status is None or (job.phase or Phase.WAITING) == status.capitalize())
-
-    jobs = [job for job in by_name(decode_items(body, Job)) if wanted(job)]
-    if output in (Format.JSON, Format.YAML, Format.NAME):
-        uids = {job.metadata.uid for job in jobs}
-        found = [item for item in raw_items(body) if item["metadata"]["uid"] in uids]
-        print_objects(found, output, "scavengerjob", single=False)
-        return
-    if not jobs:
-        note("No jobs found." if access.all_namespaces else f"No jobs found in namespace {access.namespace}.")
-        return
-    now, wide = access.now(), output is Format.WIDE
-    rows = [job_row(job, now, wide=wide, namespaces=access.all_namespaces) for job in jobs]
-    header = job_header(wide=wide, namespaces=access.all_namespaces)
-    sys.stdout.write("\n".join(columns(header, rows, colour=colourful())) + "\n")
-
-
 @namespaced_command
-def get(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> None:
+def get(access: Access, name: JobName, output: ObjectOutput = Format.TABLE) -> None:
     """Show one job, run by run.
 
     What it asked for, its runs and interruptions, CPU time useful, lost and at risk, its place in line.
@@ -93,9 +46,10 @@ def get(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
     from scavenger_cli import details, render
     from scavenger_cli.gather import Reader
 
+    form = output_of(output, "get")
     body = access.job_body(name)
-    if output in (Format.JSON, Format.YAML, Format.NAME):
-        print_objects([without_managed_fields(json.loads(body))], output, "scavengerjob", single=True)
+    if not form.table:
+        print_objects([plain(body)], form, "scavengerjob", single=True)
         return
     job, now = objects.decode(body, Job), access.now()
     jobs = Reader(access).all_jobs() if job.phase in objects.QUEUED else None
@@ -123,10 +77,10 @@ def why(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
     from scavenger_cli.explain import explain
     from scavenger_cli.gather import gather
 
-    refuse(output, "why", Format.TABLE, Format.WIDE, Format.JSON, Format.YAML)
+    form = output_of(output, "why", (*TABLES, *DATA))
     found = explain(gather(access, name))
-    if output in (Format.JSON, Format.YAML):
-        print_data(render.explanation_data(found), output)
+    if not form.table:
+        print_data(render.explanation_data(found), form)
         return
     for text in render.explanation(found, min(width(), MAX_WIDTH)):
         say(text)
@@ -206,59 +160,6 @@ def _print_line(index: int, text: bytes, gang: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-@listing_command
-def watch(
-    access: Access,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
-) -> None:
-    """Watch jobs in a live table.
-
-    Until Ctrl-C. Without a terminal, a line is printed whenever a job changes.
-
-    \b
-    Examples:
-      kubectl sj watch
-      kubectl sj watch -A --queue night
-    """
-    from scavenger_cli.follow import Follower
-
-    follower = Follower(access.client, paths.jobs(access.scope), Job)
-    if not sys.stdout.isatty():
-        _watch_lines(access, follower.changes(), queue)
-        return
-    from rich.live import Live
-
-    from scavenger_cli.top import jobs_screen
-
-    jobs: dict[str, Job] = {}
-    screen = console()
-
-    def render() -> Group:
-        shown = [job for job in list(jobs.values()) if queue is None or job.spec.queue == queue]
-        return jobs_screen(shown, access.now(), screen.height, namespaces=access.all_namespaces)
-
-    # rich asks for the picture from a thread of its own, so that ages grow while nothing changes.
-    with Live(console=screen, get_renderable=render, refresh_per_second=REFRESHES_PER_SECOND, screen=True):
-        for change in follower.changes():
-            if change.obj is not None and change.type == "DELETED":
-                jobs.pop(change.obj.metadata.uid, None)
-            elif change.obj is not None:
-                jobs[change.obj.metadata.uid] = change.obj
-
-
-def _watch_lines(access: Access, changes: Iterator[Change[Job]], queue: str | None) -> None:
-    widths = (24, 12, 11)
-    for change in changes:
-        job = change.obj
-        if job is None or (queue is not None and job.spec.queue != queue):
-            continue
-        state = "Deleted" if change.type == "DELETED" else job.phase or Phase.WAITING
-        name = job.metadata.key if access.all_namespaces else job.name
-        cells = [cell.ljust(size) for cell, size in zip((name, job.spec.queue, state), widths, strict=True)]
-        say("   ".join([*cells, job.status.message.replace("\n", " ")]).rstrip())
-        sys.stdout.flush()
-
-
 SECTIONS = ("nodes", "queues", "jobs")
 
 
@@ -285,14 +186,14 @@ def top(
     """
     if section is not None and section not in SECTIONS:
         raise CliError(f"top has no section {section}", f"choose one of {', '.join(SECTIONS)}", ExitCode.USAGE)
-    allowed = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML) if section == "nodes" else (Format.TABLE,)
-    refuse(output, f"top {section or ''}".strip(), *allowed)
-    if output in (Format.JSON, Format.YAML):
-        print_data(_node_data(access), output)
+    allowed = (*TABLES, *DATA) if section == "nodes" else (Format.TABLE,)
+    form = output_of(output, f"top {section or ''}".strip(), allowed)
+    if not form.table:
+        print_data(_node_data(access), form)
         return
     from scavenger_cli.top import render
 
-    screen, wide = console(), output is Format.WIDE
+    screen, wide = console(), form.wide
     if wide and not live and screen.width < WIDE:
         screen = console(width=WIDE)
     sections = (section,) if section else SECTIONS
@@ -367,13 +268,13 @@ def levels(access: Access, output: OutputOption = Format.TABLE) -> None:
 
     from scavenger_cli.top import levels_screen
 
-    refuse(output, "levels", Format.TABLE, Format.WIDE, Format.JSON, Format.YAML)
+    form = output_of(output, "levels", (*TABLES, *DATA))
     try:
-        data: dict[str, str] | None = objects.decode(access.client.get(paths.LEVELS), ConfigMap).data
+        data: dict[str, str] | None = objects.decode(access.of_services(paths.levels), ConfigMap).data
     except NotFound:
         data = None
-    if output in (Format.JSON, Format.YAML):
-        print_data(data or {}, output)
+    if not form.table:
+        print_data(data or {}, form)
         return
     now = access.now()
     screen = console()

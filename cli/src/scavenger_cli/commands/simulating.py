@@ -7,8 +7,10 @@ import sys
 from typing import Final
 
 import typer
+from scavenger_kube import overrides
 
-from scavenger_cli.access import ContextOption, KubeconfigOption
+from scavenger_cli import connection
+from scavenger_cli.connection import ContextOption, KubeconfigOption
 from scavenger_cli.exits import CliError, ExitCode
 
 PROGRAM: Final = "scavenger-simulator"
@@ -36,7 +38,12 @@ def simulate(context: typer.Context, kube_context: ContextOption = None, kubecon
     """
     import subprocess
 
-    words = arguments(context.args, kube_context, kubeconfig)
+    flags = connection.given({"context": kube_context, "kubeconfig": kubeconfig}, context.parent)
+    if context.parent is not None and connection.overrides(context.parent.params) != overrides.NONE:
+        raise CliError(
+            "the simulator takes --context and --kubeconfig only", "leave the other flags out", ExitCode.USAGE
+        )
+    words = arguments(context.args, flags["context"], flags["kubeconfig"])
     code = subprocess.run([*program(), *words], check=False).returncode
     if code:
         raise typer.Exit(code if code > 0 else ExitCode.ERROR)

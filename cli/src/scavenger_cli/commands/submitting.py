@@ -13,16 +13,19 @@ from scavenger_kube.errors import AlreadyExists, Invalid
 from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.forms import output_of, print_objects
 from scavenger_cli.manifests import Manifest, RunOptions, read, scavenger_job
 from scavenger_cli.objects import Job, without_managed_fields
 from scavenger_cli.options import Timeout, seconds
-from scavenger_cli.output import Format, note, print_objects, say
+from scavenger_cli.output import note, say
 from scavenger_cli.waiting import Goal, wait_for
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the API server check it, and create nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has completed; exit code 4 when it fails.")]
 Watch = Annotated[bool, typer.Option("--watch", help="The same, and print every change on the way.")]
-Created = Annotated[Format | None, typer.Option("--output", "-o", help="Print what was created in this form.")]
+Created = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FORM", help="Print what was created in this form.")
+]
 
 
 @namespaced_command
@@ -139,12 +142,13 @@ def run(
 
 
 def _create_all(
-    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: Format | None
+    access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: str | None
 ) -> list[dict[str, Any]]:
+    form = None if output is None else output_of(output, "what was created")
     created = [create(access, manifest, dry_run=dry_run) for manifest in manifests]
     silent = dry_run and output is None and len(manifests) > 1
-    if output in (Format.JSON, Format.YAML, Format.NAME):
-        print_objects(created, output, "scavengerjob", single=len(created) == 1)
+    if form is not None and not form.table:
+        print_objects(created, form, "scavengerjob", single=len(created) == 1)
     elif not silent:
         for one in created:
             say(f"{one['kind'].lower()}.{names.GROUP}/{one['metadata']['name']} created{' (dry run)' * dry_run}")

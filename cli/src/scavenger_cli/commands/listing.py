@@ -1,0 +1,137 @@
+"""list, watch: many jobs, as they are and as they change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from scavenger_api.states import Phase
+
+from scavenger_cli import objects, paths
+from scavenger_cli.access import Access, listing_command
+from scavenger_cli.collection import Collection, follow_collection, print_collection
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.forms import Format, output_of
+from scavenger_cli.lists import job_header, job_row
+from scavenger_cli.objects import Job
+from scavenger_cli.options import (
+    FieldSelectorOption,
+    NoHeadersOption,
+    ObjectOutput,
+    SelectorOption,
+    SortOption,
+    WatchOption,
+)
+from scavenger_cli.output import console, say
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from scavenger_cli.follow import Change
+
+REFRESHES_PER_SECOND = 2
+
+
+@listing_command
+def list_jobs(
+    access: Access,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="PHASE", help="Only in this phase, as waiting or running.")
+    ] = None,
+    selector: SelectorOption = None,
+    field_selector: FieldSelectorOption = None,
+    sort_by: SortOption = None,
+    no_headers: NoHeadersOption = False,
+    watch: WatchOption = False,
+    output: ObjectOutput = Format.TABLE,
+) -> None:
+    """List jobs.
+
+    \b
+    Examples:
+      kubectl sj list
+      kubectl sj list -A --status interrupted
+      kubectl sj list --queue night -o wide --sort-by .status.interruptedCount
+      kubectl sj list -o custom-columns=NAME:.metadata.name,WHY:.status.message
+    """
+    if status is not None and status.capitalize() not in objects.PHASES:
+        choice = ", ".join(objects.PHASES)
+        raise CliError(f"there is no status {status}", f"choose one of {choice}", ExitCode.USAGE)
+    form = output_of(output, "list", headers=not no_headers)
+    namespaces = access.all_namespaces
+
+    def wanted(job: Job) -> bool:
+        in_queue = queue is None or job.spec.queue == queue
+        return in_queue and (status is None or (job.phase or Phase.WAITING) == status.capitalize())
+
+    jobs = Collection(
+        path=paths.jobs(access.scope),
+        params={"labelSelector": selector, "fieldSelector": field_selector},
+        kind=Job,
+        word="scavengerjob",
+        header=job_header(wide=form.wide, namespaces=namespaces),
+        row=lambda job: job_row(job, access.now(), wide=form.wide, namespaces=namespaces),
+        key=lambda job: (job.namespace, job.name),
+        wanted=wanted if queue is not None or status is not None else None,
+        empty="No jobs found." if namespaces else f"No jobs found in namespace {access.namespace}.",
+    )
+    if watch:
+        follow_collection(access.client, jobs, form, sort_by)
+    else:
+        print_collection(access.client, jobs, form, sort_by)
+
+
+@listing_command
+def watch(
+    access: Access,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only of this queue.")] = None,
+) -> None:
+    """Watch jobs in a live table.
+
+    Until Ctrl-C. Without a terminal, a line is printed whenever a job changes.
+
+    \b
+    Examples:
+      kubectl sj watch
+      kubectl sj watch -A --queue night
+    """
+    from scavenger_cli.follow import Follower
+
+    follower = Follower(access.client, paths.jobs(access.scope), Job)
+    if not sys.stdout.isatty():
+        _watch_lines(access, follower.changes(), queue)
+        return
+    from rich.live import Live
+
+    from scavenger_cli.top import jobs_screen
+
+    jobs: dict[str, Job] = {}
+    screen = console()
+
+    def render() -> Group:
+        shown = [job for job in list(jobs.values()) if queue is None or job.spec.queue == queue]
+        return jobs_screen(shown, access.now(), screen.height, namespaces=access.all_namespaces)
+
+    # rich asks for the picture from a thread of its own, so that ages grow while nothing changes.
+    with Live(console=screen, get_renderable=render, refresh_per_second=REFRESHES_PER_SECOND, screen=True):
+        for change in follower.changes():
+            if change.obj is not None and change.type == "DELETED":
+                jobs.pop(change.obj.metadata.uid, None)
+            elif change.obj is not None:
+                jobs[change.obj.metadata.uid] = change.obj
+
+
+def _watch_lines(access: Access, changes: Iterator[Change[Job]], queue: str | None) -> None:
+    widths = (24, 12, 11)
+    for change in changes:
+        job = change.obj
+        if job is None or (queue is not None and job.spec.queue != queue):
+            continue
+        state = "Deleted" if change.type == "DELETED" else job.phase or Phase.WAITING
+        name = job.metadata.key if access.all_namespaces else job.name
+        cells = [cell.ljust(size) for cell, size in zip((name, job.spec.queue, state), widths, strict=True)]
+        say("   ".join([*cells, job.status.message.replace("\n", " ")]).rstrip())
+        sys.stdout.flush()
