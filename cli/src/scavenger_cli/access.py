@@ -94,6 +94,11 @@ class Access:
         """All ScavengerQueues."""
         return decode_items(self.client.get(paths.QUEUES), Queue)
 
+    @property
+    def system_namespace(self) -> str:
+        """The namespace of the services, as far as it is known by now."""
+        return self._system_namespace or names.SYSTEM_NAMESPACE
+
     def of_services(self, path: Callable[[str], str]) -> bytes:
         """An object of the services, as it came. path: where it is, given their namespace. Raises ApiError.
 
@@ -101,7 +106,7 @@ class Access:
         the labels of the charts are found in, by who may look in the whole cluster.
         """
         try:
-            return self.client.get(path(self._system_namespace or names.SYSTEM_NAMESPACE))
+            return self.client.get(path(self.system_namespace))
         except (NotFound, Forbidden):
             if self._system_namespace:
                 raise

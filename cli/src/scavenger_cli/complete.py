@@ -36,7 +36,7 @@ CHOICES: Final[Mapping[str, Iterable[str]]] = {
     "status": tuple(phase.lower() for phase in objects.PHASES),
     "section": SECTIONS,
 }
-FILE_PARAMETERS: Final = ("file", "kubeconfig", "certificate_authority")
+FILE_PARAMETERS: Final = ("file", "files", "kubeconfig", "certificate_authority")
 
 Lookup = Callable[[str], Iterable[str]]
 """Names of a sort (job, queue, namespace, context) as the cluster has them."""

@@ -10,6 +10,7 @@ from typing import Final
 from scavenger_api.states import Capacity, Phase
 from scavenger_api.times import parse_time
 from scavenger_domain.selectors import spelled
+from scavenger_kube.kinds import Event, Pod
 
 from scavenger_cli import objects
 from scavenger_cli.lists import displayed_phase, spell_quota
@@ -137,6 +138,43 @@ def cpu_account(job: Job, now: datetime) -> str:
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
         parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now))} at risk")
     return ", ".join(parts)
+
+
+def condition_rows(job: Job, now: datetime) -> list[list[str]]:
+    """A row per condition: type, status, since, reason, message."""
+    return [
+        [one.type, one.status, age(one.last_transition_time, now), one.reason, _line(one.message)]
+        for one in job.status.conditions
+    ]
+
+
+def pod_rows(pods: Sequence[Pod], now: datetime) -> list[list[str]]:
+    """A row per pod, by name: name, phase, node, age."""
+    return [
+        [
+            pod.metadata.name,
+            "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase,
+            pod.spec.node_name or "<none>",
+            age(pod.metadata.creation_timestamp, now),
+        ]
+        for pod in sorted(pods, key=lambda pod: pod.metadata.name)
+    ]
+
+
+def event_rows(events: Sequence[Event], now: datetime) -> list[list[str]]:
+    """A row per Event, the last one at the end: how long ago, type, count, reason, message."""
+    return [
+        [age(_last(event), now), event.type, str(event.count or 1), event.reason, _line(event.message)]
+        for event in sorted(events, key=_last)
+    ]
+
+
+def _last(event: Event) -> str:
+    return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:

@@ -42,6 +42,42 @@ class NodeUse(Struct, frozen=True, gc=False, rename="camel"):
     usage: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
+class Container(Struct, frozen=True, gc=False, rename="camel"):
+    """A container of a Deployment, as far as its version is concerned."""
+
+    image: str = ""
+
+
+class PodTemplateSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of what a Deployment starts."""
+
+    containers: tuple[Container, ...] = ()
+
+
+class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
+    """What a Deployment starts."""
+
+    spec: PodTemplateSpec = PodTemplateSpec()
+
+
+class DeploymentSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a Deployment."""
+
+    template: PodTemplate = PodTemplate()
+
+
+class Deployment(Struct, frozen=True, gc=False, rename="camel"):
+    """apps/v1 Deployment: which images a service runs."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+
+    @property
+    def images(self) -> list[str]:
+        """The images of its containers."""
+        return [one.image for one in self.spec.template.spec.containers]
+
+
 class Reader:
     """Reads what is permitted, and remembers what is not."""
 
@@ -99,6 +135,16 @@ class Reader:
         except Forbidden:
             return None, False  # nothing a researcher could do about it, so it is not worth a line
         return parse_time(lease.spec.renew_time), True
+
+    def services(self) -> list[Deployment] | None:
+        """The Deployments of the charts; None where they may not be listed."""
+        params = {"labelSelector": paths.PART_OF_US}
+        for namespace in (None, self.access.system_namespace):
+            try:
+                return decode_items(self.access.client.get(paths.deployments(namespace), params), Deployment)
+            except Forbidden:
+                continue
+        return None
 
     def node_use(self) -> dict[str, dict[str, str]] | None:
         """Real use by node; None where nobody measures it."""

@@ -16,7 +16,17 @@ import typer
 from scavenger_kube.errors import ApiError
 
 from scavenger_cli.access import declare, global_parameters, interruptible
-from scavenger_cli.commands import changing, listing, queues, showing, simulating, submitting
+from scavenger_cli.commands import (
+    changing,
+    describing,
+    linting,
+    listing,
+    queues,
+    resubmitting,
+    showing,
+    simulating,
+    submitting,
+)
 from scavenger_cli.exits import CliError, ExitCode, Interrupted
 from scavenger_cli.output import say, say_error
 from scavenger_cli.remedies import as_cli_error
@@ -53,7 +63,8 @@ app = _app(HELP)
 queue_app = _app("Queues: weighted shares of what scavenging may use.")
 
 
-def _version() -> str:
+def own_version() -> str:
+    """The version of this program, as it was installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -64,7 +75,7 @@ def _version() -> str:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(_version())
+        say(own_version())
         raise typer.Exit
 
 
@@ -85,10 +96,12 @@ queue_app.callback()(declare(queues_root, global_parameters(hidden=True, namespa
 
 
 for name, function in (
+    ("lint", linting.lint),
     ("submit", submitting.submit),
     ("run", submitting.run),
     ("list", listing.list_jobs),
     ("get", showing.get),
+    ("describe", describing.describe),
     ("watch", listing.watch),
     ("logs", showing.logs),
     ("wait", changing.wait),
@@ -96,10 +109,12 @@ for name, function in (
     ("suspend", changing.suspend),
     ("resume", changing.resume),
     ("move", changing.move),
+    ("resubmit", resubmitting.resubmit),
     ("cancel", changing.cancel),
     ("delete", changing.delete),
     ("top", showing.top),
     ("levels", showing.levels),
+    ("version", describing.version),
 ):
     app.command(name)(function)
 app.command("simulate", context_settings={**_OPTIONS, **simulating.PASSED_ON})(simulating.simulate)

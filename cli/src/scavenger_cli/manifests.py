@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
 
 from scavenger_cli.exits import CliError, ExitCode
 
@@ -132,6 +133,52 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
         "metadata": metadata,
         "spec": {key: value for key, value in spec.items() if value is not None},
     }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What `resubmit` is to change; None for what stays."""
+
+    image: str | None = None
+    cpu: str | None = None
+    memory: str | None = None
+    queue: str | None = None
+
+
+def again(old: Manifest, name: str, changes: Changes) -> Manifest:
+    """The manifest of a job like one that is there, as its user would have written it, under another name."""
+    spec = {key: value for key, value in old["spec"].items() if key != "suspend"}
+    spec |= {key: value for key, value in (("image", changes.image), ("queue", changes.queue)) if value is not None}
+    wanted = {key: value for key, value in (("cpu", changes.cpu), ("memory", changes.memory)) if value is not None}
+    spec["resources"] = {side: _changed(amounts, wanted) for side, amounts in spec["resources"].items()}
+    metadata: Manifest = {"name": name}
+    if labels := old["metadata"].get("labels"):
+        metadata["labels"] = labels
+    own = {
+        key: value
+        for key, value in (old["metadata"].get("annotations") or {}).items()
+        if not key.startswith((f"{names.GROUP}/", "kubectl.kubernetes.io/"))
+    }
+    if own:
+        metadata["annotations"] = own
+    return {"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata, "spec": spec}
+
+
+def _changed(amounts: Manifest, wanted: Manifest) -> Manifest:
+    """Requests or limits with other amounts of what is in them; 0, as reclaimed capacity may have it, stays 0."""
+    return {name: wanted.get(name, old) if parse_quantity(old) else old for name, old in amounts.items()}
+
+
+def next_name(name: str, taken: Collection[str], longest: int) -> str:
+    """The first name that is free after this one: simulation, simulation-2, simulation-3."""
+    stem, dash, number = name.rpartition("-")
+    counted = bool(dash) and number.isdecimal() and len(number) < 6 and not number.startswith("0")
+    stem, count = (stem, int(number)) if counted else (name, 1)
+    while True:
+        count = count + 1
+        found = f"{stem[: longest - len(str(count)) - 1].rstrip('-')}-{count}"
+        if found not in taken:
+            return found
 
 
 def scavenger_queue(name: str, weight: int, quota: Sequence[str]) -> Manifest:

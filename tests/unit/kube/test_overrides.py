@@ -70,9 +70,13 @@ def test_a_server_needs_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     found = load(None, None, Overrides(server="http://localhost:8080", token="t"))
     assert (found.server, found.authorization, found.namespace) == ("http://localhost:8080", "Bearer t", "default")
+    (tmp_path / "none").write_text("")
+    assert load(None, None, Overrides(server="http://localhost:8080")).server == "http://localhost:8080"
+    with pytest.raises(KubeconfigError, match="no current-context"):
+        load()
     with pytest.raises(KubeconfigError, match="without as"):
         load(None, None, Overrides(server="http://localhost:8080", act_as_groups=("g",)))
-    with pytest.raises(KubeconfigError, match="no kubeconfig"):
+    with pytest.raises(KubeconfigError, match="no current-context"):
         load(None, None, Overrides(token="t"))
 
 

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.rules.image import image_problem
+from scavenger_api.rules.problem import MAX_WARNING, warning
 from scavenger_api.selectors import LabelSelector
-from scavenger_webhook.core.image import image_problem
 from scavenger_webhook.core.models import MalformedReview, parse_review
 from scavenger_webhook.core.resources import requested
 from scavenger_webhook.core.review import MAX_PROBLEMS, NotOurs
 from scavenger_webhook.core.snapshot import Facts, LowPriority, NodeFacts, QueueFacts, Rules
-from scavenger_webhook.core.verdict import MAX_WARNING, warning
 from scavenger_webhook.settings import WebhookSettings
 
 from .builders import GI, Object, answer_to, facts, job, patched, pod, problems, rules

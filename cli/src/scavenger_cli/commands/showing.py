@@ -43,15 +43,20 @@ def get(access: Access, name: JobName, output: ObjectOutput = Format.TABLE) -> N
       kubectl sj get simulation
       kubectl sj get simulation -o yaml
     """
+    form = output_of(output, "get")
+    body = access.job_body(name)
+    if form.table:
+        print_job(access, objects.decode(body, Job))
+    else:
+        print_objects([plain(body)], form, "scavengerjob", single=True)
+
+
+def print_job(access: Access, job: Job) -> None:
+    """What it asked for, what became of it, and its timeline."""
     from scavenger_cli import details, render
     from scavenger_cli.gather import Reader
 
-    form = output_of(output, "get")
-    body = access.job_body(name)
-    if not form.table:
-        print_objects([plain(body)], form, "scavengerjob", single=True)
-        return
-    job, now = objects.decode(body, Job), access.now()
+    now = access.now()
     jobs = Reader(access).all_jobs() if job.phase in objects.QUEUED else None
     line = objects.place_in_line(job, jobs) if jobs is not None else None
     for text in render.pairs(details.job_details(job, now, line), min(width(), MAX_WIDTH)):

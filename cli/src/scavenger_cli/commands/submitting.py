@@ -50,9 +50,9 @@ def submit(
     """
     manifests = read(file)
     if len(manifests) > 1 and not dry_run:
-        _create_all(access, manifests, dry_run=True, output=None)
-    created = _create_all(access, manifests, dry_run=dry_run, output=output)
-    _see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+        create_all(access, manifests, dry_run=True, output=None)
+    created = create_all(access, manifests, dry_run=dry_run, output=output)
+    see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
 
 
 @namespaced_command
@@ -137,13 +137,14 @@ def run(
         secrets=secret or (),
         labels=label or (),
     )
-    created = _create_all(access, [scavenger_job(name, options)], dry_run=dry_run, output=output)
-    _see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+    created = create_all(access, [scavenger_job(name, options)], dry_run=dry_run, output=output)
+    see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
 
 
-def _create_all(
+def create_all(
     access: Access, manifests: Sequence[Manifest], *, dry_run: bool, output: str | None
 ) -> list[dict[str, Any]]:
+    """Create objects and say so, or print them in the form of -o. Raises CliError."""
     form = None if output is None else output_of(output, "what was created")
     created = [create(access, manifest, dry_run=dry_run) for manifest in manifests]
     silent = dry_run and output is None and len(manifests) > 1
@@ -181,9 +182,10 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
     return found
 
 
-def _see_through(
+def see_through(
     access: Access, created: Sequence[dict[str, Any]], wait: bool, watch: bool, timeout: str | None
 ) -> None:
+    """Wait for what was created, if that is wanted, and with `watch` print every change. Raises CliError."""
     jobs = [one for one in created if one["kind"] == "ScavengerJob"]
     if not (wait or watch) or not jobs:
         return

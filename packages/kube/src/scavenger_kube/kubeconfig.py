@@ -338,6 +338,8 @@ def _read(path: Path) -> Entry:
         content = yaml.load(path.read_bytes(), Loader=loader)
     except (OSError, yaml.YAMLError) as error:
         raise KubeconfigError(f"the kubeconfig {path} cannot be read: {error}") from error
+    if content is None:
+        return {}  # an empty file says nothing, which with --server is enough
     if not isinstance(content, dict):
         raise KubeconfigError(f"{path} is not a kubeconfig", "point at one with --kubeconfig or KUBECONFIG")
     return content

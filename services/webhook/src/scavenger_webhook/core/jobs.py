@@ -8,16 +8,16 @@ from typing import Final
 from scavenger_api.duration import DurationError, format_duration
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
+from scavenger_api.rules.job import problems_of_its_own
+from scavenger_api.rules.mounts import mount_warnings
+from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown
 from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
 
-from scavenger_webhook.core.image import image_problem
-from scavenger_webhook.core.mounts import mount_problems, mount_warnings
-from scavenger_webhook.core.references import reference_problems
-from scavenger_webhook.core.resources import node_warnings, quantity_problems, quota_problems, reclaimed_warnings
+from scavenger_webhook.core.resources import node_warnings, quota_problems, reclaimed_warnings
 from scavenger_webhook.core.snapshot import Facts
-from scavenger_webhook.core.verdict import ACCEPTED, FORBIDDEN, NOT_FOUND, Problem, Verdict, shown
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
 # No names: whoever reaches the webhook could ask for them. What a caller may list, the API server decides.
 CHOOSE: Final = "choose another queue (`kubectl get scavengerqueues` lists them)"
@@ -28,13 +28,10 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
     spec = job.spec
     problems = (
         *_queue_problems(spec, facts),
-        *_image_problems(spec),
         *_grace_problems(spec, facts),
         *_interval_problems(spec, facts),
         *_toleration_problems(spec, facts),
-        *quantity_problems(spec),
-        *reference_problems(spec),
-        *mount_problems(spec),
+        *problems_of_its_own(spec),
         *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
     )
     warnings = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts), *mount_warnings(spec))
@@ -71,12 +68,6 @@ _CLOSED: Final = {
         "spec.namespaceSelector or the labels of the namespace"
     ),
 }
-
-
-def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
-    problem = image_problem(spec.image)
-    if problem:
-        yield Problem("spec.image", f"{shown(spec.image, 120)}: {problem}")
 
 
 def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 from scavenger_api.model import Model
+from scavenger_api.rules.problem import warning
 
 from scavenger_webhook.core.snapshot import (
     LOW_PRIORITY,
@@ -14,7 +15,7 @@ from scavenger_webhook.core.snapshot import (
     LowPriority,
     PriorityClassFacts,
 )
-from scavenger_webhook.core.verdict import ACCEPTED, Verdict, warning
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
 
 class PodSpec(Model):

@@ -10,9 +10,10 @@ import re
 from typing import Any, Final
 
 from scavenger_api.model import Model
+from scavenger_api.rules.problem import warning
 
 from scavenger_webhook.core.snapshot import SCAVENGER_CLASSES
-from scavenger_webhook.core.verdict import ACCEPTED, Verdict, warning
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
 SCOPE: Final = "PriorityClass"
 REQUIREMENT: Final = {"scopeName": SCOPE, "operator": "NotIn", "values": sorted(SCAVENGER_CLASSES)}

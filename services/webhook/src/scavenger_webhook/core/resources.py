@@ -1,95 +1,17 @@
-"""Quantities: those nobody can have meant, those no queue allows, those no node has."""
+"""Quantities of the whole: what no queue allows, what no node has."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from decimal import Decimal
-from typing import Final
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
-from scavenger_api.quantity import MAX_UNITS, QuantityError, amount, format_amount, parse_quantity
+from scavenger_api.quantity import QuantityError, amount, format_amount
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_api.rules.problem import FORBIDDEN, Problem, warning
+from scavenger_api.rules.quantities import FIELD
 
-from scavenger_webhook.core.references import resource_name_problem
 from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts
-from scavenger_webhook.core.verdict import FORBIDDEN, Problem, shown, warning
-
-FIELD: Final = "spec.resources"
-HUGEPAGES: Final = "hugepages-"
-LEAST_MEMORY: Final = 2**20
-"""Bytes: with less, not even an empty container starts; who writes it has forgotten the suffix."""
-
-MOST_MILLICORES: Final = 10**9
-"""A million cores: more than any machine, so a suffix too many."""
-
-_BYTES: Final = ("memory", "ephemeral-storage")
-_SIZE: Final = re.compile(r"[1-9][0-9]*[KMGTPE]i", re.ASCII)
-
-
-def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
-    """Quantities and names that the API server would refuse in the pod, or that are a slip of the pen."""
-    for side in ("requests", "limits"):
-        for resource, text in (getattr(spec.resources, side) or {}).items():
-            if side == "requests" and _sets_nothing_aside(spec, resource, text):
-                continue
-            field = f"{FIELD}.{side}[{resource}]"
-            problem = resource_name_problem(resource) or _quantity_problem(resource, text)
-            if problem:
-                yield Problem(field, problem)
-
-
-def _sets_nothing_aside(spec: ScavengerJobSpec, resource: str, text: str) -> bool:
-    """A request of 0, beside a limit, on reclaimed capacity: less than a container needs, and meant."""
-    if spec.capacity is not Capacity.RECLAIMED or resource not in RECLAIMED:
-        return False
-    try:
-        return resource in (spec.resources.limits or {}) and parse_quantity(text) == 0
-    except QuantityError:
-        return False
-
-
-def _quantity_problem(resource: str, text: str) -> str | None:
-    try:
-        value = parse_quantity(text)
-    except QuantityError as error:
-        return str(error)
-    if value > MAX_UNITS:
-        return f"{text} is more than Kubernetes can count; check the suffix"
-    if resource == "cpu":
-        return _cpu_problem(text, value)
-    if resource in _BYTES:
-        return _bytes_problem(resource, text, value)
-    if resource.startswith(HUGEPAGES):
-        return _hugepages_problem(resource, text, value)
-    return None
-
-
-def _cpu_problem(text: str, value: Decimal) -> str | None:
-    millicores = value * 1000
-    if millicores != millicores.to_integral_value():
-        return f"{text} is finer than a thousandth of a core; write whole millicores, as 1m"
-    if millicores > MOST_MILLICORES:
-        return f"{text} is more than a million cores; cpu counts cores, without a suffix or in thousandths, as 500m"
-    return None
-
-
-def _bytes_problem(resource: str, text: str, value: Decimal) -> str | None:
-    if value != value.to_integral_value():
-        return f"{text} is a fraction of a byte (m means thousandths); write Mi or Gi, as 512Mi"
-    if resource == "memory" and value < LEAST_MEMORY:
-        return f"{text} is {int(value)} bytes, with which no container starts; write Mi or Gi, as 512Mi"
-    return None
-
-
-def _hugepages_problem(resource: str, text: str, value: Decimal) -> str | None:
-    size = resource.removeprefix(HUGEPAGES)
-    if not _SIZE.fullmatch(size):
-        return f"{shown(size)} is not the size of a page; write hugepages-2Mi or hugepages-1Gi"
-    if value % parse_quantity(size):
-        return f"{text} is not a multiple of the page size {size}; round it up"
-    return None
 
 
 def quota_problems(spec: ScavengerJobSpec, queue: QueueFacts) -> Iterator[Problem]:

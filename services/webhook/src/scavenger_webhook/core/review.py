@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob
 from scavenger_api.model import Model
+from scavenger_api.rules.problem import INVALID, Problem
 
 from scavenger_webhook.core.jobs import review_created, review_updated
 from scavenger_webhook.core.models import (
@@ -29,7 +30,7 @@ from scavenger_webhook.core.models import (
 from scavenger_webhook.core.pods import Pod, review_pod
 from scavenger_webhook.core.quotas import ResourceQuota, review_quota
 from scavenger_webhook.core.snapshot import Facts
-from scavenger_webhook.core.verdict import ACCEPTED, INVALID, Problem, Verdict
+from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
 MAX_PROBLEMS: Final = 50
 """So many are listed: the rest is worth another try, and a Status is to stay readable."""

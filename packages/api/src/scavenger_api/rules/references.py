@@ -13,8 +13,7 @@ from typing import Final
 
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.podspec import EnvVar
-
-from scavenger_webhook.core.verdict import Problem, shown
+from scavenger_api.rules.problem import Problem, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)

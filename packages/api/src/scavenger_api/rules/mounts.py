@@ -8,8 +8,7 @@ from typing import Final
 
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_api.podspec import VolumeMount
-
-from scavenger_webhook.core.verdict import Problem, shown, warning
+from scavenger_api.rules.problem import Problem, shown, warning
 
 SYSTEM_FOLDERS: Final = {
     "/": "everything",

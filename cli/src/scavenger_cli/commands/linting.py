@@ -1,0 +1,56 @@
+"""lint: what is wrong with files, before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.manifests import read
+from scavenger_cli.output import note, say
+
+
+def lint(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON files; - reads standard input.")],
+    pod_security: Annotated[
+        str, typer.Option("--pod-security", metavar="LEVEL", help="Of the namespace: restricted or baseline.")
+    ] = "restricted",
+) -> None:
+    """Check files without a cluster.
+
+    By the definitions, their rules and the webhook's: what would be refused anywhere. Whether there are the queue, the
+    nodes and the room, and what an administrator allows, only a cluster knows: submit --dry-run asks one. The exit code
+    is 2 when anything is wrong.
+
+    \b
+    Examples:
+      kubectl sj lint simulation.yaml
+      generate-jobs | kubectl sj lint -
+    """
+    from scavenger_domain.pod_security import Level
+
+    from scavenger_cli.lint.check import check
+
+    if pod_security not in list(Level):
+        raise CliError(f"there is no level {pod_security}", f"choose one of {', '.join(Level)}", ExitCode.USAGE)
+    wrong = 0
+    for file in files:
+        for manifest in read(file):
+            problems, warnings = check(manifest, Level(pod_security))
+            wrong += len(problems)
+            where = _where(file, manifest)
+            for problem in problems:
+                say(f"{where}: {problem.field or 'the object'}: {problem.message}")
+            for text in warnings:
+                note(f"warning: {where}: {text}")
+            if not problems:
+                say(f"{where}: ok")
+    if wrong:
+        raise CliError(f"{wrong} problems" if wrong > 1 else "1 problem", code=ExitCode.USAGE)
+
+
+def _where(file: str, manifest: dict[str, Any]) -> str:
+    metadata = manifest["metadata"]
+    name = metadata.get("name") or metadata.get("generateName")
+    return f"{'standard input' if file == '-' else file}: {manifest['kind']} {name}"

@@ -1,0 +1,26 @@
+"""A job by itself: what is wrong with it, whatever the cluster. The webhook refuses by it; `lint` tells it before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scavenger_api.job import ScavengerJobSpec
+from scavenger_api.rules.image import image_problem
+from scavenger_api.rules.mounts import mount_problems
+from scavenger_api.rules.problem import Problem, shown
+from scavenger_api.rules.quantities import quantity_problems
+from scavenger_api.rules.references import reference_problems
+
+
+def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """Everything that is wrong with the fields of a job."""
+    yield from _image_problems(spec)
+    yield from quantity_problems(spec)
+    yield from reference_problems(spec)
+    yield from mount_problems(spec)
+
+
+def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    problem = image_problem(spec.image)
+    if problem:
+        yield Problem("spec.image", f"{shown(spec.image, 120)}: {problem}")

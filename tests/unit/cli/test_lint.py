@@ -1,0 +1,163 @@
+"""lint: what is wrong with files, by the rules of the API and nobody else's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scavenger_api.rules.problem import Problem
+from scavenger_cli.lint.check import check
+from scavenger_domain.pod_security import Level
+
+from .conftest import Run
+
+GOOD: dict[str, Any] = {"image": "app:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scavenger.dev/v1alpha1",
+        "kind": "ScavengerJob",
+        "metadata": {"name": "sim"},
+        "spec": {key: value for key, value in {**GOOD, **spec}.items() if value is not ...},
+    }
+
+
+def found(manifest: dict[str, Any], level: Level = Level.RESTRICTED) -> list[Problem]:
+    return check(manifest, level)[0]
+
+
+def requests(**amounts: Any) -> dict[str, Any]:
+    return {"requests": {"cpu": "1", "memory": "1Gi", **amounts}}
+
+
+def mount(path: str) -> dict[str, str]:
+    return {"name": "a", "mountPath": path}
+
+
+FIELD = {"fieldRef": {"fieldPath": "spec.x"}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}},
+        {"parallelism": 3, "queue": "night", "args": ["a"], "env": [{"name": "A", "value": "b"}]},
+        {"capacity": "Reclaimed", "resources": {"requests": {"cpu": "0"}, "limits": {"cpu": "2", "memory": "1Gi"}}},
+        {"interruptionAfter": "7d", "terminationGracePeriodSeconds": 0, "suspend": None},
+        {"nodeSelector": {"disk": "ssd"}, "resources": requests(**{"nvidia.com/gpu": 1})},
+    ],
+)
+def test_good_jobs(spec: dict[str, Any]) -> None:
+    assert found(job(**spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"image": ...}, "spec.image", "it is mandatory; add it"),
+        ({"image": ""}, "spec.image", "must not be empty"),
+        ({"image": "App:1"}, "spec.image", "is in lower case: write app"),
+        ({"paralelism": 2}, "spec.paralelism", "did you mean parallelism?"),
+        ({"whatever": 2}, "spec.whatever", "unknown field; remove it"),
+        ({"parallelism": "2"}, "spec.parallelism", "is not a whole number"),
+        ({"parallelism": True}, "spec.parallelism", "is not a whole number"),
+        ({"parallelism": 0}, "spec.parallelism", "from 1 to 10000"),
+        ({"suspend": "yes"}, "spec.suspend", "true or false"),
+        ({"args": "x"}, "spec.args", "is not a list"),
+        ({"args": [1]}, "spec.args[0]", "put it in quotes"),
+        ({"queue": "Night"}, "spec.queue", "lower case letters, digits and dashes"),
+        ({"capacity": "reclaimed"}, "spec.capacity", "did you mean Reclaimed?"),
+        ({"interruptionAfter": "8d"}, "spec.interruptionAfter", "from 1s to 7d"),
+        ({"resources": {}}, "spec.resources", "memory is mandatory"),
+        ({"resources": requests(cpu=0.5)}, "spec.resources.requests[cpu]", "put it in quotes"),
+        ({"resources": requests(cpu="1 core")}, "spec.resources.requests[cpu]", "a quantity: a number"),
+        ({"resources": requests(cpu="0")}, "spec.resources", "greater than zero"),
+        ({"resources": requests(memory="16")}, "spec.resources.requests[memory]", "write Mi or Gi"),
+        ({"resources": requests(gpu=1)}, "spec.resources", "a device with its domain"),
+        ({"resources": {**requests(), "limits": {"cpu": "2"}}}, "spec.resources", "requests and limits must be equal"),
+        ({"env": [{"name": "A"}, {"name": "A"}]}, "spec.env[1]", "name A already"),
+        ({"env": [{"name": "SCAVENGER_INDEX", "value": "1"}]}, "spec.env[0].name", "set by the admitter"),
+        ({"env": [{"name": "A", "value": "x", "valueFrom": FIELD}]}, "spec.env[0]", "not both"),
+        ({"env": [{"name": "A", "valueFrom": FIELD}]}, "spec.env[0].valueFrom.fieldRef.fieldPath", "no field that"),
+        ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0]", "needs operator: Exists"),
+        ({"secrets": [mount("/x")], "configMaps": [mount("/x")]}, "spec", "share a path"),
+        ({"secrets": [mount("/x")], "configMaps": [mount("/x/")]}, "spec.secrets[0].mountPath", "the same folder"),
+        ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector[a b]", "begins and ends with a letter or digit"),
+        ({"runAsUser": 0}, "spec.runAsUser", "root"),
+        ({"securityContext": {"privileged": True}}, "spec.securityContext.privileged", "leave it out"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) and ... not in value.values() else None,
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_remedy(spec: dict[str, Any], field: str, words: str) -> None:
+    problems = found(job(**spec))
+    assert any(one.field == field and words in one.message for one in problems), problems
+
+
+def test_everything_is_said_at_once() -> None:
+    problems = found(job(image="", parallelism=0, queue="Night"))
+    assert {one.field for one in problems} == {"spec.queue", "spec.image", "spec.parallelism"}
+
+
+def test_a_namespace_may_allow_root() -> None:
+    assert found(job(runAsUser=0), Level.BASELINE) == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field", "words"),
+    [
+        ({"name": "Sim"}, "metadata.name", "lower case letters"),
+        ({"name": "a" * 53}, "the object", "at most 52 characters"),
+        ({"name": "a.b"}, "the object", "no dots"),
+        ({"name": "a", "labels": {"team": 3}}, "metadata.labels[team]", "put it in quotes"),
+        ({"name": "a", "labels": {"team!": "x"}}, "metadata.labels[team!]", "a name has up to 63"),
+        ({"name": "a", "annotations": []}, "metadata.annotations", "not a mapping"),
+    ],
+)
+def test_names_and_labels(metadata: dict[str, Any], field: str, words: str) -> None:
+    problems = found({**job(), "metadata": metadata})
+    assert any((one.field or "the object") == field and words in one.message for one in problems), problems
+
+
+def test_queues() -> None:
+    queue = {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerQueue", "metadata": {"name": "night"}}
+    assert found({**queue, "spec": {"weight": 2, "quota": {"cpu": "10"}}}) == []
+    problems = found({**queue, "spec": {"weight": 0, "quota": {"cpu": "-1"}}})
+    assert any(one.field == "spec.weight" for one in problems)
+    assert "zero or more" in found({**queue, "spec": {"quota": {"cpu": "-1"}}})[0].message
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(st.sampled_from(["name", "requests", "limits", "cpu", "env", "image", "key"]), inner)
+        ),
+        max_leaves=8,
+    ),
+    st.sampled_from(["resources", "env", "args", "tolerations", "secrets", "securityContext", "interruptionAfter"]),
+)
+def test_whatever_is_written_gets_an_answer(value: Any, field: str) -> None:
+    assert isinstance(found(job(**{field: value})), list)
+
+
+def test_the_command(sj: Run, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(json.dumps(job(secrets=[{"name": "a", "mountPath": "/etc"}])))
+    bad.write_text(json.dumps(job(image="")) + "\n---\n" + json.dumps(job(runAsUser=0)))
+    code, out, err = sj("lint", str(good))
+    assert (code, out) == (0, f"{good}: ScavengerJob sim: ok\n")
+    assert err.startswith(f"warning: {good}: ScavengerJob sim: spec.secrets[0].mountPath: /etc hides")
+    code, out, err = sj("lint", str(good), str(bad))
+    assert code == 2
+    assert f"{bad}: ScavengerJob sim: spec.image: it must not be empty" in out
+    assert err.endswith("error: 2 problems\n")
+    assert sj("lint", str(bad), "--pod-security", "baseline")[2] == "error: 1 problem\n"
+    assert sj("lint", str(good), "--pod-security", "privileged")[0] == 2
+    assert sj("lint", "/nowhere")[0] == 2
