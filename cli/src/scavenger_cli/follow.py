@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from scavenger_cli.objects import decode_items, raws
 
 WATCH_SECONDS: Final = 300
 SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
-RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Delays before a broken watch is taken up again; the last one for every further time."""
+RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Delays before a watch that broke, or brought nothing, is taken up again; the last one for every further time."""
 
 T = TypeVar("T")
 
@@ -77,7 +78,8 @@ class Deadline:
 class Follower(Generic[T]):
     """The objects of one collection, as they are and as they change.
 
-    params: fieldSelector and labelSelector. sleep: waits between attempts, exchanged in tests.
+    params: fieldSelector and labelSelector. sleep: waits between attempts. spread: a number from 0 to 1, by which of
+    many that lost the same server each waits its own time, half of the delay at least.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Follower(Generic[T]):
         *,
         deadline: Deadline | None = None,
         sleep: Callable[[float], Any] = time.sleep,
+        spread: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._path = path
@@ -96,6 +99,8 @@ class Follower(Generic[T]):
         self._params = dict(params or {})
         self._deadline = deadline or Deadline(None)
         self._sleep = sleep
+        self._spread = spread
+        self._failures = 0
         self._known: dict[str, T] = {}
 
     def changes(self) -> Iterator[Change[T]]:
@@ -104,7 +109,7 @@ class Follower(Generic[T]):
         A first list that fails is the user's to know: raises ApiError. Later failures are waited out, as an API server
         that is being restarted must not end a log that is being followed.
         """
-        version, failures, listed = "", 0, False
+        version, listed = "", False
         while not self._deadline.over:
             try:
                 if not version:
@@ -112,18 +117,31 @@ class Follower(Generic[T]):
                     yield from found
                     yield Change("SYNCED")
                     listed = True
+                news = False
                 for newer, change in self._watch(version):
-                    version = newer
-                    failures = 0
+                    version, news = newer, True
+                    self._failures = 0
                     if change is not None:
                         yield change
+                if not news:  # a server that closes quiet watches at once must not be asked without end
+                    self._back_off()
             except Gone:
                 version = ""
-            except (Unavailable, TooManyRequests):
+                if self._failures:
+                    self._back_off()
+                self._failures = max(1, self._failures)
+            except (Unavailable, TooManyRequests) as error:
                 if not listed:
                     raise
-                self._sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
-                failures += 1
+                self._back_off(error.retry_after or 0.0)
+
+    def _back_off(self, least: float = 0.0) -> None:
+        """Wait before the next attempt, longer each time that nothing came of the last one; least: in seconds."""
+        delay = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+        self._failures += 1
+        delay = max(least, delay * (1 + self._spread()) / 2)
+        left = self._deadline.left()
+        self._sleep(delay if left is None else min(delay, left))
 
     def _list(self) -> tuple[str, list[Change[T]]]:
         body = self._client.get(self._path, self._params)

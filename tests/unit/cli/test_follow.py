@@ -72,6 +72,72 @@ def test_a_broken_watch_is_taken_up_where_it_broke(server: Server, client: Clien
     assert watches == ["10", "11", "11"]
 
 
+def delays(client: Client, count: int, spread: float = 1.0) -> list[float]:
+    """How long was waited until so many changes had come."""
+    waited: list[float] = []
+    follower = Follower(client, PATH, Job, sleep=waited.append, spread=lambda: spread)
+    list(islice(follower.changes(), count))
+    return waited
+
+
+NEWS = Answer(lines=[event("ADDED", one("a"), "11")])
+LATER = Answer(lines=[event("ADDED", one("b"), "12")])
+SILENT = Answer(lines=[])
+UNWELL = Answer(503, status(503, "ServiceUnavailable"))
+EXPIRED = Answer(410, status(410, "Expired"))
+
+
+@pytest.mark.parametrize("answer", [SILENT, UNWELL], ids=["ends without a word", "unwell"])
+def test_a_watch_that_brings_nothing_is_taken_up_ever_more_slowly(
+    server: Server, client: Client, answer: Answer
+) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, *[answer] * 8, NEWS, watch=True)
+    assert delays(client, 2) == [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 30.0]
+
+
+def test_news_make_it_quick_again(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, SILENT, SILENT, NEWS, SILENT, LATER, watch=True)
+    assert delays(client, 3) == [0.2, 0.5, 0.2]
+
+
+def test_versions_that_expire_one_after_another_do_not_list_without_end(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, EXPIRED, EXPIRED, EXPIRED, NEWS, watch=True)
+    assert delays(client, 5) == [0.5, 1.0], "the first time there is nothing to wait for"
+    assert len([one for one in server.asked(PATH) if "watch" not in one.query]) == 4
+
+
+def test_a_server_that_names_a_time_is_given_it(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    busy = Answer(429, status(429, "TooManyRequests", details={"retryAfterSeconds": 7}))
+    server.on(PATH, busy, NEWS, watch=True)
+    assert delays(client, 2) == [7.0]
+
+
+def test_many_that_lost_one_server_do_not_come_back_at_once(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, UNWELL, UNWELL, NEWS, watch=True)
+    assert delays(client, 2, spread=0.0) == [0.1, 0.25]
+
+
+def test_nobody_waits_beyond_the_deadline(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, UNWELL, watch=True)
+    waited: list[float] = []
+    moments = [0.0]
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        moments.append(moments[-1] + seconds)
+
+    deadline = Deadline(1.0, clock=lambda: moments[-1])
+    follower = Follower(client, PATH, Job, deadline=deadline, sleep=sleep, spread=lambda: 1.0)
+    assert [change.type for change in follower.changes()] == ["SYNCED"]
+    assert sum(waited) == pytest.approx(1.0)
+
+
 def test_what_cannot_be_listed_at_all_is_an_error(server: Server, client: Client) -> None:
     with pytest.raises(NotFound):
         follow(client, 1)
