@@ -119,6 +119,10 @@ simulate-table: sync ## Write the table of all policies on every trace into docs
 
 ##@ Release it
 
+.PHONY: cli-file
+cli-file: sync ## kubectl sj as one file, with a krew manifest: dist/cli; BASE_URL=… where it will be published
+	$(RUN) --group release python tools/cli_file.py $(if $(BASE_URL),--base-url "$(BASE_URL)")
+
 .PHONY: sbom
 sbom: sync ## What is in each image: dist/sbom/*.cdx.json (CycloneDX)
 	$(RUN) python tools/sbom.py

@@ -28,18 +28,25 @@ FILES: Final = 0
 PATIENCE: Final = 3.0
 """Seconds for the API server to answer; a shell that hangs on the tab key is worse than one that knows nothing."""
 
-OPTIONS_OF_NAMES: Final = {"queue": "queue", "namespace": "namespace", "context": "context"}
+OPTIONS_OF_NAMES: Final = {
+    "queue": "queue",
+    "namespace": "namespace",
+    "system_namespace": "namespace",
+    "context": "context",
+    "cluster": "cluster",
+}
 """Options whose values are names in the cluster: parameter, and where to look."""
 CHOICES: Final[Mapping[str, Iterable[str]]] = {
     "output": tuple(f"{one}=" if one in TEMPLATES else one for one in Format),
     "goal": tuple(Goal),
     "status": tuple(phase.lower() for phase in objects.PHASES),
     "section": SECTIONS,
+    "pod_security": ("restricted", "baseline"),
 }
 FILE_PARAMETERS: Final = ("file", "files", "kubeconfig", "certificate_authority")
 
 Lookup = Callable[[str], Iterable[str]]
-"""Names of a sort (job, queue, namespace, context) as the cluster has them."""
+"""Names of a sort (job, queue, namespace, context, cluster) as the cluster has them."""
 
 
 @dataclass
@@ -140,8 +147,8 @@ def _argument(line: Line, find: Lookup) -> tuple[list[str], int]:
 def cluster_names(given: Mapping[str, Any], sort: str) -> Iterable[str]:
     """Names of a sort from the cluster the options point at; none where it cannot be asked."""
     try:
-        if sort == "context":
-            return sorted(kubeconfig.contexts(given.get("kubeconfig")))
+        if sort in ("context", "cluster"):
+            return sorted(getattr(kubeconfig.merged(given.get("kubeconfig")), f"{sort}s"))
         with Access(connection.client(given, PATIENCE), given.get("namespace")) as access:
             if sort == "job":
                 return sorted(job.name for job in access.jobs(access.namespace))

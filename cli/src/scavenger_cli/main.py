@@ -133,8 +133,17 @@ for name, function in (
 app.add_typer(queue_app, name="queue")
 
 
+COMPLETIONS = ("kubectl_complete-sj", "kubectl_complete-scavenger")
+"""What kubectl calls for the tab key. `kubectl sj` as one file is that too, by a link of such a name."""
+
+
 def main() -> None:
     """Run the command line, and end the process with one of ExitCode."""
+    if os.path.basename(sys.argv[0]) in COMPLETIONS:  # noqa: PTH119 - pathlib is not needed otherwise
+        from scavenger_cli import complete
+
+        complete.main()
+        return
     interruptible()
     try:
         app(prog_name="kubectl sj")

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import typer
 from scavenger_cli.complete import FILES, NO_FILES, Lookup, candidates, cluster_names
-from scavenger_cli.main import app
+from scavenger_cli.main import app, main
+
+from .conftest import Run, Server, listed
 
 ROOT = typer.main.get_command(app)
 NAMES = {
@@ -14,6 +16,7 @@ NAMES = {
     "queue": ["default", "night"],
     "namespace": ["lab", "prod"],
     "context": ["main"],
+    "cluster": ["one"],
 }
 
 
@@ -58,6 +61,12 @@ def complete(*words: str) -> tuple[list[str], int, Mapping[str, Any]]:
         (("-n", "lab", "why", "si"), ["simulation", "sine"]),
         (("--as", "ada", "queue", "-n", "lab", "cl"), ["close"]),
         (("-n", ""), ["lab", "prod"]),
+        (("--system-namespace", "p"), ["prod"]),
+        (("list", "--cluster", ""), ["one"]),
+        (("describe", "gang", "si"), ["simulation", "sine"]),
+        (("resubmit", "si"), ["simulation", "sine"]),
+        (("resubmit", "sine", "-q", ""), ["default", "night"]),
+        (("lint", "--pod-security", "b"), ["baseline"]),
         (("--as-gr",), ["--as-group"]),
     ],
     ids=" ".join,
@@ -67,7 +76,11 @@ def test_candidates(words: tuple[str, ...], expected: list[str]) -> None:
     assert (found, directive) == (expected, NO_FILES)
 
 
-@pytest.mark.parametrize("words", [("submit", ""), ("list", "--kubeconfig", "")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [("submit", ""), ("lint", "a.yaml", ""), ("list", "--kubeconfig", ""), ("--certificate-authority", "")],
+    ids=" ".join,
+)
 def test_files(words: tuple[str, ...]) -> None:
     assert complete(*words)[:2] == ([], FILES)
 
@@ -82,6 +95,24 @@ def test_names_are_looked_for_where_the_options_say() -> None:
 
 def test_nothing_typed_yet() -> None:
     assert set(complete()[0]) >= {"submit", "why", "queue"}
+
+
+def test_what_a_kubeconfig_and_a_cluster_name(server: Server, sj: Run) -> None:
+    server.on("/api/v1/namespaces", listed({"metadata": {"name": "prod"}}, {"metadata": {"name": "lab"}}))
+    server.on("/apis/scavenger.dev/v1alpha1/scavengerqueues", listed({"metadata": {"name": "night"}}))
+    assert list(cluster_names({}, "cluster")) == ["c"]
+    assert list(cluster_names({}, "context")) == ["test"]
+    assert list(cluster_names({"act_as": "ada"}, "namespace")) == ["lab", "prod"]
+    assert server.requests[-1].headers["impersonate-user"] == "ada"
+    assert list(cluster_names({}, "queue")) == ["night"]
+
+
+def test_the_one_file_completes_under_its_other_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubectl_complete-sj", "queue", "cl"])
+    main()
+    assert capsys.readouterr().out == "close\tClose a queue.\n:4\n"
 
 
 def test_a_cluster_that_is_not_there_completes_nothing() -> None:

@@ -61,7 +61,7 @@ def test_several_files_are_one_and_the_first_decides(tmp_path: Path, monkeypatch
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'missing'}:{second}")
     found = load(context="lab")
     assert (found.server, found.namespace, found.tls) == ("http://second:80", "n1", None)
-    assert kubeconfig.contexts() == ["lab", "main"]
+    assert list(kubeconfig.merged().contexts) == ["lab", "main"]
 
 
 def test_home_is_the_default(tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ def service_account(overrides: Overrides = NONE) -> Endpoint:
     return plain(choose(Merged("pod", {"pod": context}, {"pod": cluster}, {"pod": user}), None, overrides))
 
 
-def contexts(kubeconfig: str | None = None) -> list[str]:
-    """The names of all contexts. Raises KubeconfigError for a kubeconfig that cannot be read."""
-    return list(merge([(path, _read(path)) for path in _paths(kubeconfig) if path.is_file()]).contexts)
+def merged(kubeconfig: str | None = None) -> Merged:
+    """All that the kubeconfigs name; nothing where there is none. Raises KubeconfigError for one of no use."""
+    return merge([(path, _read(path)) for path in _paths(kubeconfig) if path.is_file()])
 
 
 def read(kubeconfig: str | None = None) -> Merged:

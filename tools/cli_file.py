@@ -1,0 +1,125 @@
+"""`kubectl sj` as one file, with the archive and the manifest that krew installs: dist/cli/.
+
+    uv run --group release python tools/cli_file.py [--base-url URL]
+
+The file holds the command line and all it depends on, in the versions of the lockfile, and needs a Python of the same
+minor version on the same platform, as msgspec and pydantic are compiled. Whoever makes it again gets the same file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+OUTPUT: Final = ROOT / "dist" / "cli"
+NAME: Final = "kubectl-sj"
+EPOCH: Final = 315532800
+"""1980-01-01, the first moment a zip file knows: of all files, so that the same ones come out as the same archive."""
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+NOT_SHIPPED: Final = ("__pycache__", "*.pth", "_virtualenv.py", "direct_url.json", "uv_cache.json", "RECORD")
+"""What an environment has beside its packages, and what in these names the folder or the moment they were made in."""
+DESCRIPTION: Final = """\
+Submit, watch and understand scavenger jobs: low-priority batch jobs that run on what is idle in a cluster, leave when
+ordinary workloads need the room, and go on from their last checkpoint.
+"""
+
+
+def install(environment: Path, *, offline: bool = False) -> Path:
+    """Install the command line, and nothing else, into an empty environment; the folder of its packages.
+
+    offline: from uv's cache only. Raises subprocess.CalledProcessError.
+    """
+    words = ["sync", "--package=scavenger-cli", "--no-editable", "--frozen", "--no-dev", "--quiet"]
+    variables = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(environment), "UV_PYTHON": sys.executable}
+    variables.pop("VIRTUAL_ENV", None)
+    command = [str(ROOT / "tools" / "uv"), *words, *(["--offline"] if offline else [])]
+    subprocess.run(command, check=True, cwd=ROOT, env=variables)
+    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def bundle(target: Path) -> None:
+    """Write the file. Raises subprocess.CalledProcessError."""
+    interpreter = f"/usr/bin/env python{sys.version_info.major}.{sys.version_info.minor}"
+    with tempfile.TemporaryDirectory() as folder:
+        packages = Path(folder) / "packages"
+        shutil.copytree(install(Path(folder) / "environment"), packages, ignore=shutil.ignore_patterns(*NOT_SHIPPED))
+        for path in sorted(packages.rglob("*")):
+            os.utime(path, (EPOCH, EPOCH))
+        words = ["--site-packages", str(packages), "--console-script", NAME, "--python", interpreter]
+        command = [sys.executable, "-m", "shiv.cli", *words, "--reproducible", "--output-file", str(target)]
+        subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
+
+
+def archive(files: list[Path], target: Path) -> str:
+    """Pack files into a .tar.gz that is the same whenever it is made; its SHA-256."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for file in files:
+            info = tarfile.TarInfo(file.name)
+            info.size, info.mtime, info.mode = file.stat().st_size, EPOCH, 0o755 if file.name == NAME else 0o644
+            with file.open("rb") as content:
+                tar.addfile(info, content)
+    target.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
+    return hashlib.sha256(target.read_bytes()).hexdigest()
+
+
+def krew_manifest(version: str, uri: str, sha256: str, system: str, machine: str) -> dict[str, Any]:
+    """The manifest of the plugin (krew.googlecontainertools.github.com/v1alpha2) for one platform."""
+    return {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "sj"},
+        "spec": {
+            "version": f"v{version}",
+            "shortDescription": "Low-priority jobs on what is idle",
+            "description": DESCRIPTION,
+            "caveats": f"Needs python{sys.version_info.major}.{sys.version_info.minor} on PATH.",
+            "platforms": [
+                {
+                    "selector": {"matchLabels": {"os": system, "arch": machine}},
+                    "uri": uri,
+                    "sha256": sha256,
+                    "bin": NAME,
+                    "files": [{"from": name, "to": "."} for name in (NAME, "LICENSE")],
+                }
+            ],
+        },
+    }
+
+
+def main() -> int:
+    """Write the file, the archive and the manifest; the exit code of the process."""
+    parser = argparse.ArgumentParser(description="kubectl sj as one file.")
+    parser.add_argument("--base-url", default="file://" + str(OUTPUT), help="where the archive will be published")
+    base = parser.parse_args().base_url.rstrip("/")
+    version = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]["version"]
+    system, machine = platform.system().lower(), ARCHITECTURES[platform.machine()]
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir(parents=True)
+    bundle(OUTPUT / NAME)
+    packed = OUTPUT / f"{NAME}-{system}-{machine}.tar.gz"
+    digest = archive([OUTPUT / NAME, ROOT / "LICENSE"], packed)
+    manifest = krew_manifest(version, f"{base}/{packed.name}", digest, system, machine)
+    (OUTPUT / "sj.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    for path in sorted(OUTPUT.iterdir()):
+        sys.stdout.write(f"{path.relative_to(ROOT)}\t{path.stat().st_size / 1e6:.1f} MB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
