@@ -8,9 +8,9 @@ RUN := $(UV) run --frozen --quiet
 PYTEST := $(RUN) pytest
 PYTHON_SOURCES := packages services cli cluster simulator demo-apps bench tests tools
 # mypy sees one package at a time: `src` layouts of a workspace share no root. The rest are modules by their path.
-TYPED := packages/api/src packages/domain/src packages/kube/src packages/runtime/src packages/testing/src \
-	services/admitter/src services/regulator/src services/prioritizer/src services/webhook/src cli/src cluster/src \
-	simulator/src demo-apps docs bench tests tools
+TYPED := packages/api/src packages/checkpoint/src packages/domain/src packages/kube/src packages/runtime/src \
+	packages/testing/src services/admitter/src services/regulator/src services/prioritizer/src \
+	services/webhook/src cli/src cluster/src simulator/src demo-apps docs bench tests tools
 ONLY ?=
 EXAMPLES ?= quick
 CLUSTER ?= scavenger
