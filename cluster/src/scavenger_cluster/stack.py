@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -40,6 +42,10 @@ Then try:
 
 COUNTER: Final = ROOT / "demo-apps" / "counter"
 COUNTER_IMAGE: Final = "localhost/scavenger/counter:demo"
+GROMACS: Final = ROOT / "demo-apps" / "gromacs"
+GROMACS_IMAGE: Final = "localhost/scavenger/gromacs:demo"
+GROMACS_PARTS: Final = ("packages/checkpoint/src/scavenger_checkpoint", "demo-apps/gromacs/scavenger_gromacs")
+"""What of this repository its Containerfile copies, by the same paths."""
 SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
 """As the chart names it with `image.registry=localhost`."""
 
@@ -205,6 +211,18 @@ def prepare(report: Callable[[str], None]) -> None:
 def build_images(cluster: Cluster) -> str:
     """Build the image of the counter demo on the local base and load it into the real nodes; returns its name."""
     return cluster.build_image(COUNTER_IMAGE, COUNTER)
+
+
+def build_gromacs_image(cluster: Cluster) -> str:
+    """Build the image of GROMACS and its wrapper, and load it into the real nodes; returns its name.
+
+    The first time Debian's packages are fetched for it. Its context is the root of the repository, of which it sees
+    what it copies: nothing else is a reason to build it again.
+    """
+    with tempfile.TemporaryDirectory(prefix="scavenger-gromacs-") as context:
+        for part in GROMACS_PARTS:
+            shutil.copytree(ROOT / part, Path(context) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        return cluster.build_image(GROMACS_IMAGE, Path(context), containerfile=GROMACS / "Containerfile")
 
 
 def build_scheduler_image(cluster: Cluster) -> str:
