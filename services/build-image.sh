@@ -34,9 +34,13 @@ mkdir -p "$context"
 cp "services/$service/Containerfile" "$context/"
 "$uv" export --quiet --frozen --no-dev --no-editable --package "scavenger-$service" --format requirements-txt \
     --output-file "$context/requirements.txt" >/dev/null
+# uv takes a package of ours as built before for as long as its pyproject.toml is the same.
+ours=()
+for name in api domain kube runtime "$service"; do ours+=("--refresh-package=scavenger-$name"); done
 # For the base image's Python, not for the one that runs here; the hashes of uv.lock are checked.
 "$uv" pip install --quiet --target "$context/app" --python-version "${PYTHON_VERSION:-3.12}" \
-    --python-platform "$(uname -m)-manylinux_2_28" --link-mode copy --no-deps --requirements "$context/requirements.txt"
+    --python-platform "$(uname -m)-manylinux_2_28" --link-mode copy --no-deps --requirements "$context/requirements.txt" \
+    "${ours[@]}"
 rm -rf "$context/requirements.txt" "$context/app/bin" "$context/app/.lock"
 rm -f "$context"/app/scavenger_*.dist-info/direct_url.json  # where it was built is nobody's business
 

@@ -28,6 +28,7 @@ import yaml
 ROOT: Final = Path(__file__).resolve().parents[1]
 OUTPUT: Final = ROOT / "dist" / "cli"
 NAME: Final = "kubectl-sj"
+OURS: Final = ("api", "cli", "domain", "kube")
 EPOCH: Final = 315532800
 """1980-01-01, the first moment a zip file knows: of all files, so that the same ones come out as the same archive."""
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -39,15 +40,17 @@ ordinary workloads need the room, and go on from their last checkpoint.
 """
 
 
-def install(environment: Path, *, offline: bool = False) -> Path:
+def install(environment: Path) -> Path:
     """Install the command line, and nothing else, into an empty environment; the folder of its packages.
 
-    offline: from uv's cache only. Raises subprocess.CalledProcessError.
+    Raises subprocess.CalledProcessError.
     """
     words = ["sync", "--package=scavenger-cli", "--no-editable", "--frozen", "--no-dev", "--quiet"]
     variables = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(environment), "UV_PYTHON": sys.executable}
     variables.pop("VIRTUAL_ENV", None)
-    command = [str(ROOT / "tools" / "uv"), *words, *(["--offline"] if offline else [])]
+    # uv takes a package of ours as built before for as long as its pyproject.toml is the same.
+    words += [f"--refresh-package=scavenger-{name}" for name in OURS]
+    command = [str(ROOT / "tools" / "uv"), *words]
     subprocess.run(command, check=True, cwd=ROOT, env=variables)
     return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 

@@ -34,7 +34,7 @@ ALLOWED = {
 
 @pytest.mark.timeout(240)
 def test_in_an_empty_environment_it_needs_nothing_that_only_services_do(tmp_path: Path) -> None:
-    packages = cli_file.install(tmp_path / "environment", offline=True)
+    packages = cli_file.install(tmp_path / "environment")
     installed = {re.split(r"-\d", path.name)[0].lower() for path in packages.glob("*.dist-info")}
     assert installed <= ALLOWED
     file = tmp_path / "job.json"
