@@ -16,13 +16,16 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.manifest import job_manifest, target_of
+from scavenger_api import names
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import placed_by
 from scavenger_kube.kinds import Node
-from scavenger_testing.builders import node_dict
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
+from scavenger_testing.builders import configmap_dict, node_dict
 
 from . import builders as b
+from .harness import NS, empty_harness
 
 GI = 1 << 30
 SECOND = 1_000_000
@@ -282,3 +285,38 @@ def test_volumes_and_what_did_not_come_off_are_not_pinned() -> None:
     assert schedule(spec_of(granted), free, 2) == "a"
     assert schedule(spec_of(granted.unpinned()), free, 2) == "b", "not where there is no room"
     assert "affinity" not in spec_of(Target().unpinned())
+
+
+# --- the whole way ---
+
+
+async def test_the_job_is_bound_to_the_granted_node_until_that_does_not_come_off() -> None:
+    async with empty_harness() as c:
+        for name in ("busy", "full", "idle"):
+            c.node(name, cpu="10", memory="100Gi")
+        levels = {"load": 30, "lower": 70, "admission": 80, "upper": 85}
+        data = {"state": "Filling", "admit": "true", "preemptiblePercentage": "33", "periodSeconds": "3600"}
+        data |= {f"{kind}.{resource}": str(value) for resource in ("cpu", "memory") for kind, value in levels.items()}
+        data |= {"observedAt": c.stamp(), "nodeHeadroom": "busy=100/900 idle=700/900", "closedNodes": "full"}
+        c.api.put(CONFIGMAPS, configmap_dict(names.LEVELS_CONFIGMAP, data, namespace=names.SYSTEM_NAMESPACE))
+        c.kubelet = False
+        c.admitter(unschedulable_after=5)
+        c.submit("job", cpu="2")
+
+        def spec() -> dict[str, Any]:
+            found: dict[str, Any] = c.api.list(JOBS)[0]["spec"]["template"]["spec"]
+            return found
+
+        await c.until(lambda: c.pods("job"))
+        free = {"busy": 10, "full": 10, "idle": 9}
+        assert schedule(spec(), free, 2) == "idle"
+        (pod,) = c.pods("job")
+
+        def nowhere(obj: dict[str, Any]) -> None:
+            why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "somebody took it"}
+            obj["status"] = {"phase": "Pending", "conditions": [{**why, "lastTransitionTime": c.stamp()}]}
+
+        c.api.edit(PODS, NS, pod["metadata"]["name"], nowhere)
+        await c.until(lambda: c.jobs_ever("job") == 2)
+        assert schedule(spec(), free, 2) == "busy", "the scheduler may know better"
+        assert schedule(spec(), {"full": 10}, 2) is None, "but there nothing is left"
