@@ -202,7 +202,7 @@ def test_headroom_of_nodes() -> None:
     assert LevelsView.of(data, NOW + timedelta(hours=1)).headroom == {}, "stale"
     assert "nodeHeadroom" not in LEVELS.to_data()
     assert LevelsView.of(LEVELS.to_data(), NOW).headroom == {}, "of a regulator that knows nothing of it"
-    nonsense = "a=1 b=1/ c=/1 d=-1/1 e=1/1/1 f=1.5/2 =1/1 g h=99999/1 i=\u0661/1 j=1/1 " + "9" * 5000
+    nonsense = "a=1 b=1/ c=/1 d=-1/1 e=1/1/1 f=1.5/2 =1/1 g h=99999/1 i=\u0661/1 j=1/1 k=" + "9" * 5000 + "/1"
     assert LevelsView.of({**data, "nodeHeadroom": nonsense}, NOW).headroom == {"j": (1, 1)}
 
 
@@ -213,6 +213,8 @@ def test_crowded_nodes() -> None:
     assert LevelsView.of(data, NOW).crowded_nodes == {"a": 1500, "b": 0}
     assert PublishedLevels.parse({**data, "crowdedNodes": "a=-1 =5 c d=x e=\u0663 f=2"}).crowded_nodes == {"f": 2}
     assert LevelsView.of(data, NOW + timedelta(hours=1)).crowded_nodes == {}
+    endless = "a=" + "9" * 5000  # more digits than Python makes a number of
+    assert PublishedLevels.parse({**data, "crowdedNodes": f"{endless} b=2"}).crowded_nodes == {"b": 2}
 
 
 def test_eviction_note() -> None:

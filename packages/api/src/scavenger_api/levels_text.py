@@ -40,6 +40,9 @@ RAMPING: Final = "ramping"
 """Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
 minutes have asked for and do not use yet; nobody new is to start there."""
 
+MOST_DIGITS: Final = 12
+"""Of the millicores of a node; Python makes no number of more than a few thousand."""
+
 
 class GarbageError(ValueError):
     """What stands in the ConfigMap says nothing."""
@@ -72,7 +75,7 @@ def read_optional(data: Mapping[str, str], key: str) -> float | None:
 def read_crowded(data: Mapping[str, str]) -> dict[str, int]:
     """Millicores by node; what cannot be read is left out."""
     pairs = (entry.rpartition("=") for entry in data.get(CROWDED_NODES, "").split())
-    return {node: int(cpu) for node, _, cpu in pairs if node and cpu.isascii() and cpu.isdigit()}
+    return {node: int(cpu) for node, _, cpu in pairs if node and _is_whole(cpu, MOST_DIGITS)}
 
 
 def write_headroom(headroom: Mapping[str, tuple[int, int]]) -> str:
@@ -92,10 +95,11 @@ def read_headroom(text: str) -> Mapping[str, tuple[int, int]]:
     for entry in text.split():
         node, _, left = entry.rpartition("=")
         cpu, _, memory = left.partition("/")
-        if node and _is_share(cpu) and _is_share(memory):
+        if node and _is_whole(cpu, 4) and _is_whole(memory, 4):
             found[node] = (int(cpu), int(memory))
     return MappingProxyType(found)
 
 
-def _is_share(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 4
+def _is_whole(text: str, digits: int) -> bool:
+    """Whether it is a whole number, 0 or more, of so many digits at most."""
+    return text.isascii() and text.isdigit() and len(text) <= digits
