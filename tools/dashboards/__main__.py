@@ -16,7 +16,7 @@ import yaml
 
 from tools.dashboards.administrator import ADMINISTRATOR
 from tools.dashboards.catalogue import ROOT, Metric, catalogue, problems
-from tools.dashboards.grafana import as_json
+from tools.dashboards.grafana import QUEUES, as_json
 from tools.dashboards.guide import guide
 from tools.dashboards.promql import wrong as wrong_in
 from tools.dashboards.reference import reference
@@ -36,6 +36,7 @@ def unfounded(metrics: list[Metric]) -> list[str]:
         for panel in board.panels()
         for query in panel.queries
     ]
+    asked.append(("variable queue", QUEUES, "{{queue}}"))
     for group in yaml.safe_load(RULES.read_text())["groups"]:
         asked += [(rule["alert"], rule["expr"], "") for rule in group["rules"]]
     return [f"{who}: {problem}" for who, expr, legend in asked for problem in wrong_in(expr, metrics, legend)]

@@ -16,6 +16,8 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from tools.dashboards.model import NAME, Dashboard, Panel, Query
 
 DATASOURCE: Final = grafana.DataSourceRef(type_val="prometheus", uid="${datasource}")
+QUEUES: Final = "scavenger_starts_total"
+"""Shown of every queue, whether it has jobs or not, and whether the load is known or not."""
 TAG: Final = "scavenger-jobs"
 
 
@@ -54,7 +56,7 @@ def _queue() -> dashboard.QueryVariable:
         dashboard.QueryVariable("queue")
         .label("Queue")
         .datasource(DATASOURCE)
-        .query("label_values(scavenger_queue_deserved, queue)")
+        .query(f"label_values({QUEUES}, queue)")
         .refresh(grafana.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(grafana.VariableSort.ALPHABETICAL_ASC)
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from scavenger_api import names
@@ -192,10 +192,10 @@ def _show(shares: Mapping[str, QueueShare]) -> None:
                 gauge.labels(name, resource, unit_of(resource)).set(value / 1000 if resource == "cpu" else value)
 
 
-def _show_jobs(phases: Mapping[str, Counter[Phase | None]], known: Container[str]) -> None:
+def _show_jobs(phases: Mapping[str, Counter[Phase | None]], known: Collection[str]) -> None:
     """How many jobs the queues have, on /metrics. Only who leads says so, or two replicas would count each twice."""
     metrics.JOBS.clear()
-    for queue in (names.DEFAULT_QUEUE, *phases):
+    for queue in {names.DEFAULT_QUEUE, *known, *phases}:
         label = metrics.queue_label(queue, known)
         metrics.begin(label)
         for phase, count in phases.get(queue, {}).items():
