@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -44,7 +45,8 @@ class Collection(Generic[T]):
 
 def print_collection(client: Client, collection: Collection[T], output: Output, sort_by: str | None) -> None:
     """List it. Raises CliError for a selector or a path of no use, ApiError."""
-    body = _listed(client, collection)
+    with _explained(collection.params):
+        body = client.get(collection.path, collection.params)
     if not output.table and collection.wanted is None and sort_by is None:
         _print(raw_items(body), output, collection.word)
         return
@@ -65,11 +67,13 @@ def print_collection(client: Client, collection: Collection[T], output: Output, 
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _listed(client: Client, collection: Collection[T]) -> bytes:
+@contextlib.contextmanager
+def _explained(params: Params) -> Iterator[None]:
+    """A refusal of a selector, with what can be selected. Raises CliError."""
     try:
-        return client.get(collection.path, collection.params)
+        yield
     except Invalid as error:
-        given = " ".join(f"{name} {value}" for name, value in collection.params.items() if value)
+        given = " ".join(f"{name} {value}" for name, value in params.items() if value)
         remedy = f"fields of a ScavengerJob that can be selected are {', '.join(SELECTABLE)}"
         raise CliError(f"the API server refuses {given}: {error.message}", remedy) from error
 
@@ -97,14 +101,14 @@ def follow_collection(client: Client, collection: Collection[T], output: Output,
 
     if sort_by is not None:
         note("--sort-by has no effect with --watch: changes come in the order of time")
-    _listed(client, collection)  # a selector of no use is to be said
     printer = _Printer(collection, output)
-    for change in Follower(client, collection.path, collection.kind, collection.params).changes():
-        if change.obj is not None and change.raw is not None:
-            if collection.wanted is None or collection.wanted(change.obj):
-                printer.take(change.obj, change.raw)
-        elif change.type == "SYNCED":
-            printer.listed()
+    with _explained(collection.params):
+        for change in Follower(client, collection.path, collection.kind, collection.params).changes():
+            if change.obj is not None and change.raw is not None:
+                if collection.wanted is None or collection.wanted(change.obj):
+                    printer.take(change.obj, change.raw)
+            elif change.type == "SYNCED":
+                printer.listed()
 
 
 class _Printer(Generic[T]):

@@ -87,7 +87,9 @@ def shown(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     if value is None or isinstance(value, bool):
         return {None: "", True: "true", False: "false"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))  # from 1e21 on, Go writes an exponent
+    return str(value)
 
 
 def _results(parts: Sequence[Part], root: Any) -> Iterator[Values]:

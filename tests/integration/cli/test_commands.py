@@ -417,7 +417,10 @@ def test_kubectl_finds_it_and_completes(sj: Sj) -> None:
         return done.stdout.splitlines()
 
     assert ask("sj", "list", "-n", sj.namespace, "-o", "name") == ["scavengerjob.scavenger.dev/simulation"]
+    assert ask("sj", "-n", sj.namespace, "list", "-o", "name") == ["scavengerjob.scavenger.dev/simulation"]
     assert ask("scavenger", "get", "simulation", "-n", sj.namespace, "-o", "name") == [
         "scavengerjob.scavenger.dev/simulation"
     ]
     assert ask("__complete", "sj", "why", "-n", sj.namespace, "s") == ["simulation", ":4"]
+    assert ask("__complete", "sj", "-n", sj.namespace, "describe", "s") == ["simulation", ":4"]
+    assert sj.namespace in ask("__complete", "sj", "list", "-n", "it-")

@@ -57,6 +57,21 @@ def test_what_a_template_comes_to(template: str, text: str) -> None:
     assert parse(template).text(JOBS) == text
 
 
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (12345.678, "12345.678"),
+        (2.0, "2"),
+        (0.1, "0.1"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1e-7, "1e-07"),
+    ],
+)
+def test_numbers_are_written_as_go_writes_them(number: float, text: str) -> None:
+    assert parse("{.n}").text({"n": number}) == text
+
+
 def test_a_whole_object() -> None:
     assert json.loads(parse("{}").text(JOBS)) == json.loads(parse("{@}").text(JOBS)) == JOBS
     assert json.loads(parse("{.}").text(JOBS)) == JOBS

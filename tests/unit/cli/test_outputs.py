@@ -138,6 +138,7 @@ def test_selectors_are_the_servers(server: Server, sj: Run) -> None:
     assert code == 1
     assert "fieldSelector spec.image=x: field label not supported" in err
     assert "metadata.name, metadata.namespace, spec.queue, status.phase" in err
+    assert sj("list", "-w", "--field-selector", "spec.image=x") == (code, "", err)
 
 
 @pytest.fixture

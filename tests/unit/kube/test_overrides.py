@@ -72,6 +72,7 @@ def test_a_server_needs_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (found.server, found.authorization, found.namespace) == ("http://localhost:8080", "Bearer t", "default")
     (tmp_path / "none").write_text("")
     assert load(None, None, Overrides(server="http://localhost:8080")).server == "http://localhost:8080"
+    assert load("/dev/null", None, Overrides(server="http://localhost:8080")).server == "http://localhost:8080"
     with pytest.raises(KubeconfigError, match="no current-context"):
         load()
     with pytest.raises(KubeconfigError, match="without as"):

@@ -46,7 +46,7 @@ def load(kubeconfig: str | None = None, context: str | None = None, overrides: O
     overrides: what is to be used in the place of what is found there; with a server in it, nothing need be found. May
     run a plugin. Raises KubeconfigError where there is none, or where what is there cannot be used.
     """
-    found = any(path.is_file() for path in _paths(kubeconfig))
+    found = any(_readable(path) for path in _paths(kubeconfig))
     if not found and overrides.server and not kubeconfig:
         return plain(choose(Merged("", {}, {}, {}), context, overrides))
     if in_pod(kubeconfig, context) and not found:
@@ -75,13 +75,13 @@ def service_account(overrides: Overrides = NONE) -> Endpoint:
 
 def merged(kubeconfig: str | None = None) -> Merged:
     """All that the kubeconfigs name; nothing where there is none. Raises KubeconfigError for one of no use."""
-    return merge([(path, _read(path)) for path in _paths(kubeconfig) if path.is_file()])
+    return merge([(path, _read(path)) for path in _paths(kubeconfig) if _readable(path)])
 
 
 def read(kubeconfig: str | None = None) -> Merged:
     """What the kubeconfigs say: `kubeconfig`, else $KUBECONFIG, else ~/.kube/config. Raises KubeconfigError."""
     paths = _paths(kubeconfig)
-    found = [path for path in paths if path.is_file()]
+    found = [path for path in paths if _readable(path)]
     if not found and kubeconfig:
         raise KubeconfigError(f"there is no kubeconfig {kubeconfig}", "check the path after --kubeconfig")
     if not found:
@@ -90,6 +90,11 @@ def read(kubeconfig: str | None = None) -> Merged:
             "point at one with --kubeconfig or KUBECONFIG; in this repository `make up` prints the line to paste",
         )
     return merge([(path, _read(path)) for path in found])
+
+
+def _readable(path: Path) -> bool:
+    """Whether there is something to read: a file, a pipe, /dev/null."""
+    return path.exists() and not path.is_dir()
 
 
 def _paths(kubeconfig: str | None) -> list[Path]:
