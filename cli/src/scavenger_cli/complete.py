@@ -162,9 +162,9 @@ def cluster_names(given: Mapping[str, Any], sort: str) -> Iterable[str]:
 
 def main() -> None:
     """Print the candidates for the words on the command line."""
-    from scavenger_cli.main import app
+    from scavenger_cli.main import application
 
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(application())
     found, directive = candidates(root, sys.argv[1:], lambda given: functools.partial(cluster_names, given))
     sys.stdout.write("".join(f"{one}\n" for one in found) + f":{directive}\n")
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import typer
 from scavenger_cli.complete import FILES, NO_FILES, Lookup, candidates, cluster_names
-from scavenger_cli.main import app, main
+from scavenger_cli.main import application, main
 
 from .conftest import Run, Server, listed
 
-ROOT = typer.main.get_command(app)
+ROOT = typer.main.get_command(application())
 NAMES = {
     "job": ["gang", "simulation", "sine"],
     "queue": ["default", "night"],

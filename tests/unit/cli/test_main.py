@@ -27,7 +27,7 @@ PODS = "/api/v1/namespaces/lab/pods"
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    command = command or typer.main.get_command(main.app)
+    command = command or typer.main.get_command(main.application())
     for name, inner in getattr(command, "commands", {}).items():
         if hasattr(inner, "commands"):
             yield from commands(inner, (*path, name))
@@ -72,12 +72,37 @@ SLOW = {"aiohttp", "asyncio", "kubernetes_asyncio", "pydantic", "rich", "yaml", 
 
 
 def test_what_is_slow_to_load_is_loaded_by_who_needs_it() -> None:
-    code = "import sys, scavenger_cli.main, scavenger_cli.complete; print(*sys.modules)"
+    code = "import sys, scavenger_cli.main as m, scavenger_cli.complete; m.application(); print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
     assert "scavenger_cli.main" in loaded
     assert not SLOW & loaded
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("list",), ["list"]),
+        (("-n", "list", "get", "x"), ["list", "get"]),
+        (("queue", "list"), ["list", "queue"]),
+        (("-n", "lab"), [*main.COMMANDS, "queue"]),
+        (("lst",), [*main.COMMANDS, "queue"]),
+    ],
+    ids=" ".join,
+)
+def test_only_the_commands_that_may_be_meant_are_loaded(words: tuple[str, ...], names: list[str]) -> None:
+    command: Any = typer.main.get_command(main.application(words))
+    assert sorted(command.commands) == sorted(names)
+    if "queue" in words:
+        assert list(command.commands["queue"].commands) == ["list"]
+
+
+def test_a_command_that_is_not_there_is_told_of_the_others(sj: Run) -> None:
+    code, _, err = sj("lisst")
+    assert code == 2
+    assert "list" in err
+    assert sj("-n", "list", "queue", "lisst")[0] == 2
 
 
 def one(name: str, phase: str = "Waiting", **fields: Any) -> dict[str, Any]:

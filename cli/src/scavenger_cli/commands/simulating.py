@@ -16,8 +16,6 @@ from scavenger_cli.exits import CliError, ExitCode
 PROGRAM: Final = "scavenger-simulator"
 MODULE: Final = "scavenger_simulator"
 VERBS: Final = ("run", "compare", "tune")
-PASSED_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Settings of the command: what it does not know itself is the simulator's."""
 INSTALL: Final = (
     "from a clone: pip install ./packages/api ./packages/domain ./packages/kube ./packages/runtime "
     "./services/admitter ./services/regulator ./services/prioritizer './simulator[tune]'"
