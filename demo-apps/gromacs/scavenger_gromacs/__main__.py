@@ -33,10 +33,11 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(words)
     stop = StopRequest()
+    options.dir.mkdir(parents=True, exist_ok=True)
     held = os.open(options.dir / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         sys.stderr.write(f"another process works in {options.dir}\n")
         return EXIT_ALREADY_RUNNING
     folder = options.dir.absolute()

@@ -27,6 +27,11 @@ class StoppedError(Exception):
 class ToolError(Exception):
     """A program of GROMACS has failed; its last words are the message."""
 
+    def __init__(self, message: str, code: int | None = None) -> None:
+        """`code`: as of subprocess; None where it could not be started."""
+        super().__init__(message)
+        self.code = code
+
 
 class Gmx:
     """Runs `gmx` in one folder."""
@@ -51,12 +56,13 @@ class Gmx:
             raise StoppedError
         if process.returncode != 0:
             error = outcome.fatal_error(said[0]) or " ".join(said[0].split())[-300:]
-            raise ToolError(f"gmx {words[0]} ended with {process.returncode}: {error}")
+            raise ToolError(f"gmx {words[0]} ended with {process.returncode}: {error}", process.returncode)
         return said[0]
 
     def run(self, words: Sequence[str], tick: Callable[[str], None]) -> tuple[int, str]:
         """The exit code and output of a long program. `tick` is called with what it has said since, at least once a
-        second. It is sent SIGTERM when the wrapper is told to end, and waited for.
+        second. It is sent SIGTERM when the wrapper is told to end, and waited for. Raises ToolError where it cannot be
+        started.
         """
         process = self._start(words)
         assert process.stdout is not None
@@ -68,22 +74,26 @@ class Gmx:
             if self._stop and not told:
                 process.send_signal(signal.SIGTERM)
                 told = True
-            tick(output.take(1.0 if told else 0.2))
+            tick(output.take(0.2))
+        tick(output.take(0))
         process.stdout.close()
         return process.returncode, output.text
 
     def _start(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["gmx", "-quiet", *words],
-            cwd=self._folder,
-            env={**os.environ, **_ENVIRONMENT},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            pass_fds=(self._held,),
-        )
+        try:
+            return subprocess.Popen(
+                ["gmx", "-quiet", *words],
+                cwd=self._folder,
+                env={**os.environ, **_ENVIRONMENT},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                pass_fds=(self._held,),
+            )
+        except OSError as error:
+            raise ToolError(f"gmx cannot be started ({error}); on Debian: apt-get install gromacs") from error
 
 
 class _Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -129,7 +130,7 @@ class Run:
             if ended.end is not End.REFUSED:
                 return ended.end is End.FINISHED
             say("fallback", why=ended.message)
-            self._state.unlink()
+            _set_aside(self._state)
 
     @property
     def _state(self) -> Path:
@@ -147,18 +148,24 @@ class Run:
                 file.replace(self._state)
                 return step
             say("fallback", why=f"{file.name} is cut short or damaged")
-            # mdrun would keep it as the checkpoint before, in the place of one that is whole.
-            file.unlink()
+            # Where it is, mdrun would keep it as the checkpoint before, in the place of one that is whole.
+            _set_aside(file)
         for name in _GROWN:
             (self._inner / name).unlink(missing_ok=True)
         return 0
 
     def _step_of(self, file: Path) -> int | None:
-        """The step of a checkpoint; None where it is not whole."""
+        """The step of a checkpoint; None where it is not whole.
+
+        Raises FailedError where it was not read: a checkpoint is not given up for want of memory.
+        """
         try:
             return outcome.checkpoint_step(self._gmx("dump", "-cp", file.name, heed=False))
-        except ToolError:
-            return None
+        except ToolError as error:
+            if error.code is not None and error.code > 0:
+                return None
+            reason = Reason.OUT_OF_MEMORY if error.code == -signal.SIGKILL else Reason.ERROR
+            raise FailedError(reason, str(error)) from error
 
     def _mdrun(self, configuration: Configuration, record: Record, began: int) -> Outcome:
         left = None
@@ -169,7 +176,10 @@ class Run:
                 raise FailedError(Reason.WALL_TIME, text)
         record.begin(began)
         say("started" if len(record.starts) == 1 else "resumed", step=began, of=configuration.steps)
-        code, output = self._gmx.run(self._words(configuration, left), lambda text: self._tick(text, record))
+        try:
+            code, output = self._gmx.run(self._words(configuration, left), lambda text: self._tick(text, record))
+        except ToolError as error:
+            raise FailedError(Reason.ERROR, str(error)) from error
         step = self._step_of(self._state) if self._state.exists() else None
         record.end(step)
         say("mdrun ended", code=code, step=step, of=configuration.steps)
@@ -217,6 +227,11 @@ class Run:
         moment = max(self._reported, self._state.stat().st_mtime)
         report_checkpoint(datetime.fromtimestamp(moment, UTC))
         return True
+
+
+def _set_aside(file: Path) -> None:
+    """Keep a file that is not to be used, for whoever wants to know why."""
+    file.replace(file.with_name(f"{file.name}.damaged"))
 
 
 def say(event: str, **details: object) -> None:
