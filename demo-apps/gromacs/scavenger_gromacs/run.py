@@ -80,7 +80,7 @@ class Run:
             say("stopped while preparing")
             return EXIT_STOPPED
         except ToolError as error:
-            raise FailedError(Reason.PREPARATION, str(error)) from error
+            raise _failed(error, Reason.PREPARATION) from error
         record = Record(self._inner)
         finished = self._simulate(configuration, record)
         if not finished:
@@ -93,7 +93,9 @@ class Run:
             return EXIT_SAVED
         except outcome.NotFiniteError as error:
             raise FailedError(Reason.UNSTABLE, f"not finite: {error}") from error
-        except (ToolError, ValueError) as error:
+        except ToolError as error:
+            raise _failed(error, Reason.ERROR) from error
+        except ValueError as error:
             raise FailedError(Reason.ERROR, str(error)) from error
         write_result(self.folder / "result.json", quantities, configuration, record, self.ranks, self.threads)
         say("finished", steps=configuration.steps)
@@ -164,8 +166,7 @@ class Run:
         except ToolError as error:
             if error.code is not None and error.code > 0:
                 return None
-            reason = Reason.OUT_OF_MEMORY if error.code == -signal.SIGKILL else Reason.ERROR
-            raise FailedError(reason, str(error)) from error
+            raise _failed(error, Reason.ERROR) from error
 
     def _mdrun(self, configuration: Configuration, record: Record, began: int) -> Outcome:
         left = None
@@ -227,6 +228,11 @@ class Run:
         moment = max(self._reported, self._state.stat().st_mtime)
         report_checkpoint(datetime.fromtimestamp(moment, UTC))
         return True
+
+
+def _failed(error: ToolError, otherwise: Reason) -> FailedError:
+    """Nobody but the kernel, for want of memory, kills a program that the wrapper has started."""
+    return FailedError(Reason.OUT_OF_MEMORY if error.code == -signal.SIGKILL else otherwise, str(error))
 
 
 def _set_aside(file: Path) -> None:

@@ -1,6 +1,7 @@
 """Stands for GROMACS: `gmx` that computes nothing, and ends as `plan.json` in the work folder says.
 
 The plan is a list of what the starts of mdrun do, one after the other: the step it gets to, and what it does there.
+Programs that are named in the variables KILLED and BROKEN are killed, or fail.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def main(words: list[str]) -> int:
     said = Path("../said.jsonl")
     with said.open("a") as file:
         file.write(json.dumps(words[1:]) + "\n")
+    if tool in os.environ.get("KILLED", "").split():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if tool in os.environ.get("BROKEN", "").split():
+        say("Program: x\n\nFatal error:\nit is\nbroken\n\nFor more information")
+        return 1
     if tool == "solvate":
         atoms = [f"{n:5d}SOL     OW{n:5d}" for n in range(int(option("-maxsol")))]
         Path(option("-o")).write_text("\n".join(["water", str(len(atoms)), *atoms, "box", ""]))

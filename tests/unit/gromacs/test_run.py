@@ -51,21 +51,22 @@ class Folder:
         gmx.chmod(0o755)
         self.search = f"{programs}:/usr/bin:/bin"
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-S", "-m", "scavenger_gromacs", f"--dir={self.path}"],
             env={
                 "PATH": self.search,
                 "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
                 ENV_MESSAGE_PATH: str(self.message),
+                **environment,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def finish(self) -> tuple[int, str]:
-        process = self.start()
+    def finish(self, **environment: str) -> tuple[int, str]:
+        process = self.start(**environment)
         output = process.communicate(timeout=50)[0]
         return process.returncode, output
 
@@ -179,6 +180,27 @@ def test_a_failure_says_why_and_a_new_start_tries_again(then: str, reason: str, 
     assert folder.finish()[0] == 0
     assert not (folder.path / "failure.json").exists()
     assert folder.written("result.json")["recomputed_steps"] == 300
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"KILLED": "grompp"}, "OutOfMemory"),
+        ({"BROKEN": "grompp"}, "Preparation"),
+        ({"BROKEN": "solvate"}, "Preparation"),
+        ({"KILLED": "msd"}, "OutOfMemory"),
+        ({"BROKEN": "energy"}, "Error"),
+    ],
+)
+def test_a_tool_that_fails_is_told(environment: dict[str, str], reason: str, tmp_path: Path) -> None:
+    folder = Folder(tmp_path, (1000, "finish"))
+    assert folder.finish(**environment)[0] == 1
+    failure = folder.written("failure.json")
+    assert failure["reason"] == reason
+    if "BROKEN" in environment:
+        assert failure["message"] == f"gmx {environment['BROKEN']} ended with 1: it is broken"
+    assert folder.finish()[0] == 0
+    assert folder.written("result.json")["steps"] == 1000
 
 
 def test_its_time_is_over(tmp_path: Path) -> None:
