@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the image of a service:
+# Build the image of a service, or of a demo application in Python (tuner):
 #
 #     services/build-image.sh SERVICE [IMAGE]       default: localhost/scavenger/SERVICE:0.1.0
 #
@@ -31,7 +31,9 @@ find_builder() {
 cd "$root"
 rm -rf "$context"
 mkdir -p "$context"
-cp "services/$service/Containerfile" "$context/"
+folder=services/$service
+[[ -d $folder ]] || folder=demo-apps/$service
+cp "$folder/Containerfile" "$context/"
 "$uv" export --quiet --frozen --no-dev --no-editable --package "scavenger-$service" --format requirements-txt \
     --output-file "$context/requirements.txt" >/dev/null
 # uv takes a package of ours as built before for as long as its pyproject.toml is the same.

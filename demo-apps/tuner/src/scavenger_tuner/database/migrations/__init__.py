@@ -1,0 +1,1 @@
+"""How the tables came about, one step after the other."""
