@@ -1,0 +1,291 @@
+"""Several tuners as processes, on a real API server and a real PostgreSQL, with the rights of their manifests.
+
+The test plays the admitter and the programs. Two tuners are killed with SIGKILL, PostgreSQL is restarted as after a
+crash; nothing is taken twice and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_api import names
+from scavenger_kube.blocking import Client
+from scavenger_kube.errors import NotFound
+from scavenger_kube.kubeconfig import load
+from scavenger_testing.waiting import wait
+from scavenger_tuner.core.trial import Configuration
+from scavenger_tuner.database.engine import connect
+from scavenger_tuner.database.reading import everything
+from scavenger_tuner.database.store import add
+from scavenger_tuner.database.tables import AttemptRow, ConfigurationRow
+
+from tests.integration.conftest import REPOSITORY, Kubectl
+
+from .postgres import Postgres
+from .programs import HOPELESS_SEED, HUNGRY_SEED, LARGE_SEED, UNSTABLE_SEED, Object, outcome
+
+MANIFESTS = REPOSITORY / "demo-apps" / "tuner" / "manifests"
+ADMITTER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}"
+TIMEOUT = 240.0
+
+SEEDS = range(1, 13)
+CONCURRENCY = 3
+SETTINGS = {
+    "claim-period": "500ms",
+    "claim-ttl": "4s",
+    "follow-period": "2s",
+    "too-large-after": "0s",
+    "concurrency": str(CONCURRENCY),
+    "max-cores": "2",
+    "health-address": "127.0.0.1",
+    "health-port": "0",
+}
+
+
+def as_somebody(kubeconfig: Path, target: Path, user: str, *groups: str) -> Path:
+    """A kubeconfig for acting as that account."""
+    found = yaml.safe_load(kubeconfig.read_text())
+    for entry in found["users"]:
+        entry["user"].update({"as": user, **({"as-groups": list(groups)} if groups else {})})
+    target.write_text(json.dumps(found))
+    return target
+
+
+class Cluster:
+    """The API server, and what of a cluster the test plays."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
+        # Rights of an administrator, and the name that the guard lets write statuses.
+        config = as_somebody(kubeconfig, folder / "admitter", ADMITTER, "system:masters")
+        self._client = Client(lambda: load(str(config)))
+        self._jobs = f"/apis/{names.API_VERSION}/namespaces/{namespace}/scavengerjobs"
+        self._work = folder / "work"
+        self.uids: dict[str, set[str]] = defaultdict(set)
+
+    def look(self) -> list[Object]:
+        """All jobs there are; who they are is kept."""
+        found: list[Object] = json.loads(self._client.get(self._jobs))["items"]
+        for job in found:
+            self.uids[job["metadata"]["name"]].add(job["metadata"]["uid"])
+        return found
+
+    def play(self, most: int = 1000) -> None:
+        """Have up to so many jobs that nothing has become of run, and end."""
+        fresh = [job["metadata"]["name"] for job in self.look() if not job.get("status")]
+        for name in sorted(fresh)[:most]:
+            status = outcome(self._work, name)
+            try:
+                self._client.patch(f"{self._jobs}/{name}/status", {"status": status})
+            except NotFound:  # whoever takes a job away does it once it has a status
+                raise AssertionError(f"{name} was deleted before it had ended") from None
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Tuners:
+    """Tuners as processes."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, folder: Path, url: str) -> None:
+        user = f"system:serviceaccount:{namespace}:tuner"
+        self._config = as_somebody(kubeconfig, folder / "tuner", user)
+        self._folder = folder
+        self._options = {
+            **SETTINGS,
+            "kubeconfig": str(self._config),
+            "namespace": namespace,
+            "folder": str(folder / "work"),
+            "database-url": url,
+        }
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        flags = [f"--{key}={value}" for key, value in self._options.items()]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "scavenger_tuner", "run", f"--identity={name}", *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self, name: str) -> None:
+        process = self.running.pop(name)
+        assert process.poll() is None, self.logs()
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+    def stop(self) -> list[int]:
+        """The exit codes of those that ran, told to stop."""
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(60) for process in self.running.values()]
+        self.running.clear()
+        return codes
+
+    def close(self) -> None:
+        for name in list(self.running):
+            process = self.running.pop(name)
+            process.kill()
+            process.wait(30)
+
+    def logs(self) -> str:
+        return "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in sorted(self._folder.glob("*.log")))
+
+
+Rows = Sequence[tuple[ConfigurationRow, Sequence[AttemptRow]]]
+
+
+class Database:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask_for(self, configurations: Sequence[Configuration]) -> None:
+        async def ask() -> None:
+            engine = connect(self._url)
+            await add(engine, "s", configurations)
+            await engine.dispose()
+
+        asyncio.run(ask())
+
+    def rows(self) -> Rows:
+        return asyncio.run(everything(self._url))
+
+    def finished(self) -> int:
+        return sum(row.finished_at is not None for row, _ in self.rows())
+
+
+@pytest.fixture
+def rights(api_cluster: Kubectl, namespace: str) -> None:
+    """What the manifests of the tuner give its service account, in this namespace."""
+    rendered = yaml.safe_load_all(api_cluster.ok("kustomize", str(MANIFESTS / "tuner")))
+    wanted = [each for each in rendered if each["kind"] in ("ServiceAccount", "Role", "RoleBinding")]
+    for each in wanted:
+        each["metadata"]["namespace"] = namespace
+        for subject in each.get("subjects", ()):
+            subject["namespace"] = namespace
+    assert len(wanted) == 3
+    api_cluster.ok("apply", "-f", "-", stdin=yaml.safe_dump_all(wanted))
+
+
+@pytest.fixture
+def cluster_of(kubeconfig: Path, namespace: str, rights: None, tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "work").mkdir()
+    made = Cluster(kubeconfig, namespace, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tuners(kubeconfig: Path, namespace: str, rights: None, tmp_path: Path, url: str) -> Iterator[Tuners]:
+    made = Tuners(kubeconfig, namespace, tmp_path, url)
+    yield made
+    made.close()
+
+
+def test_nothing_twice_nothing_lost(postgres: Postgres, url: str, cluster_of: Cluster, tuners: Tuners) -> None:
+    database = Database(url)
+    database.ask_for([Configuration("spce", 300, 300.0, seed, 1000, 2.0) for seed in SEEDS])
+
+    def until(what: str, finished: int, at_a_time: int = 1000) -> None:
+        def done() -> bool:
+            cluster_of.play(at_a_time)
+            return database.finished() >= finished
+
+        wait(what, done, TIMEOUT, tuners.logs)
+
+    for name in ("a", "b", "c"):
+        tuners.start(name)
+    # Each has as much as it takes on, and none of it ends: all three are at work.
+    wait("all at work", lambda: len(cluster_of.look()) == 3 * CONCURRENCY, TIMEOUT, tuners.logs)
+    tuners.kill("a")
+    until("some finished", 3, at_a_time=2)
+    postgres.restart()
+    until("more finished", 6, at_a_time=2)
+    tuners.kill("b")
+    tuners.start("d")
+    until("all finished", len(SEEDS))
+
+    codes = tuners.stop()
+    cluster_of.look()
+    _check(database.rows(), cluster_of.uids)
+    assert codes == [0, 0], tuners.logs()
+
+
+def _check(rows: Rows, uids: dict[str, set[str]]) -> None:
+    """Every configuration is at its end, with the attempts that it took and no more; each attempt had one job."""
+    reasons = {row.seed: [one.reason for one in attempts] for row, attempts in rows}
+    expected: dict[int, list[str]] = {
+        **{seed: [""] for seed in SEEDS},
+        UNSTABLE_SEED: ["Unstable", ""],
+        LARGE_SEED: ["TooLarge", ""],
+        HUNGRY_SEED: ["OutOfMemory", ""],
+        HOPELESS_SEED: ["Invalid"],
+    }
+    assert reasons == expected
+    assert {row.seed for row, _ in rows if row.state == "Failed"} == {HOPELESS_SEED}
+    assert {row.seed for row, _ in rows if row.state == "Completed"} == set(SEEDS) - {HOPELESS_SEED}
+    assert all([one.number for one in attempts] == list(range(1, len(attempts) + 1)) for _, attempts in rows)
+    wanted = {f"tuner-{row.id}-{row.key.hex[:8]}-{one.number}" for row, attempts in rows for one in attempts}
+    assert uids.keys() == wanted
+    assert all(len(ever) == 1 for ever in uids.values()), uids
+    assert all(row.claimed_by is None for row, _ in rows)
+    for row, attempts in rows:
+        if row.state == "Completed":
+            found: Any = attempts[-1].result
+            assert found["diffusion"]["value"] == 2.0 + row.seed
+            assert found["density"]["value"] == 1.0 - attempts[-1].time_step / 1000
+            assert attempts[-1].interruptions == 2
+
+
+def test_the_rights_are_no_more_than_needed(api_cluster: Kubectl, namespace: str, rights: None) -> None:
+    account = f"--as=system:serviceaccount:{namespace}:tuner"
+
+    def may(verb: str, resource: str, where: str = namespace) -> bool:
+        return api_cluster("auth", "can-i", account, verb, resource, f"--namespace={where}").stdout.strip() == "yes"
+
+    assert all(may(verb, "scavengerjobs.scavenger.dev") for verb in ("list", "watch", "create", "delete"))
+    assert may("create", "persistentvolumeclaims")
+    assert may("get", "persistentvolumeclaims/tuner")
+    assert not may("create", "scavengerjobs.scavenger.dev", "default")
+    for verb, resource in (
+        ("get", "secrets"),
+        ("list", "pods"),
+        ("create", "pods"),
+        ("delete", "persistentvolumeclaims/tuner"),
+        ("get", "persistentvolumeclaims/other"),
+        ("patch", "scavengerjobs.scavenger.dev"),
+        ("patch", "scavengerjobs.scavenger.dev/status"),
+    ):
+        assert not may(verb, resource), (verb, resource)
+
+
+def test_the_manifests_are_taken_and_are_restricted(api_cluster: Kubectl) -> None:
+    """With PodSecurity `restricted` warning of whatever it would refuse; nothing is made."""
+    rendered = list(yaml.safe_load_all(api_cluster.ok("kustomize", str(MANIFESTS))))
+    (science,) = [each for each in rendered if each["kind"] == "Namespace"]
+    api_cluster.ok("create", "-f", "-", stdin=yaml.safe_dump(science))
+    try:
+        done = api_cluster(
+            "create",
+            "--dry-run=server",
+            "-f",
+            "-",
+            stdin=yaml.safe_dump_all([each for each in rendered if each["kind"] != "Namespace"]),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "PodSecurity" not in done.stderr
+        assert {each["kind"] for each in rendered} >= {"Deployment", "StatefulSet", "Role", "PersistentVolumeClaim"}
+        assert all(each["metadata"]["namespace"] == "science" for each in rendered if each is not science)
+    finally:
+        api_cluster.ok("delete", "namespace", "science", "--wait=false")
