@@ -1,0 +1,27 @@
+"""What a tuner is told reaches what decides."""
+
+from __future__ import annotations
+
+import pytest
+from scavenger_tuner.settings import TunerSettings
+
+
+def test_flags_reach_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCAVENGER_DATABASE_URL", "postgresql://tuner:secret@db/tuner")
+    settings = TunerSettings.load(
+        ["--namespace=science", "--max-cores=8", "--max-attempts=3", "--wall-time=1h", "--too-large-after=1m"]
+    )
+
+    assert (settings.limits().max_cores, settings.limits().max_attempts) == (8, 3)
+    assert (settings.patience().wall_time, settings.patience().too_large) == (5400.0, 60.0)
+    assert settings.site().namespace == "science"
+    assert "secret" not in str(settings.shown())
+    assert settings.database_url.get_secret_value() == "postgresql://tuner:secret@db/tuner"
+
+
+@pytest.mark.parametrize("flag", ["--instance=Tuner", "--instance=" + "a" * 21, "--instance=a-", "--concurrency=0"])
+def test_what_no_name_can_be_made_of_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        TunerSettings.load([flag])
+
+    assert flag.split("=")[0] in capsys.readouterr().err
