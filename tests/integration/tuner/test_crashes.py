@@ -17,11 +17,12 @@ from scavenger_kube.resources import Resource
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing import FakeApi
 from scavenger_tuner.controller import Tuner
-from scavenger_tuner.core.trial import Configuration
+from scavenger_tuner.core.trial import Configuration, Shape, Trial
 from scavenger_tuner.database.reading import everything
 from scavenger_tuner.database.store import Claim, Store, add
 from scavenger_tuner.facts import SCAVENGER_JOBS, Job
 from scavenger_tuner.settings import TunerSettings
+from scavenger_tuner.writer import Writer
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -102,6 +103,9 @@ class Jobs:
         found = self._api.get(SCAVENGER_JOBS, namespace, name)
         return None if found is None else msgspec.convert(found, Job)
 
+    def items(self) -> Sequence[Job]:
+        return [msgspec.convert(found, Job) for found in self._api.list(SCAVENGER_JOBS)]
+
 
 class History:
     """Tuners, one after the other, until all is at its end."""
@@ -114,8 +118,8 @@ class History:
         self._folder = folder
         self._lives = 0
 
-    async def live(self, fuse: Fuse) -> bool:
-        """One tuner until all is done; False where it was killed."""
+    def tuner(self, fuse: Fuse) -> tuple[Tuner, ApiClient]:
+        """One more."""
         self._lives += 1
         settings = TunerSettings.model_validate(
             {"folder": self._folder, "too_large_after": 0.0, "max_cores": 1, **self._settings}
@@ -124,6 +128,11 @@ class History:
         client.fuse = fuse
         tuner = Tuner(client, settings, FusedStore(self._engine, f"tuner-{self._lives}", fuse), SystemClock())
         tuner.jobs = Jobs(self._api)  # type: ignore[assignment]
+        return tuner, client
+
+    async def live(self, fuse: Fuse) -> bool:
+        """One tuner until all is done; False where it was killed."""
+        tuner, client = self.tuner(fuse)
         try:
             for _ in range(30):
                 await tuner.claim()
@@ -229,3 +238,35 @@ async def test_what_was_seen_chooses_the_next_shape(url: str, engine: AsyncEngin
 
     shapes = [(one.ranks, one.threads) for _, attempts in await everything(url) for one in attempts]
     assert shapes == [(1, 1), (1, 2), (2, 1), (1, 1)]  # all yield the same in all: one core does most each
+
+
+async def test_a_job_that_a_tuner_creates_too_late_is_deleted(url: str, engine: AsyncEngine, tmp_path: Path) -> None:
+    """As one does that was frozen before the create, while others brought the attempt to its end.
+
+    Jobs that go on as they should, that have ended, or that are another database's, stay.
+    """
+    await add(engine, "s", [Configuration("spce", 300, 300.0, LARGE_SEED, 1000, 2.0)])
+    async with FakeApi() as api:
+        history = History(api, engine, tmp_path)
+        assert await history.live(Fuse(0))
+        await add(engine, "s", [Configuration("spce", 300, 300.0, 5, 1000, 2.0)])
+        tuner, client = history.tuner(Fuse(0))
+        await tuner.claim()
+        for _ in range(2):
+            for claim in list(tuner.held.values()):
+                await tuner.step(claim)
+        stay = {job["metadata"]["name"] for job in api.list(SCAVENGER_JOBS)}
+        (late,) = history.created.keys() - stay
+        writer = Writer(client, TunerSettings().site())
+        trial = Trial.of(Configuration("spce", 300, 300.0, LARGE_SEED, 1000, 2.0), Shape(1, 1))
+        for name in (late, "tuner-1-00000000-1"):
+            assert await writer.create(name, 1, trial)
+
+        await tuner.sweep()
+        assert len(api.list(SCAVENGER_JOBS)) == len(stay) + 2
+        await tuner.sweep()
+        left = {job["metadata"]["name"] for job in api.list(SCAVENGER_JOBS)}
+        await client.close()
+
+    assert len(stay) == 2
+    assert left == {*stay, "tuner-1-00000000-1"}

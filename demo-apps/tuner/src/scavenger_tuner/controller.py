@@ -25,14 +25,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from scavenger_tuner import metrics
 from scavenger_tuner.core import endings
 from scavenger_tuner.core.learning import choose
-from scavenger_tuner.core.objects import LABEL_CONFIGURATION, job_name, selector
+from scavenger_tuner.core.objects import job_name, selector
 from scavenger_tuner.core.rules import Failure, GiveUp, next_trial
 from scavenger_tuner.core.trial import Trial
 from scavenger_tuner.database.engine import connect
 from scavenger_tuner.database.store import Attempt, Claim, ClaimLost, Store, Work
 from scavenger_tuner.database.tables import State
 from scavenger_tuner.exchange import read_left, write_input
-from scavenger_tuner.facts import SCAVENGER_JOBS, Job, job_facts, why_refused
+from scavenger_tuner.facts import SCAVENGER_JOBS, Job, configuration_of, finished, job_facts, why_refused
 from scavenger_tuner.settings import TunerSettings
 from scavenger_tuner.writer import Writer
 
@@ -70,6 +70,7 @@ class Tuner:
         self._writer = Writer(client, self._site)
         self._held: dict[str, Claim] = {}
         self._let_go: set[str] = set()  # since claims were last renewed
+        self._surplus: set[str] = set()  # names of jobs
         self.reached = False
         """The database has answered the last time."""
         self.jobs: Informer[Job] = Informer(
@@ -100,7 +101,7 @@ class Tuner:
             await self._release()
 
     def _on_job(self, change: Change[Job]) -> None:
-        key = change.obj.metadata.labels.get(LABEL_CONFIGURATION, "")
+        key = configuration_of(change.obj)
         if key in self._held:
             self._loop.add(key)
 
@@ -112,8 +113,11 @@ class Tuner:
             try:
                 await self.claim()
                 self.reached = True
+                await self.sweep()
             except DATABASE_AWAY as error:
                 self._missed(error)
+            except ApiError as error:
+                log.warning("surplus job not deleted", error=str(error))
             await self._clock.sleep(self._settings.claim_period)
 
     async def _ensure_volume_claim(self) -> None:
@@ -144,6 +148,21 @@ class Tuner:
         for claim in sorted(new, key=lambda claim: claim.configuration):
             log.info("claimed", configuration=claim.configuration, claims=claim.number)
             self._loop.add(str(claim.configuration))
+
+    async def sweep(self) -> None:
+        """Delete jobs that go on though their attempt is at its end, once they have been seen so twice in a row.
+
+        There are such where a tuner was frozen between reading the database and creating a job, and woke up when others
+        had brought the attempt to its end. Jobs that this database does not know are not touched.
+        """
+        going_on = {job.metadata.name: job for job in self.jobs.items() if not finished(job)}
+        numbers = {int(label) for job in going_on.values() if (label := configuration_of(job)).isdecimal()}
+        ended = await self._store.ended(numbers) if numbers else []
+        surplus = {job_name(self._site.instance, *attempt) for attempt in ended} & going_on.keys()
+        for name in sorted(surplus & self._surplus):
+            log.warning("surplus job", job=name)
+            await self._writer.delete(name)
+        self._surplus = surplus
 
     async def _release(self) -> None:
         try:

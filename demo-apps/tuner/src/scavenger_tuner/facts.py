@@ -14,6 +14,7 @@ from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct, condi
 from scavenger_kube.resources import Resource, scavenger_jobs
 
 from scavenger_tuner.core.endings import JobFacts
+from scavenger_tuner.core.objects import LABEL_CONFIGURATION
 from scavenger_tuner.core.rules import Reason
 
 
@@ -50,6 +51,16 @@ SCAVENGER_JOBS: Final[Resource[Job]] = scavenger_jobs(Job)
 
 PERSISTENT_VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, Job)
 """Only ever created."""
+
+
+def configuration_of(job: Job) -> str:
+    """The number of the configuration that it is an attempt at; empty where it does not say."""
+    return job.metadata.labels.get(LABEL_CONFIGURATION, "")
+
+
+def finished(job: Job) -> bool:
+    """Whether it is at its end, one way or the other."""
+    return job.status.phase in (Phase.COMPLETED, Phase.FAILED)
 
 
 def job_facts(job: Job, now: datetime) -> JobFacts:

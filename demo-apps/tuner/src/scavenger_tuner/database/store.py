@@ -161,6 +161,16 @@ class Store:
                 too_large=await session.scalar(too_large),
             )
 
+    async def ended(self, configurations: Collection[int]) -> list[tuple[int, str, int]]:
+        """The attempts at these configurations that are at their end: configuration, its key, number of the attempt."""
+        asked = (
+            select(ConfigurationRow.id, ConfigurationRow.key, AttemptRow.number)
+            .join(AttemptRow, AttemptRow.configuration_id == ConfigurationRow.id)
+            .where(ConfigurationRow.id.in_(configurations), AttemptRow.ended_at.is_not(None))
+        )
+        async with self._sessions.begin() as session:
+            return [(number, key.hex, attempt) for number, key, attempt in (await session.execute(asked)).all()]
+
     # --- writing ---
 
     async def begin(self, claim: Claim, trial: Trial) -> None:
