@@ -266,9 +266,9 @@ async def test_a_job_that_a_tuner_creates_too_late_is_deleted(url: str, engine: 
         for name in (late, "tuner-1-00000000-1"):
             assert await writer.create(name, 1, trial)
 
-        await tuner.sweep()
+        await tuner.sweep.run(tuner.jobs)
         assert len(api.list(SCAVENGER_JOBS)) == len(stay) + 2
-        await tuner.sweep()
+        await tuner.sweep.run(tuner.jobs)
         left = {job["metadata"]["name"] for job in api.list(SCAVENGER_JOBS)}
         await client.close()
 

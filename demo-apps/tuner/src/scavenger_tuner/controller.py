@@ -32,8 +32,9 @@ from scavenger_tuner.database.engine import connect
 from scavenger_tuner.database.store import Attempt, Claim, ClaimLost, Store, Work
 from scavenger_tuner.database.tables import State
 from scavenger_tuner.exchange import read_left, write_input
-from scavenger_tuner.facts import SCAVENGER_JOBS, Job, configuration_of, finished, job_facts, why_refused
+from scavenger_tuner.facts import SCAVENGER_JOBS, Job, configuration_of, job_facts, why_refused
 from scavenger_tuner.settings import TunerSettings
+from scavenger_tuner.sweep import Sweep
 from scavenger_tuner.writer import Writer
 
 RETRY_SECONDS = (0.5, 30.0)
@@ -70,7 +71,7 @@ class Tuner:
         self._writer = Writer(client, self._site)
         self._held: dict[str, Claim] = {}
         self._let_go: set[str] = set()  # since claims were last renewed
-        self._surplus: set[str] = set()  # names of jobs
+        self.sweep = Sweep(self._site.instance, store, self._writer)
         self.reached = False
         """The database has answered the last time."""
         self.jobs: Informer[Job] = Informer(
@@ -113,7 +114,7 @@ class Tuner:
             try:
                 await self.claim()
                 self.reached = True
-                await self.sweep()
+                await self.sweep.run(self.jobs)
             except DATABASE_AWAY as error:
                 self._missed(error)
             except ApiError as error:
@@ -148,21 +149,6 @@ class Tuner:
         for claim in sorted(new, key=lambda claim: claim.configuration):
             log.info("claimed", configuration=claim.configuration, claims=claim.number)
             self._loop.add(str(claim.configuration))
-
-    async def sweep(self) -> None:
-        """Delete jobs that go on though their attempt is at its end, once they have been seen so twice in a row.
-
-        There are such where a tuner was frozen between reading the database and creating a job, and woke up when others
-        had brought the attempt to its end. Jobs that this database does not know are not touched.
-        """
-        going_on = {job.metadata.name: job for job in self.jobs.items() if not finished(job)}
-        numbers = {int(label) for job in going_on.values() if (label := configuration_of(job)).isdecimal()}
-        ended = await self._store.ended(numbers) if numbers else []
-        surplus = {job_name(self._site.instance, *attempt) for attempt in ended} & going_on.keys()
-        for name in sorted(surplus & self._surplus):
-            log.warning("surplus job", job=name)
-            await self._writer.delete(name)
-        self._surplus = surplus
 
     async def _release(self) -> None:
         try:
