@@ -210,11 +210,12 @@ class Reconciler:
         """Write the status, then count and say what is new."""
         written = await self._writer.write_status(job, outcome.status)
         self._records[job.key].wrote(written, self._clock.now())
-        _count(self._informers.queue_label(written), outcome)
+        queue = self._informers.queue_label(written)
+        _count(queue, outcome)
         self._writer.record(written, outcome.events)
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
-        self._losses.book(job.key, job.spec.queue, outcome.figures.lost)
+        self._losses.book(job.key, queue, outcome.figures.lost)
         return written
 
 
