@@ -7,14 +7,14 @@ import signal
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import cycle, islice
 from pathlib import Path
+from random import Random
 
 import pytest
 from scavenger_checkpoint.__main__ import main
 from scavenger_checkpoint.comparison import Result
 from scavenger_checkpoint.lives import Life
-from scavenger_checkpoint.tester import Examination, Trial, Verdict, draw
+from scavenger_checkpoint.tester import Examination, Trial, Verdict, draw, shuffled_signals
 from scavenger_checkpoint.verdict import Ending, Interruption
 
 from . import programs
@@ -36,9 +36,9 @@ def examine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Verdict, str]:
     """The verdict on a program that is interrupted by these signals, where it waits for them; and the report."""
-    monkeypatch.setattr(
-        "scavenger_checkpoint.tester.draw", lambda *_: cycle(Interruption(number, lines=LINE) for number in signals)
-    )
+    module = "scavenger_checkpoint.tester"
+    monkeypatch.setattr(f"{module}.shuffled_signals", lambda *_: list(signals))
+    monkeypatch.setattr(f"{module}.draw", lambda _source, number, *_: Interruption(number, lines=LINE))
     lines: list[str] = []
     trial = Trial(
         programs.program(folder, body, interrupted),
@@ -182,13 +182,31 @@ def test_wrong_usage_is_told(
     assert why in capsys.readouterr().err
 
 
-def test_moments_are_drawn_from_the_seed() -> None:
+def test_signals_and_moments_are_drawn_from_the_seed() -> None:
     now = datetime.now(UTC)
     whole = Ending(exit_code=0, began=now, ended=now, seconds=8.0, lines=5)
-    drawn = [list(islice(draw(seed, 6, whole, by_lines=False), 12)) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    for six in (drawn[0][:6], drawn[0][6:]):
-        assert sorted(one.number for one in six) == [KILL] * 3 + [TERM] * 3
-        assert all(one.seconds is not None and 0 <= one.seconds <= 8 and one.lines is None for one in six)
-    assert [one.number for one in islice(draw(1, 1, whole, by_lines=True), 2)] == [TERM, TERM]
-    assert {one.lines for one in islice(draw(1, 6, whole, by_lines=True), 60)} == {1, 2, 3, 4, 5}
+
+    def drawn(seed: int, count: int, by_lines: bool) -> list[Interruption]:
+        source = Random(seed)
+        return [draw(source, number, whole, by_lines) for number in shuffled_signals(source, count)]
+
+    assert drawn(1, 6, False) == drawn(1, 6, False) != drawn(2, 6, False)
+    assert sorted(one.number for one in drawn(1, 6, False)) == [KILL] * 3 + [TERM] * 3
+    assert len({tuple(one.number for one in drawn(seed, 6, False)) for seed in range(20)}) > 1
+    assert [one.number for one in drawn(1, 1, True)] == [TERM]
+    assert all(one.seconds is not None and 0 <= one.seconds <= 8 and one.lines is None for one in drawn(1, 60, False))
+    assert {one.lines for one in drawn(1, 60, True)} == {1, 2, 3, 4, 5}
+
+
+def test_a_signal_that_came_too_late_is_sent_in_a_later_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever moments are drawn, as many of each kind are sent as are asked for."""
+    late = iter([1, 10**9, 1])
+    monkeypatch.setattr(
+        "scavenger_checkpoint.tester.draw", lambda _source, number, *_: Interruption(number, lines=next(late))
+    )
+    monkeypatch.setattr("scavenger_checkpoint.tester.shuffled_signals", lambda *_: [TERM, KILL])
+    lines: list[str] = []
+    trial = Trial(programs.program(tmp_path, programs.GOOD, 1), tmp_path / "runs", results=RESULT, interruptions=2)
+    assert Examination(trial, lines.append).run() is Verdict.PASSED
+    report = "\n".join(lines)
+    assert report.index("SIGTERM after 1 lines") < report.index("by itself") < report.index("SIGKILL after 1 lines")

@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,20 +56,18 @@ class Trial:
     environment: Mapping[str, str] | None = None
 
 
-def draw(seed: int, count: int, whole: Ending, by_lines: bool) -> Iterator[Interruption]:
-    """Interruptions without end, at moments spread evenly over the length of the uninterrupted run.
+def shuffled_signals(source: random.Random, count: int) -> list[int]:
+    """The signals of so many interruptions, in their order: half SIGTERM and half SIGKILL; of an odd one SIGTERM."""
+    numbers: list[int] = [signal.SIGKILL if n % 2 else signal.SIGTERM for n in range(count)]
+    source.shuffle(numbers)
+    return numbers
 
-    Of the first `count` half are SIGTERM and half SIGKILL, SIGTERM if there is one only; so of the next, and so on.
-    """
-    source = random.Random(seed)
-    while True:
-        numbers = [signal.SIGKILL if n % 2 else signal.SIGTERM for n in range(count)]
-        source.shuffle(numbers)
-        for number in numbers:
-            if by_lines:
-                yield Interruption(number, lines=source.randint(1, max(1, whole.lines)))
-            else:
-                yield Interruption(number, seconds=source.uniform(0, whole.seconds))
+
+def draw(source: random.Random, number: int, whole: Ending, by_lines: bool) -> Interruption:
+    """An interruption by that signal, at a moment anywhere in the length of the uninterrupted run."""
+    if by_lines:
+        return Interruption(number, lines=source.randint(1, max(1, whole.lines)))
+    return Interruption(number, seconds=source.uniform(0, whole.seconds))
 
 
 class Examination:
@@ -80,6 +78,8 @@ class Examination:
         self.trial = trial
         self._say = report
         self._warnings: dict[str, str] = {}
+        self._source = random.Random(trial.seed)
+        self._signals = shuffled_signals(self._source, trial.interruptions)
         self._done = 0
 
     def run(self) -> Verdict:
@@ -91,23 +91,22 @@ class Examination:
         if judgement.next is not Next.FINISHED:
             why = judgement.why or f"it ended with {ending.exit_code}, and was not interrupted"
             return self._failed(f"the uninterrupted run did not finish: {why}", ending)
-        interruptions = draw(trial.seed, trial.interruptions, ending, trial.by_lines)
         round_number = futile = 0
         while self._done < trial.interruptions and futile < _FUTILE_ROUNDS:
             round_number, before = round_number + 1, self._done
             self._say(f"round {round_number}")
-            problem = self._round(self._prepare(f"round-{round_number}"), expected, interruptions)
+            problem = self._round(self._prepare(f"round-{round_number}"), expected, ending)
             if problem is not None:
                 return self._failed(*problem)
             futile = futile + 1 if self._done == before else 0
         return self._conclude()
 
-    def _round(
-        self, folder: Path, expected: Path, interruptions: Iterator[Interruption]
-    ) -> tuple[str, Ending | None] | None:
+    def _round(self, folder: Path, expected: Path, whole: Ending) -> tuple[str, Ending | None] | None:
         """From a fresh folder to the end, interrupted again and again; what went wrong, if anything."""
         for life in range(1, self.trial.lives + 1):
-            wanted = next(interruptions) if self._done < self.trial.interruptions else None
+            # A signal that came too late is still to come, at another moment.
+            left = self._signals[self._done :]
+            wanted = draw(self._source, left[0], whole, self.trial.by_lines) if left else None
             ending, judgement = self._live(folder, life, wanted)
             self._done += ending.interruption is not None
             self._say(f"  start {life}  {ending.interruption or 'by itself'}: {_told(ending)}, {judgement.next.value}")
