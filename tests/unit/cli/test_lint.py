@@ -82,6 +82,7 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
         ({"resources": requests(gpu=1)}, "spec.resources", "a device with its domain"),
         ({"resources": {**requests(), "limits": {"cpu": "2"}}}, "spec.resources", "requests and limits must be equal"),
         ({"env": [{"name": "A"}, {"name": "A"}]}, "spec.env[1]", "name A already"),
+        ({"env": [None, None]}, "spec.env[1]", "is not a mapping"),
         ({"env": [{"name": "SCAVENGER_INDEX", "value": "1"}]}, "spec.env[0].name", "set by the admitter"),
         ({"env": [{"name": "A", "value": "x", "valueFrom": FIELD}]}, "spec.env[0]", "not both"),
         ({"env": [{"name": "A", "valueFrom": FIELD}]}, "spec.env[0].valueFrom.fieldRef.fieldPath", "no field that"),

@@ -149,7 +149,9 @@ def _doubles(schema: Schema, value: list[Any], field: str) -> Iterator[Problem]:
         return
     seen = set()
     for place, one in enumerate(value):
-        key = tuple(str(one.get(name)) for name in keys) if isinstance(one, dict) else ()
+        if not isinstance(one, dict):
+            continue  # which is a problem of its own
+        key = tuple(str(one.get(name)) for name in keys)
         if key in seen:
             text = " ".join(f"{name} {part}" for name, part in zip(keys, key, strict=True))
             yield Problem(f"{field}[{place}]", f"there is an entry with {text} already; remove one of them")
