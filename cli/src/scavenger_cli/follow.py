@@ -20,6 +20,9 @@ SILENCE_SECONDS: Final = WATCH_SECONDS + 30.0
 RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Delays before a watch that broke, or brought nothing, is taken up again; the last one for every further time."""
 
+_RANDOM: Final = random.Random()
+"""Of this module alone: it is asked by threads, and what is drawn elsewhere must not depend on them."""
+
 T = TypeVar("T")
 
 
@@ -91,7 +94,7 @@ class Follower(Generic[T]):
         *,
         deadline: Deadline | None = None,
         sleep: Callable[[float], Any] = time.sleep,
-        spread: Callable[[], float] = random.random,
+        spread: Callable[[], float] = _RANDOM.random,
     ) -> None:
         self._client = client
         self._path = path

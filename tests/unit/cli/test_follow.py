@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from itertools import islice
 
 import pytest
@@ -120,6 +121,14 @@ def test_many_that_lost_one_server_do_not_come_back_at_once(server: Server, clie
     server.on(PATH, listed(version="10"))
     server.on(PATH, UNWELL, UNWELL, NEWS, watch=True)
     assert delays(client, 2, spread=0.0) == [0.1, 0.25]
+
+
+def test_what_is_drawn_elsewhere_does_not_depend_on_it(server: Server, client: Client) -> None:
+    server.on(PATH, listed(version="10"))
+    server.on(PATH, UNWELL, UNWELL, NEWS, watch=True)
+    before = random.getstate()
+    list(islice(Follower(client, PATH, Job, sleep=lambda seconds: None).changes(), 2))
+    assert random.getstate() == before
 
 
 def test_nobody_waits_beyond_the_deadline(server: Server, client: Client) -> None:
