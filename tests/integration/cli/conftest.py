@@ -38,7 +38,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SPAN = re.compile(r"\b\d+[smhd](\d+[smhd])?\b")
 _CPU_TIME = re.compile(r"\b\d[\d.,]* (s|min|h)\b")
-_POD = re.compile(r"\b([a-z]+(?:-\d+)?)-[a-z0-9]{5}\b")
+_POD = re.compile(r"\b([a-z]+(?:-\d+)*)-[a-z0-9]{5}\b")
 _PADDING = re.compile(r" {2,}")
 
 

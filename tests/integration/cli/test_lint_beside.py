@@ -126,7 +126,7 @@ def test_once_more_and_all_there_is_to_know(sj: Sj) -> None:
     for title in ("Timeline:", "Conditions:", "Pods:"):
         assert title in lines
     assert any(line.startswith("Events:") for line in lines)
-    assert any(line.startswith("  sim-2-POD  Running  fake-00") for line in lines)
+    assert any(line.startswith("  sim-2-0-POD  Running  fake-00") for line in lines)
     assert sj.refused(1, "resubmit", "sim-2")[0] == "error: sim-2 is Running: two would write to the same volumes"
 
 
