@@ -48,6 +48,9 @@ SECONDS: Final = 20
 HOSTILE_SECONDS: Final = 30
 """Honest reviews beside the hostile ones."""
 
+TURNS: Final = 3
+"""So often each hostile body is sent."""
+
 HEADERS: Final = {"Content-Type": "application/json"}
 PODS: Final = 2000
 """Created with the webhook, and as many without."""
@@ -113,8 +116,9 @@ async def _service() -> AsyncIterator[Running]:
             config = api.write_kubeconfig(Path(folder))
             port, health = ports.any_free_port(), ports.any_free_port()
             flags = [f"--kubeconfig={config}", f"--port={port}", f"--health-port={health}", "--tls-names=127.0.0.1"]
-            command = [*flags, "--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
-            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "scavenger_webhook", *command)
+            # No helm here that makes an authority, as it does by default.
+            flags += ["--certificates=self-managed", "--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
+            process = await asyncio.create_subprocess_exec(sys.executable, "-m", "scavenger_webhook", *flags)
             try:
                 await _ready(f"http://127.0.0.1:{health}/readyz")
                 bundle = api.list(CONFIGURATIONS[0])[0]["webhooks"][0]["clientConfig"]["caBundle"]
@@ -188,19 +192,22 @@ async def _hostile() -> list[Figure]:
 
 
 async def _send(service: Running, bodies: list[tuple[str, bytes]]) -> tuple[float, str]:
-    """One after the other; the longest time to an answer, and to what. CPU time of the service would be less of an
-    answer: its clock ticks every 10 ms, and others are served."""
-    worst, paths = (0.0, ""), {kind: path for path, kind in SUBJECTS.items()}
+    """One after the other, in turns; the longest time to an answer, and to what. Of each body the shortest of its times
+    counts: what else the machine does makes one longer. CPU time of the service would be less of an answer: its clock
+    ticks every 10 ms, and others are served."""
+    paths = {kind: path for path, kind in SUBJECTS.items()}
+    shortest: dict[tuple[str, int], float] = {}
     context = ssl.create_default_context(cadata=service.authority)
     async with aiohttp.ClientSession(headers=HEADERS) as session:
-        for what, body in bodies:
+        for number, (what, body) in [*enumerate(bodies)] * TURNS:
             began = time.perf_counter()
             with suppress(aiohttp.ClientError):  # an answer before the whole body was read
                 async with session.post(service.url + paths[subject(what)], data=body, ssl=context) as answer:
                     await answer.read()
                     assert answer.status in (200, 400, 413), (what, answer.status)
-            worst = max(worst, (time.perf_counter() - began, what))
-    return worst
+            seconds = time.perf_counter() - began
+            shortest[what, number] = min(seconds, shortest.get((what, number), seconds))
+    return max((seconds, what) for (what, _), seconds in shortest.items())
 
 
 async def _ready(url: str) -> None:
