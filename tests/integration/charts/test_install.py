@@ -15,7 +15,7 @@ from scavenger_testing.world import scavenger_job
 
 from .conftest import ROOT, SYSTEM, Helm, get
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # images are built and unpacked
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 CHARTS = ("crds", "base", *SERVICES, "scheduler")
@@ -133,7 +133,6 @@ def images(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.real
-@pytest.mark.cpu
 def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str]) -> None:
     install_everything(helm, images)
     cluster.kubectl("create", "namespace", "research")
