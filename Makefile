@@ -93,8 +93,8 @@ lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, n
 verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m scavenger_api.crd --check manifests/crds
 	$(RUN) python tools/generate_charts.py --check
-	$(RUN) python docs/draw_levels.py --check
-	$(RUN) python docs/draw_dashboards.py --check
+	$(RUN) python -m docs.draw_levels --check
+	$(RUN) python -m docs.draw_dashboards --check
 	$(RUN) python -m tools.dashboards --check
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
@@ -103,8 +103,8 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 generate: sync ## Write the generated files anew
 	$(RUN) python -m scavenger_api.crd --write manifests/crds
 	$(RUN) python tools/generate_charts.py --write
-	$(RUN) python docs/draw_levels.py
-	$(RUN) python docs/draw_dashboards.py
+	$(RUN) python -m docs.draw_levels
+	$(RUN) python -m docs.draw_dashboards
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)

@@ -1,7 +1,7 @@
 """Draws docs/dashboards.svg: panels of the dashboards, with what a real Prometheus said during a scenario.
 
-python docs/draw_dashboards.py            write it, from docs/dashboards.json
-python docs/draw_dashboards.py --check    exit 1 where it is not what the data says
+python -m docs.draw_dashboards            write it, from docs/dashboards.json
+python -m docs.draw_dashboards --check    exit 1 where it is not what the data says
 
 The data is recorded by the test that puts every query of every panel to that Prometheus:
 
@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docs import svg
+
 DATA = Path(__file__).with_name("dashboards.json")
 PICTURE = Path(__file__).with_name("dashboards.svg")
 WIDTH, HEIGHT, LEFT, TOP = 400, 170, 56, 40
@@ -23,6 +25,7 @@ COLUMN, LINE = WIDTH + 90, HEIGHT + 110
 COLOURS = ("#1f6fb2", "#2e8540", "#b3261e", "#8a5a00", "#6b3fa0", "#767676")
 COLUMNS = 2
 LEGEND = 160
+SMALL = 11
 PERCENT = "percentunit"
 
 Series = dict[str, Any]
@@ -39,7 +42,7 @@ class Panel:
         self.series: list[Series] = panel["series"]
         highest = max((value for one in self.series for _, value in one["points"]), default=1.0)
         self.highest = 1.0 if self.percent else nice(highest)
-        self.parts = [_text(self.left, self.top - 14, f"{panel['board'].capitalize()}: {panel['title']}", size=14)]
+        self.parts = [svg.text(self.left, self.top - 14, f"{panel['board'].capitalize()}: {panel['title']}", size=14)]
 
     def draw(self) -> list[str]:
         """The grid, the curves and their names."""
@@ -50,16 +53,18 @@ class Panel:
             self.parts.append(
                 f'<line x1="{self.left}" y1="{y:.1f}" x2="{self.left + WIDTH}" y2="{y:.1f}" stroke="#dddddd"/>'
             )
-            self.parts.append(_text(self.left - 6, y + 4, label, anchor="end"))
+            self.parts.append(svg.text(self.left - 6, y + 4, label, anchor="end", size=SMALL))
         for share in (0, 0.5, 1):
             x = self.left + WIDTH * share
-            self.parts.append(_text(x, self.top + HEIGHT + 16, f"{self.seconds * share:.0f} s", anchor="middle"))
+            self.parts.append(
+                svg.text(x, self.top + HEIGHT + 16, f"{self.seconds * share:.0f} s", anchor="middle", size=SMALL)
+            )
         for number, one in enumerate(self.series):
             colour = COLOURS[number % len(COLOURS)]
             self._curve(one, colour)
             x, y = self.left + (number % 3) * LEGEND, self.top + HEIGHT + 36 + 16 * (number // 3)
             self.parts.append(f'<rect x="{x}" y="{y - 8}" width="10" height="3" fill="{colour}"/>')
-            self.parts.append(_text(x + 15, y - 3, one["name"], size=11))
+            self.parts.append(svg.text(x + 15, y - 3, one["name"], size=SMALL))
         return self.parts
 
     def _curve(self, one: Series, colour: str) -> None:
@@ -100,37 +105,13 @@ def nice(highest: float) -> float:
     return next(unit * factor for factor in (1, 2, 4, 8, 10, 20) if unit * factor >= highest)
 
 
-def _text(x: float, y: float, text: str, *, size: int = 11, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="#222222">{text}</text>'
-
-
 def picture(data: dict[str, Any]) -> str:
     """The whole picture as SVG."""
     panels = data["panels"]
     width, height = LEFT + COLUMNS * COLUMN - 50, LINE * math.ceil(len(panels) / COLUMNS)
     drawn = [part for number, panel in enumerate(panels) for part in Panel(number, panel, data["seconds"]).draw()]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            *drawn,
-            "</svg>\n",
-        ]
-    )
-
-
-def main(arguments: list[str]) -> int:
-    """Write the picture, or with --check compare it; returns the exit code."""
-    drawn = picture(json.loads(DATA.read_text()))
-    if "--check" not in arguments:
-        PICTURE.write_text(drawn)
-        return 0
-    if PICTURE.exists() and PICTURE.read_text() == drawn:
-        return 0
-    sys.stderr.write(f"{PICTURE} is not what the data says: run python {Path(__file__).name}\n")
-    return 1
+    return svg.framed(width, height, drawn)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(svg.main(PICTURE, picture(json.loads(DATA.read_text())), "data", "docs.draw_dashboards"))

@@ -1,7 +1,7 @@
 """Draws docs/levels.svg from the regulator's own formulas.
 
-python docs/draw_levels.py            write it
-python docs/draw_levels.py --check    exit 1 where it is not what the code says
+python -m docs.draw_levels            write it
+python -m docs.draw_levels --check    exit 1 where it is not what the code says
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from scavenger_regulator.core.levels import (
     water_levels,
 )
 
+from docs import svg
+
 PICTURE = Path(__file__).with_name("levels.svg")
 RESERVE = 20.0
 SIZE, LEFT, TOP, GAP = 320, 60, 50, 110
@@ -33,17 +35,17 @@ class Panel:
         self.left = LEFT + number * (SIZE + GAP)
         self.x_max = x_max
         self.parts = [
-            _text(self.left + SIZE / 2, TOP - 22, title, size=15, anchor="middle"),
-            _text(self.left + SIZE / 2, TOP + SIZE + 42, x_label, anchor="middle"),
+            svg.text(self.left + SIZE / 2, TOP - 22, title, size=15, anchor="middle"),
+            svg.text(self.left + SIZE / 2, TOP + SIZE + 42, x_label, anchor="middle"),
             f'<text transform="translate({self.left - 42} {TOP + SIZE / 2}) rotate(-90)" text-anchor="middle" '
             f'font-size="12">{y_label}</text>',
         ]
         for step in range(0, 101, 20):
             y = self.y(step)
             self.parts.append(_line((self.left, y), (self.left + SIZE, y), "#dddddd"))
-            self.parts.append(_text(self.left - 8, y + 4, str(step), anchor="end"))
+            self.parts.append(svg.text(self.left - 8, y + 4, str(step), anchor="end"))
             x = self.left + SIZE * step / 100
-            self.parts.append(_text(x, TOP + SIZE + 18, f"{self.x_max * step / 100:g}", anchor="middle"))
+            self.parts.append(svg.text(x, TOP + SIZE + 18, f"{self.x_max * step / 100:g}", anchor="middle"))
 
     def x(self, value: float) -> float:
         """Where a value lies on the horizontal axis."""
@@ -61,11 +63,7 @@ class Panel:
 
     def label(self, x: float, y: float, text: str, colour: str, anchor: str = "start") -> None:
         """Text at a point of the diagram."""
-        self.parts.append(_text(self.x(x), self.y(y), text, anchor=anchor, colour=colour))
-
-
-def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", colour: str = "#222222") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{text}</text>'
+        self.parts.append(svg.text(self.x(x), self.y(y), text, anchor=anchor, colour=colour))
 
 
 def _line(a: Point, b: Point, colour: str) -> str:
@@ -105,29 +103,8 @@ def levels() -> Panel:
 def picture() -> str:
     """The whole picture as SVG."""
     width, height = LEFT + 2 * SIZE + GAP + 30, TOP + SIZE + 60
-    parts = [part for panel in (percentages(), levels()) for part in panel.parts]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            *parts,
-            "</svg>\n",
-        ]
-    )
-
-
-def main(arguments: list[str]) -> int:
-    """Write the picture, or with --check compare it; returns the exit code."""
-    drawn = picture()
-    if "--check" not in arguments:
-        PICTURE.write_text(drawn)
-        return 0
-    if PICTURE.exists() and PICTURE.read_text() == drawn:
-        return 0
-    sys.stderr.write(f"{PICTURE} is not what the code says: run python {Path(__file__).name}\n")
-    return 1
+    return svg.framed(width, height, [part for panel in (percentages(), levels()) for part in panel.parts])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(svg.main(PICTURE, picture(), "code", "docs.draw_levels"))

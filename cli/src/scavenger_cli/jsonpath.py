@@ -9,11 +9,12 @@ of their keys, where kubectl's come in any order. Pure.
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from scavenger_cli.comparisons import COMPARISONS
 
 Values = list[Any]
 Step = Callable[[Values], Values]
@@ -28,14 +29,6 @@ _SLICE: Final = re.compile(r"(-?\d*)(:-?\d*)?(:-?\d*)?")
 _COMPARED: Final = re.compile(r"([^!<>=]+)([!<>=~]+)(.+)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class TemplateError(ValueError):
@@ -339,8 +332,8 @@ def _filter(text: str) -> Step:
         wanted, _ = _expression(text, 0, "")
         return lambda found: [v for one in _lists(found, "a filter") for v in one if wanted.find(v)]
     left, right = _expression(compared[1], 0, "")[0], _expression(compared[3], 0, "")[0]
-    if (compare := _OPERATORS.get(compared[2])) is None:
-        raise TemplateError(f"{compared[2]} is not a comparison; there are {', '.join(_OPERATORS)}")
+    if (compare := COMPARISONS.get(compared[2])) is None:
+        raise TemplateError(f"{compared[2]} is not a comparison; there are {', '.join(COMPARISONS)}")
 
     def holds(value: Any) -> bool:
         lefts, rights = left.find(value), right.find(value)

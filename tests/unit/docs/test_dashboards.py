@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from docs import draw_dashboards
 from tools.dashboards.__main__ import DASHBOARDS, FOLDER
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-DRAWING = runpy.run_path(str(DOCS / "draw_dashboards.py"))
 DATA = json.loads((DOCS / "dashboards.json").read_text())
 PAGE = (DOCS / "dashboards.md").read_text()
 
 
 def test_the_picture_is_what_the_data_says() -> None:
-    assert DRAWING["picture"](DATA) == (DOCS / "dashboards.svg").read_text()
+    assert draw_dashboards.picture(DATA) == (DOCS / "dashboards.svg").read_text()
 
 
 @pytest.mark.parametrize("drawn", DATA["panels"], ids=lambda drawn: drawn["title"])
@@ -37,15 +36,15 @@ def test_what_is_drawn_is_a_panel_of_today(drawn: dict[str, Any]) -> None:
 
 
 def test_axes_end_at_short_numbers() -> None:
-    assert [DRAWING["nice"](highest) for highest in (0, 0.3, 1, 7, 8, 26, 130)] == [1, 0.4, 1, 8, 8, 40, 200]
+    assert [draw_dashboards.nice(highest) for highest in (0, 0.3, 1, 7, 8, 26, 130)] == [1, 0.4, 1, 8, 8, 40, 200]
 
 
 def test_a_gauge_keeps_its_value_until_the_next_sample() -> None:
-    assert DRAWING["steps"]([[0, 1], [2, 5]]) == [(0, 1), (2, 1), (2, 5)]
+    assert draw_dashboards.steps([[0, 1], [2, 5]]) == [(0, 1), (2, 1), (2, 5)]
 
 
 def test_where_there_was_nothing_nothing_is_drawn() -> None:
-    assert DRAWING["unbroken"]([[0, 1], [1, 2], [5, 3]]) == [[[0, 1], [1, 2]], [[5, 3]]]
+    assert draw_dashboards.unbroken([[0, 1], [1, 2], [5, 3]]) == [[[0, 1], [1, 2]], [[5, 3]]]
 
 
 def test_links_lead_somewhere() -> None:

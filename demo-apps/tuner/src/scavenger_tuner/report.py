@@ -124,16 +124,23 @@ def as_table(columns: Mapping[str, Sequence[str]]) -> str:
     )
 
 
+def _configurations(lines: Sequence[Listed | Found]) -> dict[str, list[str]]:
+    """The columns of both tables that say which configurations these are."""
+    return {
+        "id": [str(line.id) for line in lines],
+        "study": [line.study for line in lines],
+        "model": [line.model for line in lines],
+        "molecules": [str(line.molecules) for line in lines],
+        "kelvin": [f"{line.temperature:g}" for line in lines],
+        "seed": [str(line.seed) for line in lines],
+    }
+
+
 def list_table(lines: Sequence[Listed]) -> str:
     """`tuner list`, for people."""
     return as_table(
         {
-            "id": [str(line.id) for line in lines],
-            "study": [line.study for line in lines],
-            "model": [line.model for line in lines],
-            "molecules": [str(line.molecules) for line in lines],
-            "kelvin": [f"{line.temperature:g}" for line in lines],
-            "seed": [str(line.seed) for line in lines],
+            **_configurations(lines),
             "state": [line.state for line in lines],
             "attempts": [str(line.attempts) for line in lines],
             "tried": [line.tried for line in lines],
@@ -150,12 +157,7 @@ def results_table(lines: Sequence[Found]) -> str:
     """`tuner results`, for people: values with their errors."""
     return as_table(
         {
-            "id": [str(line.id) for line in lines],
-            "study": [line.study for line in lines],
-            "model": [line.model for line in lines],
-            "molecules": [str(line.molecules) for line in lines],
-            "kelvin": [f"{line.temperature:g}" for line in lines],
-            "seed": [str(line.seed) for line in lines],
+            **_configurations(lines),
             "density": [_measured(x.density, x.density_error, x.density_unit) for x in lines],
             "diffusion": [_measured(x.diffusion, x.diffusion_error, x.diffusion_unit) for x in lines],
             "ns/day": ["" if line.ns_per_day is None else f"{line.ns_per_day:.3g}" for line in lines],
