@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.build import ensure_tools
+from scavenger_testing import debian
 from scavenger_testing.cluster_names import cluster_name
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,15 @@ def api_cluster(kubeconfig: Path) -> Kubectl:
         kubectl.ok("apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder))
     kubectl.ok("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs")
     return kubectl
+
+
+@pytest.fixture(scope="session")
+def prometheus_program() -> Path:
+    """Prometheus itself."""
+    found = debian.program("prometheus", "prometheus")
+    if found is None:
+        pytest.skip("no prometheus here, and no Debian package of it (apt-get download)")
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 from scavenger_cluster import Cluster, stack
-from scavenger_testing import debian
 from scavenger_testing.cluster_names import cluster_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -57,15 +56,6 @@ class Played:
     prometheus: Prometheus
 
 
-@pytest.fixture(scope="package")
-def program() -> Path:
-    """Prometheus itself."""
-    found = debian.program("prometheus", "prometheus")
-    if found is None:
-        pytest.skip("no prometheus here, and no Debian package of it (apt-get download)")
-    return found
-
-
 def record(prometheus: Prometheus, began: float) -> None:
     """Keep what the pictures of the documentation show, where that is asked for (docs/draw_dashboards.py)."""
     file = os.environ.get("SCAVENGER_RECORD")
@@ -89,14 +79,14 @@ def record(prometheus: Prometheus, began: float) -> None:
 
 
 @pytest.fixture(scope="package")
-def played(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+def played(prometheus_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """A cluster with all services, on which the scenario has been played."""
     cluster = Cluster(cluster_name("it-dashboards"), report=lambda line: None)
     try:
         cluster.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="32Gi", fake_pods=50)
         stack.install(cluster)
         stack.start(cluster, stack.SERVICES, SETTINGS)
-        with running(program, cluster, stack.SERVICES, tmp_path_factory.mktemp("prometheus")) as prometheus:
+        with running(prometheus_program, cluster, stack.SERVICES, tmp_path_factory.mktemp("prometheus")) as prometheus:
             scenario = Scenario(cluster)
             began = time.time()
             scenario.play()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -14,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from scavenger_cluster import Cluster
 from scavenger_cluster.control_plane import SCHEDULER
+from scavenger_testing.prometheus import command
 from scavenger_testing.waiting import wait
 
 RANGE: Final = "30m"
@@ -104,19 +103,9 @@ def configuration(cluster: Cluster, services: tuple[str, ...]) -> dict[str, Any]
 @contextlib.contextmanager
 def running(program: Path, cluster: Cluster, services: tuple[str, ...], folder: Path) -> Iterator[Prometheus]:
     """A Prometheus that has scraped all services and the scheduler once."""
-    config = folder / "prometheus.yml"
-    config.write_text(yaml.safe_dump(configuration(cluster, services)))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [
-        str(program),
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
+    words, url = command(program, configuration(cluster, services), folder)
     with (folder / "prometheus.log").open("w") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
-        made = Prometheus(f"http://127.0.0.1:{port}")
+        made = Prometheus(url)
         try:
             wait(
                 "all targets scraped", lambda: made.ready(len(services) + 1), 120, (folder / "prometheus.log").read_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from scavenger_regulator.core.snapshot import Measurement
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources import SourceError
 from scavenger_regulator.sources.prometheus import PrometheusSource, Queries
-from scavenger_testing import debian
+from scavenger_testing.prometheus import command
 
 GIB = 2**30
 ROOT = 'id="/",node="n1"'
@@ -50,16 +49,8 @@ class Setup:
     url: str
 
 
-@pytest.fixture(scope="module")
-def prometheus() -> Path:
-    found = debian.program("prometheus", "prometheus")
-    if found is None:
-        pytest.skip("no prometheus here, and no Debian package of it")
-    return found
-
-
 @pytest.fixture
-async def setup(tmp_path: Path, prometheus: Path) -> AsyncIterator[Setup]:
+async def setup(tmp_path: Path, prometheus_program: Path) -> AsyncIterator[Setup]:
     node = Node()
     app = web.Application()
     app.router.add_get("/metrics", node.metrics)
@@ -67,25 +58,15 @@ async def setup(tmp_path: Path, prometheus: Path) -> AsyncIterator[Setup]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     target = f"127.0.0.1:{runner.addresses[0][1]}"
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 500ms}\n"
-        f"scrape_configs: [{{job_name: cadvisor, static_configs: [{{targets: ['{target}']}}]}}]\n"
+    targets = [{"job_name": "cadvisor", "static_configs": [{"targets": [target]}]}]
+    words, url = command(
+        prometheus_program, {"global": {"scrape_interval": "500ms"}, "scrape_configs": targets}, tmp_path
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [
-        str(prometheus),
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(*words, stdout=quiet, stderr=quiet)
     try:
-        await ready(f"http://127.0.0.1:{port}")
-        yield Setup(node, f"http://127.0.0.1:{port}")
+        await ready(url)
+        yield Setup(node, url)
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), 60)
