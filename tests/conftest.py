@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,16 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if on_a_cluster and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(CLUSTER_SECONDS))
     _skip_what_needs_containers(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while tests are collected: next to nothing of what is made then is any."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

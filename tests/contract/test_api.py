@@ -255,7 +255,7 @@ async def test_what_is_owned_goes_with_its_owner(server: Server) -> None:
     async with following(server) as informer:
         assert "owned" in ours(informer)
         await server.client.delete(JOBS, server.namespace, "j")
-        await eventually(lambda: "owned" not in ours(informer), timeout=30)
+        await eventually(lambda: "owned" not in ours(informer), timeout=50)
 
 
 async def test_evictions_ask_the_budget(server: Server) -> None:
@@ -354,7 +354,7 @@ async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
 
 async def first_event(server: Server, **params: Any) -> Object:
     async for line in server.client.stream(
-        CONFIGMAPS.path("kube-system"), params={"watch": True, "timeoutSeconds": 5, **params}, read_timeout=10
+        CONFIGMAPS.path("kube-system"), params={"watch": True, "timeoutSeconds": 30, **params}, read_timeout=50
     ):
         event: Object = orjson.loads(line)
         return event
@@ -404,7 +404,7 @@ async def test_one_leads_then_the_next(server: Server) -> None:
         await asyncio.Event().wait()
 
     made = partial(
-        Elector, server.client, "lease", server.namespace, lease_duration=15.0, renew_deadline=10.0, retry_period=0.1
+        Elector, server.client, "lease", server.namespace, lease_duration=90.0, renew_deadline=60.0, retry_period=0.1
     )
     electors = {name: made(name) for name in ("a", "b")}
     tasks = {name: asyncio.create_task(one.run(lead)) for name, one in electors.items()}
@@ -412,11 +412,11 @@ async def test_one_leads_then_the_next(server: Server) -> None:
     def leaders() -> list[str]:
         return [name for name, one in electors.items() if one.is_leader]
 
-    await eventually(lambda: len(leaders()) == 1, timeout=30)
+    await eventually(lambda: len(leaders()) == 1, timeout=50)
     (first,) = leaders()
     (second,) = electors.keys() - {first}
     tasks[first].cancel()
-    await eventually(lambda: leaders() == [second], timeout=30)
+    await eventually(lambda: leaders() == [second], timeout=50)
     lease = await read(server, LEASES, "lease")
     assert lease["spec"]["holderIdentity"] == second
     assert lease["spec"]["leaseTransitions"] == 1

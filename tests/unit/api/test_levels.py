@@ -69,6 +69,17 @@ def test_what_is_ramping_is_written_where_there_is_any() -> None:
     assert LevelsView.of({**data, "ramping.cpu": "-1"}, NOW).visibility is Visibility.BLIND
 
 
+def test_what_is_used_of_requests_is_written_where_that_is_known() -> None:
+    levels = replace(LEVELS, resources={"cpu": replace(CPU, used_of_requests=0.0), "memory": CPU})
+    data = levels.to_data()
+    assert {key: value for key, value in data.items() if "usedOf" in key} == {"usedOfRequests.cpu": "0"}
+    assert PublishedLevels.parse(data) == levels
+    view = LevelsView.of(data, NOW)
+    assert (view.used_of_requests("cpu"), view.used_of_requests("memory")) == (0.0, None)
+    assert LevelsView.of(data, NOW + timedelta(hours=1)).used_of_requests("cpu") is None, "stale"
+    assert LevelsView.of({**data, "usedOfRequests.cpu": "101"}, NOW).visibility is Visibility.BLIND
+
+
 def test_every_key_of_the_contract_is_written() -> None:
     assert set(LEVELS.to_data()) >= {
         names.LEVELS_PREEMPTIBLE_PERCENTAGE,

@@ -15,6 +15,7 @@ from scavenger_testing.pod_security import violations
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 OPTIONAL = {
+    "board",  # decides nothing: the administrator says whether there is to be a page
     "scheduler",  # a second or the default scheduler: the administrator decides which
     "webhook",  # stands in the way of every pod and job: the administrator decides whether
     "default",

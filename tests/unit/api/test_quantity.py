@@ -13,6 +13,7 @@ from scavenger_api.quantity import (
     format_amount,
     millis,
     parse_quantity,
+    readable_amounts,
     units,
 )
 
@@ -84,6 +85,15 @@ def test_numbers_of_any_length_are_not_computed_with(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["1e" + "9" * 5000, "1e-" + "9" * 2_000_000, "1" + "z" * 2_000_000, "z" * 2_000_000, "1e" + "0" * 2_000_000]
+)
+def test_whatever_is_sent_is_refused_as_a_quantity_and_in_few_words(text: str) -> None:
+    with pytest.raises(QuantityError, match=r"quantity|exponent") as caught:
+        parse_quantity(text)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
     ("resource", "text", "expected"),
     [
         # resource.Quantity.MilliValue and Value round up, away from zero for what is positive.
@@ -105,6 +115,10 @@ def test_numbers_of_any_length_are_not_computed_with(text: str) -> None:
 )
 def test_amount_rounds_up_and_saturates(resource: str, text: str, expected: int) -> None:
     assert amount(resource, text) == expected
+
+
+def test_what_is_no_quantity_is_left_out_where_it_is_only_shown() -> None:
+    assert readable_amounts({"cpu": "2", "memory": "much"}) == {"cpu": 2000}
 
 
 def test_amounts_of_a_mapping() -> None:

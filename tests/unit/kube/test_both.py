@@ -34,7 +34,7 @@ class Ask(Protocol):
 
 async def by_asyncio(endpoint: Endpoint, *requests: tuple[str, str]) -> bytes:
     answer = b""
-    async with ApiClient(endpoint, request_timeout=10) as client:
+    async with ApiClient(endpoint, request_timeout=50) as client:
         for method, path in requests:
             answer = await client.request(method, path, body={} if method == "POST" else None)
     return answer
@@ -43,7 +43,7 @@ async def by_asyncio(endpoint: Endpoint, *requests: tuple[str, str]) -> bytes:
 async def by_blocking(endpoint: Endpoint, *requests: tuple[str, str]) -> bytes:
     def ask() -> bytes:
         answer = b""
-        with Client(lambda: endpoint, timeout=10) as client:
+        with Client(lambda: endpoint, timeout=50) as client:
             for method, path in requests:
                 answer = client.request(method, path, body={} if method == "POST" else None)
         return answer

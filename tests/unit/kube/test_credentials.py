@@ -89,7 +89,7 @@ SERVICE = """
 import sys
 from pathlib import Path
 import scavenger_admitter.controller, scavenger_regulator.controller
-import scavenger_prioritizer.controller, scavenger_webhook.controller
+import scavenger_prioritizer.controller, scavenger_webhook.controller, scavenger_board.controller
 from scavenger_kube import kubeconfig
 from scavenger_runtime import service
 from scavenger_runtime.settings import ServiceSettings

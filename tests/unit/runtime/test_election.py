@@ -22,6 +22,7 @@ class LeaseServer:
         self.writes = 0
         self.down: set[str] = set()
         self.hanging: set[str] = set()
+        self.unheard: set[str] = set()
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -63,7 +64,11 @@ class LeaseClient:
         lease = orjson.loads(options["body"])
         if lease["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict")
-        return self.server.store(lease)
+        answer = self.server.store(lease)
+        if self.who in self.server.unheard:  # done, but the answer does not come
+            self.server.unheard.remove(self.who)
+            await asyncio.Event().wait()
+        return answer
 
 
 class Contender:
@@ -278,3 +283,28 @@ async def test_what_cannot_work_is_refused(server: LeaseServer) -> None:
         Elector(server.client("a"), "test", "ns", "a", lease_duration=10, renew_deadline=10)
     with pytest.raises(ValueError, match="identity"):
         Elector(server.client("a"), "test", "ns", "")
+
+
+async def test_who_is_told_to_stop_when_just_elected_releases_the_lease(server: LeaseServer, enter: Enter) -> None:
+    one = enter("one")
+    while not one.elector.is_leader:  # noqa: ASYNC110 - a turn of the event loop, no more: its work has not begun
+        await asyncio.sleep(0)
+    assert not one.works
+    one.task.cancel()
+    await settle()
+    assert one.task.cancelled()
+    assert not one.elector.is_leader
+    assert server.spec["holderIdentity"] == ""
+
+
+async def test_a_renewal_that_was_done_unheard_does_not_keep_the_lease(server: LeaseServer, enter: Enter) -> None:
+    """The release is refused then, as the Lease is not the one that was seen last."""
+    one = enter("one")
+    await settle()
+    assert one.works
+    server.unheard.add("one")
+    await one.clock.advance(3)
+    assert not server.unheard, "it has renewed"
+    one.task.cancel()
+    await settle()
+    assert server.spec["holderIdentity"] == ""

@@ -17,7 +17,7 @@ from scavenger_runtime import Change, Informer
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
 from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED, RESUMABLE_SECONDS, UNREADABLE, WATCH_READ_TIMEOUT
-from scavenger_testing import FakeApi, VirtualClock, eventually, job_dict, pod_dict
+from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
 Logs = list[MutableMapping[str, Any]]
 Start = Callable[..., "Running"]
@@ -67,7 +67,7 @@ def put(api: FakeApi, names: Iterable[str], **fields: Any) -> None:
 
 async def synced(running: Running, api: FakeApi) -> None:
     """Its first list is in and its watch open."""
-    await asyncio.wait_for(running.informer.wait_synced(), 5)
+    await asyncio.wait_for(running.informer.wait_synced(), PATIENCE)
     await eventually(lambda: api.watches > 0)
 
 
@@ -238,7 +238,7 @@ async def test_without_bookmarks_everything_is_listed_before_the_version_is_forg
     clock = VirtualClock()
     informer = Informer(client, PODS, clock=clock)
     task = asyncio.create_task(informer.run())
-    await asyncio.wait_for(informer.wait_synced(), 5)
+    await asyncio.wait_for(informer.wait_synced(), PATIENCE)
     idle, lists = 0, 1
     for watches in range(1, 7):
         await eventually(lambda: api.watches > 0)
@@ -375,7 +375,7 @@ async def test_a_server_that_ends_watches_at_once_is_not_stormed(api: FakeApi, c
     clock = VirtualClock()
     informer = Informer(client, PODS, clock=clock)
     task = asyncio.create_task(informer.run())
-    await asyncio.wait_for(informer.wait_synced(), 5)
+    await asyncio.wait_for(informer.wait_synced(), PATIENCE)
     for _ in range(3):
         await eventually(lambda: api.watches > 0)
         requests = len(api.requests)
@@ -392,7 +392,7 @@ async def test_healthy_until_it_cannot_follow_for_too_long(api: FakeApi, client:
     clock = VirtualClock()
     informer = Informer(client, PODS, clock=clock, stale_after=100)
     task = asyncio.create_task(informer.run())
-    await asyncio.wait_for(informer.wait_synced(), 5)
+    await asyncio.wait_for(informer.wait_synced(), PATIENCE)
     await eventually(lambda: api.watches > 0)
     clock.jump(90)
     assert informer.healthy()

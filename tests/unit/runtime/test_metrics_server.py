@@ -15,10 +15,10 @@ from typing import Any
 import aiohttp
 import pytest
 from scavenger_kube.client import ApiClient
-from scavenger_runtime import ServiceContext, ServiceSettings, metrics_access, metrics_server
+from scavenger_runtime import ServiceContext, ServiceSettings, certificates, metrics_access
 from scavenger_runtime.metrics_server import MetricsServer
 from scavenger_runtime.service import serve
-from scavenger_testing import FakeApi, VirtualClock, eventually
+from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 from scavenger_webhook.settings import WebhookSettings
@@ -123,18 +123,18 @@ async def test_a_certificate_replaced_on_disk_is_taken_up_and_a_bad_one_is_not(f
     async with at_work(folder) as server:
         first = await server.serial()
         second = write_certificate(folder)
-        await server.clock.advance(metrics_server.POLL_SECONDS - 1)
+        await server.clock.advance(certificates.POLL_SECONDS - 1)
         assert await server.serial() == first != second
         await server.clock.advance(1)
         assert await server.serial() == second
         (folder / "tls.crt").write_bytes(b"rubbish")
-        await server.clock.advance(metrics_server.POLL_SECONDS)
+        await server.clock.advance(certificates.POLL_SECONDS)
         assert await server.serial() == second
         (folder / "tls.crt").unlink()
-        await server.clock.advance(metrics_server.POLL_SECONDS)
+        await server.clock.advance(certificates.POLL_SECONDS)
         assert await server.serial() == second
         third = write_certificate(folder)
-        await server.clock.advance(metrics_server.POLL_SECONDS)
+        await server.clock.advance(certificates.POLL_SECONDS)
         assert await server.serial() == third, "it has gone on looking"
 
 
@@ -313,7 +313,7 @@ async def serving(
         yield contexts[0].probes.port, own[0] if own else None
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert await asyncio.wait_for(task, 5) == 0
+        assert await asyncio.wait_for(task, PATIENCE) == 0
 
 
 async def test_a_service_serves_them_there_and_nowhere_else(

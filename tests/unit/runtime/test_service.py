@@ -24,7 +24,7 @@ from scavenger_runtime import Informer, ReconcileLoop, ServiceContext, ServiceSe
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.service import _Heartbeat as Heartbeat
 from scavenger_runtime.service import serve
-from scavenger_testing import FakeApi, VirtualClock, eventually, pod_dict
+from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, pod_dict
 
 Context = ServiceContext[ServiceSettings]
 Main = Callable[[Context], Awaitable[None]]
@@ -56,7 +56,7 @@ class Service:
             return response.status, await response.json(content_type=None)
 
     async def ended(self) -> int:
-        return await asyncio.wait_for(self.task, 5)
+        return await asyncio.wait_for(self.task, PATIENCE)
 
 
 async def test_leads_reconciles_and_stops_gracefully(api: FakeApi) -> None:
@@ -101,7 +101,7 @@ async def test_a_standby_is_warm_and_ready_and_does_nothing(api: FakeApi) -> Non
     service = Service(api, main)
     await eventually(lambda: service.context is not None and len(service.context.informers) == 1)
     assert service.context is not None
-    await asyncio.wait_for(service.context.informers[0].wait_synced(), 5)
+    await asyncio.wait_for(service.context.informers[0].wait_synced(), PATIENCE)
     assert (await service.probe("/readyz"))[0] == 200
     assert led == []
     os.kill(os.getpid(), signal.SIGINT)
@@ -170,7 +170,7 @@ async def test_losing_the_lease_ends_the_process(api: FakeApi) -> None:
         await context.lead(work)
 
     service = Service(api, main, lease_duration=1.0, renew_deadline=0.5, retry_period=0.02)
-    await asyncio.wait_for(led.wait(), 5)
+    await asyncio.wait_for(led.wait(), PATIENCE)
     api.edit(LEASES, "scavenger-system", "test", lambda lease: lease["spec"].update(holderIdentity="another"))
     assert await service.ended() == 1
 
@@ -206,7 +206,7 @@ async def test_what_does_not_drain_is_cut_off(api: FakeApi) -> None:
             await asyncio.Event().wait()
 
     service = Service(api, main, shutdown_timeout=0.05)
-    await asyncio.wait_for(began.wait(), 5)
+    await asyncio.wait_for(began.wait(), PATIENCE)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await service.ended() == 1
 

@@ -28,6 +28,7 @@ from scavenger_api.levels_text import (
     MESSAGE,
     NODE_HEADROOM,
     RAMPING,
+    USED_OF_REQUESTS,
     GarbageError,
     number,
     read_crowded,
@@ -61,6 +62,7 @@ class ResourceLevels:
     """Load of a resource, its statistics and the three levels, in percent of what the counted nodes can allocate.
 
     mean, stdev: of the ordinary load over the window, None before there is history. gives_way, ramping: see above.
+    used_of_requests: percent, see USED_OF_REQUESTS; None where nobody is known to use anything.
     """
 
     load: float
@@ -71,6 +73,7 @@ class ResourceLevels:
     stdev: float | None = None
     gives_way: float = 0.0
     ramping: float = 0.0
+    used_of_requests: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class PublishedLevels:
                     data[f"{name}.{resource}"] = number(value)
             points = {GIVES_WAY: number(levels.gives_way), RAMPING: number(levels.ramping)}
             data |= {f"{name}.{resource}": shown for name, shown in points.items() if shown != "0"}
+            if levels.used_of_requests is not None:
+                data[f"{USED_OF_REQUESTS}.{resource}"] = number(levels.used_of_requests)
         lists = {
             CLOSED_NODES: " ".join(sorted(self.closed_nodes)),
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
@@ -278,6 +283,10 @@ class LevelsView:
         """Points beside `load` that are spoken for."""
         return self._figures(resource).ramping
 
+    def used_of_requests(self, resource: str) -> float | None:
+        """Percent of what scavenger pods have asked for that they use; None where that is not known."""
+        return self._figures(resource).used_of_requests
+
     def _figures(self, resource: str) -> ResourceLevels:
         found = self.levels.resources.get(resource) if self.visibility is Visibility.FRESH and self.levels else None
         return found or ResourceLevels(0.0, 0.0, 0.0, 0.0)
@@ -305,6 +314,7 @@ def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | N
         stdev=read_optional(data, f"stdev.{resource}"),
         gives_way=read_optional(data, f"{GIVES_WAY}.{resource}") or 0.0,
         ramping=read_optional(data, f"{RAMPING}.{resource}") or 0.0,
+        used_of_requests=read_optional(data, f"{USED_OF_REQUESTS}.{resource}"),
     )
     if levels.lower > levels.admission + ORDER_TOLERANCE or levels.admission > levels.upper + ORDER_TOLERANCE:
         raise GarbageError(

@@ -40,6 +40,14 @@ RAMPING: Final = "ramping"
 """Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
 minutes have asked for and do not use yet; nobody new is to start there."""
 
+RAMP_UP_SECONDS: Final = 300
+"""So long after its start a scavenger pod is in its first minutes: it counts with what it asks for, use and RAMPING."""
+
+USED_OF_REQUESTS: Final = "usedOfRequests"
+"""Beyond the contract's keys, per resource (`usedOfRequests.cpu`): percent of what scavenger pods past their first
+minutes have asked for that they use, CPU on reclaimed capacity aside. When such a pod goes, the load falls by so much
+of its requests. Written where there is any."""
+
 MOST_DIGITS: Final = 12
 """Of the millicores of a node; Python makes no number of more than a few thousand."""
 

@@ -68,6 +68,10 @@ REGULATOR: Final = "scavenger-regulator"
 PRIORITIZER: Final = "scavenger-prioritizer"
 WEBHOOK: Final = "scavenger-webhook"
 SCHEDULER: Final = "scavenger-scheduler"
+BOARD: Final = "scavenger-board"
+
+# A leader renews its Lease every few seconds. After so long without, nobody leads, or its clock is wrong.
+LEADER_SILENT_SECONDS: Final = 60.0
 
 # --- environment of every scavenger container ---
 ENV_INDEX: Final = "SCAVENGER_INDEX"

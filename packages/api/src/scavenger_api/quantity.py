@@ -41,6 +41,12 @@ MAX_UNITS: Final = 2**63 - 1
 MAX_DIGITS: Final = 128
 """Kubernetes reads numbers of any length; none that is meant has more than two dozen."""
 
+_LOOKED_AT: Final = 4 * MAX_DIGITS
+"""Characters: of a longer text no more is looked at, as it is none that is meant."""
+
+_SHOWN: Final = 80
+"""Characters of it in a message."""
+
 
 class QuantityError(ValueError):
     """Not a Kubernetes quantity."""
@@ -52,20 +58,26 @@ def parse_quantity(text: str | int | float) -> Decimal:
     Raises:
         QuantityError: when the text is not a quantity; the message shows it and what would be right.
     """
-    match = _PATTERN.fullmatch(str(text))
+    whole = str(text)
+    match = _PATTERN.fullmatch(whole[:_LOOKED_AT])
     if match is None:
         raise QuantityError(
-            f"{str(text)!r} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi"
+            f"{_quoted(whole)} is not a quantity: write a number with an optional suffix, as 500m, 2 or 4Gi"
         )
     number, suffix = match.group(1), match.group(2) or ""
     if len(number) > MAX_DIGITS:
-        raise QuantityError(f"{str(text)[:20]!r}… has more than {MAX_DIGITS} digits")
+        raise QuantityError(f"{whole[:20]!r}… has more than {MAX_DIGITS} digits")
     if suffix in _SCALE:
         return Decimal(number) * _SCALE[suffix]
     exponent = int(suffix[1:])
-    if abs(exponent) > 64:
-        raise QuantityError(f"{str(text)!r} has an exponent outside -64..64")
+    if abs(exponent) > 64 or len(whole) > _LOOKED_AT:
+        raise QuantityError(f"{_quoted(whole)} has an exponent outside -64..64")
     return Decimal(number).scaleb(exponent)
+
+
+def _quoted(text: str) -> str:
+    """As a message shows it: who sends a megabyte does not get it back."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…"
 
 
 def _ceil(value: Decimal) -> int:
@@ -92,6 +104,17 @@ def amount(resource: str, text: str | int | float) -> int:
 def amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
     """`amount` of every entry. Raises QuantityError."""
     return {name: amount(name, text) for name, text in quantities.items()}
+
+
+def readable_amounts(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
+    """`amount` of every entry that is a quantity: for what is only shown. The others are left out."""
+    found = {}
+    for name, text in quantities.items():
+        try:
+            found[name] = amount(name, text)
+        except QuantityError:
+            continue
+    return found
 
 
 def format_amount(resource: str, value: int) -> str:

@@ -86,6 +86,10 @@ class WaitReason(Reason):
     ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
     # room
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
+    NO_HEADROOM = (
+        "NoHeadroom",
+        "By requests nodes have room for it, but none of these is so far from the level that it has of its own.",
+    )
     NOTHING_RECLAIMED = "NothingReclaimed", "It has capacity: Reclaimed, and nobody publishes reclaimed capacity."
 
 

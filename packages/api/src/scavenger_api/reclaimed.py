@@ -50,6 +50,15 @@ def placed_by(requests: Mapping[str, int]) -> dict[str, int]:
     return placed
 
 
+def taken_of_headroom(requests: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """What a pod takes of what its node has left up to a level of its own. CPU on reclaimed capacity gives way and
+    takes nothing; resources that it does not ask for are missing.
+    """
+    asked = dict(requests)
+    taken = {"cpu": asked.get("cpu"), "memory": counted_as(asked.items()).get("memory")}
+    return {resource: amount for resource, amount in taken.items() if amount is not None}
+
+
 def counted_as(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     """What amounts, by resource, count as where it does not matter how they are placed: a reclaimed CPU is a CPU."""
     counted: dict[str, int] = {}

@@ -1,6 +1,10 @@
-"""In which state a queue is, and whether jobs may be admitted from it (section 3 of the design)."""
+"""In which state a queue is, whether jobs may be admitted from it, and their order in it (sections 3 and 4.2 of the
+design)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
 
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
@@ -33,3 +37,28 @@ def why_closed(state: QueueState | None, *, selected: bool = True) -> WaitReason
     if state is QueueState.OPEN:
         return None if selected else WaitReason.NAMESPACE_NOT_SELECTED
     return {QueueState.CLOSED: WaitReason.QUEUE_CLOSED, QueueState.RELEASING: WaitReason.QUEUE_RELEASING}[state]
+
+
+def line_order(interruptions: int, queued: str | None, key: str) -> tuple[int, str, str]:
+    """What jobs in line in a queue are sorted by: most interruptions by others first, then first come, first served.
+
+    Args:
+        interruptions: `earned_count` of its status.
+        queued: `queuedTimestamp` as it is written; a job without one comes last.
+        key: namespace and name.
+    """
+    return (-interruptions, queued or "9", key)
+
+
+def in_line_since(queued: datetime | None, ended: datetime | None) -> datetime | None:
+    """Since when a job has been in line: one that ended with its checkpointExitCode has an older place there.
+
+    Args:
+        queued, ended: `queuedTimestamp` and `endedTimestamp` of its status.
+    """
+    return max(queued, ended) if queued is not None and ended is not None else queued
+
+
+def over_share(allocated: Mapping[str, int], deserved: Mapping[str, int]) -> list[str]:
+    """The resources of which a queue has more than its share. Amounts as in `scavenger_api.quantity`."""
+    return [name for name, share in deserved.items() if allocated.get(name, 0) > share]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from scavenger_api import names
@@ -22,10 +22,18 @@ JSON_PATCH = "application/json-patch+json"
 Params = Mapping[str, str | int | bool | None]
 
 
+class LeaseSpec(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a Lease: who leads, and when they last said so."""
+
+    holder_identity: str | None = None
+    renew_time: str | None = None
+
+
 class Lease(kinds.Struct, frozen=True, gc=False, rename="camel"):
-    """coordination.k8s.io/v1 Lease, as far as an informer shows it; election reads the whole object."""
+    """coordination.k8s.io/v1 Lease, as far as others look at it; election reads the whole object."""
 
     metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
 
 
 class Service(kinds.Struct, frozen=True, gc=False, rename="camel"):
@@ -89,6 +97,9 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
 PODDISRUPTIONBUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget
 )
+
+LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that have not ended."""
 
 
 def scavenger_jobs(into: type[T]) -> Resource[T]:

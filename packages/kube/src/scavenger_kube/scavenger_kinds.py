@@ -11,7 +11,7 @@ import msgspec
 from scavenger_api import names
 from scavenger_api.states import Capacity, earned_count
 
-from scavenger_kube.kinds import ObjectMeta, Resources, Struct
+from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
 
 
 class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -48,6 +48,19 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     def earned_count(self) -> int:
         """The interruptions that count where jobs are put in order."""
         return earned_count(self.interrupted_count, self.own_interrupted_count)
+
+
+class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
+    """status, with what is shown to people. CPU time in core-seconds."""
+
+    conditions: tuple[Condition, ...] = ()
+    queued_timestamp: str | None = None
+    interrupted_timestamps: tuple[str, ...] = ()
+    ended_timestamp: str | None = None
+    finished_timestamp: str | None = None
+    useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
+    lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
+    message: str = ""
 
 
 class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):

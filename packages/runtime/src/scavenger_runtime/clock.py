@@ -48,6 +48,18 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+async def changed_or_after(changed: asyncio.Event, clock: Clock, seconds: float) -> bool:
+    """Wait until the event is set, or for so long; whether it is set."""
+    waiting = asyncio.ensure_future(changed.wait())
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        return changed.is_set()
+    finally:
+        waiting.cancel()
+        sleeping.cancel()
+
+
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when it takes longer than `seconds` on that clock.
 

@@ -134,7 +134,13 @@ class Elector:
         When the leadership is lost, `lead` is cancelled and LeadershipLost raised. When this task is cancelled, `lead`
         is cancelled and may take its time to drain: the Lease is renewed meanwhile, and released after.
         """
-        await self._acquire()
+        try:
+            await self._acquire()
+        except asyncio.CancelledError:
+            if self._leading:  # elected a moment before
+                self._set_leading(False)
+                await self._release()
+            raise
         leading = asyncio.create_task(_call(lead))
         renewing = asyncio.create_task(self._renew_until_lost())
         try:
@@ -240,16 +246,27 @@ class Elector:
 
     async def _release(self) -> None:
         """Leave the Lease to whoever comes next, at once."""
-        held = self._observed
-        if held is None or held.holder != self.identity:
-            return
-        lease = self._claim(held)
-        lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            await within(self._clock, RELEASE_SECONDS, self._write(lease))
-            self._log.info("lease released")
+            if await within(self._clock, RELEASE_SECONDS, self._give_back()):
+                self._log.info("lease released")
         except (ApiError, TimeoutError) as error:
             self._log.warning("lease not released, it will expire", error=str(error))
+
+    async def _give_back(self) -> bool:
+        """Whether the Lease was ours and is nobody's now. It may not be as it was seen last: a renewal that was broken
+        off may have been done."""
+        if await self._write_vacant():
+            return True
+        self._observe(await self._request("GET"))
+        return await self._write_vacant()
+
+    async def _write_vacant(self) -> bool:
+        held = self._observed
+        if held is None or held.holder != self.identity:
+            return False
+        lease = self._claim(held)
+        lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        return await self._write(lease)
 
     def _claim(self, held: _Observed | None) -> dict[str, Any]:
         """The Lease with this process as its holder; a change of holder counts as a transition."""

@@ -1,4 +1,5 @@
-"""Who may read /metrics: whoever the API server knows by the token, and allows to `get` the nonResourceURL /metrics.
+"""Who may read a path such as /metrics: whoever the API server knows by the token, and allows to `get` it as a
+nonResourceURL.
 
 As controller-runtime does it (pkg/metrics/filters): a TokenReview says who it is, a SubjectAccessReview what that user
 may. Nothing but a "yes" to both opens.
@@ -69,11 +70,12 @@ class _AccessReview(msgspec.Struct):
 
 
 class MetricsAccess:
-    """Judges requests for /metrics by their token. client: to be set once the API server is reached; until then, nobody
-    is let in."""
+    """Judges requests for a path by their token. client: to be set once the API server is reached; until then, nobody
+    is let in. path: the nonResourceURL that is asked about."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, path: str = PATH) -> None:
         self.client: ApiClient | None = None
+        self._path = path
         self._clock = clock
         self._known: OrderedDict[bytes, tuple[float, HTTPStatus]] = OrderedDict()
         self._places = asyncio.Semaphore(MAX_REVIEWS)
@@ -107,10 +109,10 @@ class MetricsAccess:
             return HTTPStatus.SERVICE_UNAVAILABLE
         asked = self._clock.monotonic()
         try:
-            verdict = await _reviewed(self.client, token)
+            verdict = await _reviewed(self.client, token, self._path)
         except (ApiError, msgspec.MsgspecError) as error:
             if not self._failing:
-                log.warning("nobody may read /metrics: tokens are not reviewed", error=str(error))
+                log.warning(f"nobody may read {self._path}: tokens are not reviewed", error=str(error))
             self._failing = True
             return HTTPStatus.SERVICE_UNAVAILABLE
         self._failing = False
@@ -122,7 +124,7 @@ class MetricsAccess:
         return verdict
 
 
-async def _reviewed(client: ApiClient, token: str) -> HTTPStatus:
+async def _reviewed(client: ApiClient, token: str, path: str) -> HTTPStatus:
     """Raises ApiError, and MsgspecError for an answer that is none."""
     spec: dict[str, Any] = {"token": token}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
@@ -131,7 +133,7 @@ async def _reviewed(client: ApiClient, token: str) -> HTTPStatus:
         return HTTPStatus.UNAUTHORIZED
     user = known.user
     spec = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
-    spec["nonResourceAttributes"] = {"path": PATH, "verb": "get"}
+    spec["nonResourceAttributes"] = {"path": path, "verb": "get"}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     may = (await _asked(client, ACCESS_REVIEWS, body, _AccessReview)).status
     return HTTPStatus.OK if may.allowed and not may.denied else HTTPStatus.FORBIDDEN

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from http import HTTPStatus
-from typing import Final
 
 from aiohttp import web
 from scavenger_kube.client import ApiClient
 
-from scavenger_runtime import tls
+from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import PATH, MetricsAccess
 from scavenger_runtime.probes import answer_metrics, listen
 from scavenger_runtime.settings import ServiceSettings
-
-POLL_SECONDS: Final = 10.0
-"""So often the folder is looked at for a new certificate."""
 
 log = get_logger(__name__)
 
@@ -29,24 +25,20 @@ class MetricsServer:
     def __init__(self, settings: ServiceSettings, clock: Clock) -> None:
         self.port = settings.metrics_port
         self._host = settings.health_address
-        self._clock = clock
-        self._context = tls.server_context()
-        self._files = tls.CertificateFolder(settings.metrics_tls_folder, self._context)
+        folder = settings.metrics_tls_folder
+        self._certificates = Certificates(folder, clock, flag="--metrics-tls-folder", about="metrics")
         self._access = MetricsAccess(clock) if settings.metrics_auth == "token" else None
         self._runner: web.AppRunner | None = None
         self._polling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to answer. Raises OSError where the address is taken, ValueError without a usable certificate."""
-        try:
-            self._files.refresh()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"--metrics-tls-folder: no certificate from {self._files.folder}: {error}") from error
+        self._certificates.load()
         app = web.Application()
         app.router.add_get(PATH, self._metrics, allow_head=False)
-        self._runner = await listen(app, self._host, self.port, self._context)
+        self._runner = await listen(app, self._host, self.port, self._certificates.context)
         self.port = self._runner.addresses[0][1]
-        self._polling = asyncio.create_task(self._poll(), name="metrics-certificate")
+        self._polling = asyncio.create_task(self._certificates.keep(), name="metrics-certificate")
         log.info("metrics listen", address=f"{self._host}:{self.port}")
 
     def reached(self, client: ApiClient) -> None:
@@ -62,16 +54,6 @@ class MetricsServer:
                 await self._polling
         if self._runner is not None:
             await self._runner.cleanup()
-
-    async def _poll(self) -> None:
-        """A certificate that cannot be used leaves the one before it in use."""
-        while True:
-            await self._clock.sleep(POLL_SECONDS)
-            try:
-                if self._files.refresh():
-                    log.info("metrics certificate in use", folder=str(self._files.folder))
-            except (OSError, ValueError) as error:
-                log.warning("metrics certificate not loaded", folder=str(self._files.folder), error=str(error))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         verdict = HTTPStatus.OK

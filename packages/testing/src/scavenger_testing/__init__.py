@@ -14,10 +14,11 @@ from scavenger_testing.builders import (
     terminated,
     waiting,
 )
-from scavenger_testing.clock import VirtualClock, eventually, settle
+from scavenger_testing.clock import PATIENCE, VirtualClock, eventually, settle
 from scavenger_testing.fake_api import FakeApi
 
 __all__ = [
+    "PATIENCE",
     "FakeApi",
     "VirtualClock",
     "condition",

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -122,11 +122,15 @@ async def settle(turns: int = SETTLE_TURNS) -> None:
                 return
 
 
-async def eventually(condition: Callable[[], bool], *, timeout: float = 5.0, poll: float = 0.002) -> None:
+PATIENCE: Final = 50.0
+"""Seconds for what comes at once where nothing else has to be done: less than a unit test may take as a whole."""
+
+
+async def eventually(condition: Callable[[], bool], *, timeout: float = PATIENCE, poll: float = 0.002) -> None:
     """Wait in real time until `condition` holds, where sockets are involved. Raises TimeoutError."""
     async with asyncio.timeout(timeout):
         while not condition():  # noqa: ASYNC110 - any condition, not one that an Event stands for
             await asyncio.sleep(poll)
 
 
-__all__ = ["START", "VirtualClock", "eventually", "settle"]
+__all__ = ["PATIENCE", "START", "VirtualClock", "eventually", "settle"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scavenger_cluster.errors import CommandError
 from scavenger_cluster.layout import cache_dir
+from scavenger_cluster.requirements import apt_lock
 from scavenger_cluster.shell import find_program, run
 
 
@@ -47,6 +48,7 @@ def _archive(folder: Path, package: str) -> Path:
     try:
         run(["apt-get", "download", package], cwd=folder, timeout=300)
     except CommandError:
-        run(["apt-get", "update"], timeout=300)  # a new machine has no package lists
+        with apt_lock():
+            run(["apt-get", "update"], timeout=300)  # a new machine has no package lists
         run(["apt-get", "download", package], cwd=folder, timeout=300)
     return next(folder.glob("*.deb"))

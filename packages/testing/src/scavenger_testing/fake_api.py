@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -119,6 +119,11 @@ class FakeApi:
     def list(self, resource: Resource[Any], namespace: str | None = None) -> list[Object]:
         """All objects of a kind."""
         return patches.copied(self.store.list(_collection(resource, namespace or "")))
+
+    def stored(self, resource: Resource[Any], namespace: str | None = None) -> Sequence[Object]:
+        """All objects of a kind, the stored ones themselves: to be read and never changed, but without a copy of each,
+        for what looks at all of them at every moment of a test."""
+        return self.store.list(_collection(resource, namespace or ""))
 
     def edit(self, resource: Resource[Any], namespace: str | None, name: str, edit: Callable[[Object], None]) -> Object:
         """Change a stored object in place, anything of it, as some other component would."""

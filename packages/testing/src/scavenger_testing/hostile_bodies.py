@@ -60,6 +60,7 @@ FAMILIES: Final[Mapping[str, Callable[[int], bytes]]] = {
     "a long image": lambda n: _job(image="a/" * (n // 2) + "!"),
     "a long image without slashes": lambda n: _job(image="a-" * (n // 2) + "!"),
     "a long quantity": lambda n: _job(cpu="1" * n),
+    "a long word for a quantity": lambda n: _job(cpu="x" * n),
     "a long exponent": lambda n: _job(cpu="1e" + "9" * n),
     "a long fraction": lambda n: _job(cpu="0." + "0" * n + "1"),
     "a long duration": lambda n: _job(after="9" * n),

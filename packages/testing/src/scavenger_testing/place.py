@@ -15,7 +15,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_cluster import Cluster
 
-from scavenger_testing.waiting import TIMEOUT, wait
+from scavenger_testing.waiting import TIMEOUT, TRY_AGAIN, wait
 
 Object = dict[str, Any]
 
@@ -94,7 +94,7 @@ class Server:
         self._context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._context.load_cert_chain(str(pki / "admin.crt"), str(pki / "admin.key"))
         self._host = cluster.state.server.removeprefix("https://")
-        self._connection = http.client.HTTPSConnection(self._host, timeout=30, context=self._context)
+        self._connection = http.client.HTTPSConnection(self._host, timeout=TIMEOUT, context=self._context)
 
     def close(self) -> None:
         """Close the connection."""
@@ -171,8 +171,13 @@ class Place:
         return self.server("PATCH", path, patch, content_type=MERGE_PATCH, **who)
 
     def get(self, kind: str, name: str = "") -> Object:
-        """An object, or a list of all, as the administrator."""
-        answer = self.server("GET", self.path(kind, name))
+        """An object, or a list of all, as the administrator. A server that is busy or comes up is asked again."""
+
+        def ask() -> Answer | None:
+            answer = self.server("GET", self.path(kind, name))
+            return None if answer.code in TRY_AGAIN else answer
+
+        answer: Answer = wait("an answer", ask)
         assert answer.allowed, answer
         return answer.body
 
@@ -219,11 +224,11 @@ def pod(name: str = "p", meta: Object | None = None, **spec: Any) -> Object:
 
 
 @contextmanager
-def namespace(cluster: Cluster, server: Server) -> Iterator[Place]:
-    """A new namespace, deleted afterwards."""
+def namespace(cluster: Cluster, server: Server, **labels: str) -> Iterator[Place]:
+    """A new namespace, deleted afterwards. Labels that it is born with are seen by whoever sees it."""
     name = f"it-{uuid.uuid4().hex[:8]}"
     made = Place(cluster, server, name)
-    assert server("POST", "/api/v1/namespaces", {"metadata": {"name": name}}).allowed
+    assert server("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}).allowed
     wait("its service account", lambda: made.server("GET", made.path("serviceaccounts", "default")).allowed)
     yield made
     server("DELETE", f"/api/v1/namespaces/{name}")

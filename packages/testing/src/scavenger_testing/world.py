@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +14,7 @@ from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
 from scavenger_cluster.api import namespaced
-from scavenger_cluster.errors import ApiError
+from scavenger_cluster.errors import ApiError, CommandError
 from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_testing.waiting import TIMEOUT, wait
@@ -56,6 +58,21 @@ class World:
         """Its pods that nobody has deleted: a kubelet removes what has ended in its own time."""
         return [pod for pod in self.pods(job) if "deletionTimestamp" not in pod["metadata"]]
 
+    def said(self, job: str, words: str) -> bool:
+        """Whether every pod of its present run, which runs, has written that to its log.
+
+        The logs of all its pods together cannot be had while one that was deleted goes.
+        """
+        pods = [pod["metadata"]["name"] for pod in self.staying(job)]
+        return bool(pods) and all(words in self.log(pod) for pod in pods)
+
+    def log(self, pod: str) -> str:
+        """The log of a pod; empty while it has none, as its container is only being made, or none any more."""
+        try:
+            return self.kubectl("logs", pod, "--tail=-1")
+        except CommandError:
+            return ""
+
     def status(self, job: str) -> dict[str, Any]:
         """status of a ScavengerJob; empty before there is one."""
         found = self.get("scavengerjob", job)
@@ -66,9 +83,13 @@ class World:
         return wait(what, condition, timeout, self.describe)
 
     def wait_phase(self, job: str, phase: str, timeout: float = TIMEOUT) -> dict[str, Any]:
-        """Wait for a phase; returns the status."""
-        self.wait(f"{job} {phase}", lambda: self.status(job).get("phase") == phase, timeout)
-        return self.status(job)
+        """Wait for a phase; returns the status that has it, as a moment later it may have another one."""
+
+        def reached() -> dict[str, Any] | None:
+            found = self.status(job)
+            return found if found.get("phase") == phase else None
+
+        return dict(self.wait(f"{job} {phase}", reached, timeout))
 
     def report_checkpoint(self, job: str) -> None:
         """What an application does that writes checkpoints of its own accord; one that leaves right now writes none."""
@@ -91,6 +112,45 @@ class World:
         seen = self.kubectl("get", "scavengerjobs,jobs,pods", "-o", "wide")
         events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")
         return f"{seen}\n{events}\n{self.cluster.service_logs('admitter')[-4000:]}"
+
+
+@contextmanager
+def shared_folder(world: World, folder: Path, claim: str) -> Iterator[None]:
+    """A PersistentVolumeClaim on a new folder of this machine, which pods of every node can write to.
+
+    That the folders above it may be closed to their users is no matter: in a container it is mounted without them.
+    """
+    folder.mkdir()
+    folder.chmod(0o777)
+    volume = world.namespace
+    spec = {"storageClassName": volume, "accessModes": ["ReadWriteMany"]}
+    world.cluster.apply(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume},
+                "spec": {
+                    **spec,
+                    "capacity": {"storage": "1Gi"},
+                    "hostPath": {"path": str(folder), "type": "Directory"},
+                    "claimRef": {"namespace": world.namespace, "name": claim},
+                },
+            }
+        )
+    )
+    world.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim},
+            "spec": {**spec, "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}},
+        }
+    )
+    try:
+        yield
+    finally:
+        world.cluster.kubectl("delete", "pv", volume, "--wait=false")
 
 
 def scavenger_job(name: str, *arguments: str, cpu: str = "200m", **spec: Any) -> dict[str, Any]:

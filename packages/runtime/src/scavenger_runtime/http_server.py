@@ -1,0 +1,87 @@
+"""uvicorn inside a service: its signals and its sockets are ours.
+
+Only services that serve more than probes and metrics depend on uvicorn, and import this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import uvicorn
+
+
+class HttpServer:
+    """Serves an ASGI application until cancelled. port: 0 for a free one, and the one that was taken once it listens.
+    tls: None in clear; it may get another certificate at any time. grace: seconds for what is under way when it ends.
+    more: of `uvicorn.Config`."""
+
+    def __init__(
+        self, app: Any, *, address: str, port: int, tls: ssl.SSLContext | None, grace: int, **more: Any
+    ) -> None:
+        self.port = port
+        self._address = address
+        self._listener: socket.socket | None = None
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=grace,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+            **more,
+        )
+        self._server = _Server(config)
+
+    @property
+    def serving(self) -> bool:
+        """Whether requests are answered."""
+        return self._server.started and not self._server.should_exit
+
+    def listen(self) -> socket.socket:
+        """Take the port. Raises OSError where the address is taken."""
+        self._listener = listen(self._address, self.port)
+        self.port = self._listener.getsockname()[1]
+        return self._listener
+
+    async def run(self, stopping: Callable[[], Awaitable[None]]) -> None:
+        """Serve until cancelled, then finish what is under way. stopping: what comes before that, while requests are
+        still answered. Raises OSError where the address is taken."""
+        listener = self._listener or self.listen()
+        serving = asyncio.create_task(self._server.serve(sockets=[listener]), name="uvicorn")
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            await stopping()
+            raise
+        finally:
+            self._server.should_exit = True
+            await serving
+
+
+class _Server(uvicorn.Server):
+    """A server that its service stops, not a signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave them alone: `run_service` handles them."""
+        yield
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that listens there, port 0 for a free one. Raises OSError where the address is taken."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listener = socket.create_server((address, port), family=family, backlog=2048, dualstack_ipv6=both)
+    # asyncio sets it on connections whose socket says that it is TCP; those accepted here do not say. Without it the
+    # body of an answer waits until the client has acknowledged the head, which it puts off for 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
