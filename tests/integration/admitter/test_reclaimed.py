@@ -86,4 +86,4 @@ def test_a_job_runs_on_what_is_requested_and_idle_and_one_that_is_too_large_wait
     for name in ("waits", "small"):
         place.wait_phase(name, "Running")
         assert place.pods(name)[0]["spec"]["nodeName"] == NODE
-        assert len(place.created(name)) == 1, "the planned node is the real one"
+        place.wait_created({name: 1})  # the planned node is the real one

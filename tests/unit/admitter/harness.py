@@ -138,7 +138,7 @@ class Harness:
         return str(self.status(name).get("phase", ""))
 
     def phases(self) -> dict[str, str]:
-        found = self.api.list(SCAVENGERJOBS)
+        found = self.api.stored(SCAVENGERJOBS)
         return {job["metadata"]["name"]: str((job.get("status") or {}).get("phase", "")) for job in found}
 
     def pods(self, name: str) -> list[Object]:
@@ -146,7 +146,7 @@ class Harness:
 
     def held(self) -> list[str]:
         """Pods with our finalizer."""
-        return [p["metadata"]["name"] for p in self.api.list(PODS) if _held(p)]
+        return [p["metadata"]["name"] for p in self.api.stored(PODS) if _held(p)]
 
     def jobs_ever(self, name: str) -> int:
         """How many batch/v1 Jobs of that name there have ever been."""
@@ -192,13 +192,13 @@ class Harness:
 
     def tick(self) -> None:
         """The Job controller, the scheduler and the kubelets do what is to be done at this moment."""
-        for job in self.api.list(JOBS):
+        for job in self.api.stored(JOBS):
             uid = job["metadata"]["uid"]
             if uid not in self._made and "deletionTimestamp" not in job["metadata"] and self.pods_of(job):
                 self._made.add(uid)
                 for number in range(job["spec"]["parallelism"]):
                     self.api.put(PODS, _pod(job, number, self.stamp()))
-        for pod in self.api.list(PODS):
+        for pod in self.api.stored(PODS):
             if _ended(pod):
                 continue
             if "deletionTimestamp" in pod["metadata"]:

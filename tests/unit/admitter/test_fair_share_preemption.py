@@ -6,13 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.admission.fair_share_preemption import SECOND, PreemptionRules
-from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission import victim_search
+from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shown import Shown
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.units import SECOND
+from scavenger_api.names import RESOURCE_RECLAIMED_CPU
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 
@@ -292,6 +296,67 @@ def test_a_measured_load_that_still_shows_the_victims_asks_for_no_more() -> None
     assert found.starts == ()
     assert found.held["x"].reason is WaitReason.MAKING_ROOM
     assert victims(replace(later, recently_terminated={})) == ["a0"]
+
+
+def measured(gangs: list[Gang], jobs: list[Candidate], used: float, **more: Any) -> Snapshot:
+    """Twenty cores, at their level of 80 % to the last millicore. The gangs use this share of what they asked for."""
+    limit = LoadLimit("cpu", 20_000, 0, 799_999, 800_000)
+    shown = Shown(NOW // SECOND - 20, {"cpu": round(used * PPM)})
+    return seen({"n": 20}, gangs, jobs, **{"limits": (limit,), "shown": shown, **more})
+
+
+def test_nobody_goes_where_the_measured_load_would_not_fall_far_enough() -> None:
+    """Ten donors use a tenth of a core each. To make room for a core all ten would have to go, and their queue deserves
+    five; one after the other they went, and nobody started."""
+    donors = [gang(f"a{i}", "n", age=900 + i) for i in range(10)]
+    assert victims(measured(donors, [job("x")], 0.1)) == []
+
+
+def test_as_many_go_as_the_measured_load_takes() -> None:
+    donors = [gang(f"a{i}", "n", age=900 + i) for i in range(10)]
+    found = plan(measured(donors, [job("x")], 0.5))
+    assert [one.key for one in found.preemptions] == ["a0", "a1"]
+    assert found.held["x"].reason is WaitReason.MAKING_ROOM
+    stopping = (TerminatingPod("n", "a", shape(1).requests),) * 2
+    later = plan(measured(donors[2:], [job("x"), job("y", queue="a")], 0.5, terminating=stopping))
+    assert (later.preemptions, later.starts) == ((), ()), "what is on its way out is enough, and is kept for x"
+    gone = plan(measured(donors[2:], [job("x"), job("y", queue="a")], 0.5, recently_terminated={"cpu": 2000}))
+    assert (gone.preemptions, gone.starts) == ((), ())
+    halfway = plan(measured(donors[1:], [job("x")], 0.5, terminating=stopping[:1]))
+    assert [one.key for one in halfway.preemptions] == ["a1"], "one of two is not enough"
+
+
+def test_so_many_are_tried_for_the_load_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many jobs that use next to nothing none comes to anything; other ways to begin are not tried for that."""
+    donors = [gang(f"a{i}", "n", age=900 + i) for i in range(10)]
+    for most, expected in ((2, ["a0", "a1"]), (1, [])):
+        monkeypatch.setattr(victim_search, "MAX_RELIEVING", most)
+        assert victims(measured(donors, [job("x"), job("y", cpu=2)], 0.5)) == expected
+
+
+def test_who_has_just_started_counts_with_requests_as_in_the_load() -> None:
+    old = [gang(f"a{i}", "n", age=900 + i) for i in range(9)]
+    for age in (5, 200):
+        assert victims(measured([*old, gang("new", "n", age=age, cpu=1)], [job("x")], 0.1)) == ["new"]
+
+
+def test_who_runs_on_reclaimed_capacity_brings_no_measured_load_down() -> None:
+    """Its CPU gives way by itself, so it is in no load that anybody is kept out by."""
+    small = Shape.of({RESOURCE_RECLAIMED_CPU: 1000})
+    scavenging = [replace(gang(f"r{i}", "n", age=900), requests=small.requests) for i in range(5)]
+    donors = [gang(f"a{i}", "n", age=1000) for i in range(5)]
+    assert victims(measured([*scavenging, *donors], [job("x")], 1.0)) == ["a0"]
+
+
+def test_what_a_pod_leaves_of_the_load_is_read_from_the_levels() -> None:
+    levels = {r: Level(50.0, 80.0, used=12.5 if r == "cpu" else None) for r in ("cpu", "memory")}
+    rule = LoadRule.published(levels, observed_at=NOW, now=NOW, period_seconds=30, unseen_since=NOW - 15 * SECOND)
+    asked = Shape.of({"cpu": 2000, "memory": 8}).requests
+    shown = Shown.under(rule)
+    assert shown.of(asked, NOW // SECOND - 1000) == {"cpu": 250, "memory": 8}
+    assert shown.of(asked, NOW // SECOND - 314) == {"cpu": 2000, "memory": 8}, "in its first minutes"
+    assert shown.of(asked, NOW // SECOND)["cpu"] == 2000, "not in the figures yet"
+    assert Shown.under(LoadRule.fixed()).of(asked, 0)["cpu"] == 2000
 
 
 # --- backfill ---

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.admission.headroom import ANYWHERE, MOST_NAMED, Headroom, Target
-from scavenger_admitter.core.admission.load import Level, LoadRule
+from scavenger_admitter.core.admission.load import PPM, Level, LoadRule
 from scavenger_admitter.core.admission.object_facts import NOT_STARTED, PodFacts
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shown import Shown
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.manifest import job_manifest, target_of
@@ -73,10 +74,32 @@ def test_a_job_gets_the_least_of_what_requests_leave_and_of_the_headroom() -> No
     nodes = [node("busy"), node("idle", used=2)]
     found = plan(nodes, [job(f"j{i}", 2) for i in range(6)], {"busy": 30, "idle": 70})
     assert sorted(nodes for (nodes,) in places(found).values()) == ["busy", "idle", "idle", "idle"]
-    assert found.held["j5"].reason is WaitReason.NO_PLACE
+    assert found.held["j5"].reason is WaitReason.NO_HEADROOM
     assert "no node has that much left up to its own level (most: 1 cpu" in found.held["j5"].message
+    assert found.held["j5"].message.endswith("on node busy)")
     full = plan([node("busy"), node("idle", used=9)], [job("j", 2)], {"busy": 10, "idle": 70})
-    assert full.held["j"].reason is WaitReason.NO_PLACE, "by requests there is no room where there is headroom"
+    assert full.held["j"].reason is WaitReason.NO_HEADROOM, "by requests there is no room where there is headroom"
+
+
+def test_whether_it_is_requests_or_headroom_that_is_missing() -> None:
+    """On `busy` there is room by requests and no headroom, on `full` it is the other way round."""
+    nodes, left = [node("busy"), node("full", used=9)], {"busy": 15, "full": 70}
+
+    def why(waits: Candidate, left: Mapping[str, int], **more: Any) -> tuple[str, str]:
+        held = plan(nodes, [waits], left, **more).held[waits.key]
+        return held.reason, held.message
+
+    reason, message = why(job(cpu=2), left)
+    assert reason == WaitReason.NO_HEADROOM
+    assert message.endswith("(most: 1500m cpu, 90Gi memory on node busy)")
+    assert why(job(cpu=11), {"busy": 15})[0] == WaitReason.LARGER_THAN_ANY_NODE
+    assert why(job(cpu=2, pods=11), {"busy": 90, "full": 0})[0] == WaitReason.LARGER_THAN_CLUSTER
+    assert why(job(cpu=2, pods=5), {"busy": 50, "full": 0})[0] == WaitReason.NO_PLACE, (
+        "there is a place for two of them"
+    )
+    reason, message = why(job(cpu=2), {"full": 70}, closed_nodes=frozenset({"busy"}))
+    assert reason == WaitReason.NO_HEADROOM
+    assert "most: 1 cpu" in message
 
 
 def test_a_node_of_which_nothing_is_said_is_bounded_by_its_requests() -> None:
@@ -144,6 +167,31 @@ def test_nobody_goes_for_room_that_could_not_be_used() -> None:
     assert len(plan(used, [job(cpu=2)], {"a": 0}, unseen=over, **more).preemptions) == 0
 
 
+def test_a_victim_frees_of_the_headroom_what_it_uses() -> None:
+    """Ten donors of a core on a node at its level. Where they use all of it one goes for a job of a core, where they
+    use half of it two; where it is a tenth all ten would have to go, and their queue deserves five."""
+    gangs = tuple(Gang(RunningJob(f"g{i}", f"g{i}", "donor", since=i), shape(1).requests, ("a",)) for i in range(10))
+    held = {"cpu": 10_000, "memory": 10 * GI}
+    more: dict[str, Any] = {
+        "capacity": {"cpu": 20_000, "memory": 100 * GI},
+        "requested": {"cpu": 20_000, "memory": 10 * GI},
+        "scavenged": held,
+        "queues": {"default": QueueView("default"), "donor": QueueView("donor", allocated=held)},
+    }
+    crowded = [node("a", cpu=20, used=10)]
+    for used, goes in ((1.0, 1), (0.5, 2), (0.1, 0)):
+        shown = Shown(NOW // SECOND, {"cpu": round(used * PPM)})
+        found = plan(crowded, [job()], {"a": 0}, gangs=gangs, shown=shown, **more)
+        assert len(found.preemptions) == goes, used
+        assert (found.held["job"].reason is WaitReason.MAKING_ROOM) is (goes > 0)
+    half = Shown(NOW // SECOND, {"cpu": PPM // 2})
+    leaving = (TerminatingPod("a", "donor", shape(1).requests),) * 2
+    later = plan(crowded, [job()], {"a": 0}, gangs=gangs[2:], shown=half, terminating=leaving, **more)
+    assert (later.preemptions, later.unserved) == ((), True), "what is on its way out is enough"
+    one = plan(crowded, [job()], {"a": 0}, gangs=gangs[1:], shown=half, terminating=leaving[:1], **more)
+    assert len(one.preemptions) == 1, "half of what it takes"
+
+
 # --- the state ---
 
 
@@ -178,6 +226,50 @@ def test_the_state_knows_who_started_since_the_figures() -> None:
     state.apply_pod_facts(bound("starting", second - 1))
     state.delete_pod("since")
     assert unseen() == {}
+
+
+@pytest.mark.parametrize("age", [900, 200], ids=["long ago", "in its first minutes"])
+@pytest.mark.parametrize("left", [{"n1": (50, 900)}, {}], ids=["level of the node", "level of the cluster"])
+def test_nobody_else_goes_until_the_figures_know_who_has_gone(left: Mapping[str, tuple[int, int]], age: int) -> None:
+    """A victim has gone, the figures still show it, and the job that it went for waits for them: for the next figures,
+    and not for another victim."""
+    state, second = ClusterState(), NOW // SECOND
+    state.apply_node(msgspec.convert(node_dict("n1", cpu="20", memory="100Gi"), Node))
+    state.apply_queue(QueueView("donor"))
+    for i in range(8):
+        key, started = f"ns/d{i}", second - age - i
+        state.apply_pod_facts(bound(key, started, job=key, queue="donor", run=key))
+        state.running.apply(RunningJob(key, key, "donor", since=started * SECOND, started=started * SECOND))
+    state.apply_candidate(Candidate("ns/waits", "waits", "default", shape(2)))
+    load = 60 if left else 75
+    levels = {"cpu": Level(load, admission=80, used=25), "memory": Level(load=10, admission=80)}
+    seen = LoadRule.published(levels, observed_at=NOW, now=NOW, period_seconds=60, headroom=left)
+
+    def planned() -> AdmissionPlan:
+        return plan_admissions(state.snapshot(now=NOW, rule=seen))
+
+    preempted = planned().preemptions
+    assert preempted
+    for one in preempted:
+        state.running.interrupt(one.key, NOW, one.gang.counted, 1)
+        state.delete_pod(one.key)
+    after = planned()
+    assert (after.preemptions, after.starts) == ((), ())
+    assert after.held["ns/waits"].reason is WaitReason.MAKING_ROOM
+
+
+def test_reclaimed_cpu_that_has_gone_is_no_room_under_the_level() -> None:
+    """It was in no load that anybody is kept out by."""
+    state, second = ClusterState(), NOW // SECOND
+    state.apply_node(msgspec.convert(node_dict("n1", cpu="20", memory="100Gi"), Node))
+    reclaimed = Shape.of(placed_by({"cpu": 8000, "memory": GI}))
+    state.apply_pod_facts(bound("ns/r", second - 900, requests=reclaimed.requests))
+    state.apply_candidate(Candidate("ns/waits", "waits", "default", shape(2)))
+    levels = {"cpu": Level(load=75, admission=80), "memory": Level(load=10, admission=80)}
+    seen = LoadRule.published(levels, observed_at=NOW, now=NOW, period_seconds=60)
+    state.snapshot(now=NOW, rule=seen)
+    state.delete_pod("ns/r")
+    assert not plan_admissions(state.snapshot(now=NOW, rule=seen)).unserved, "nothing is promised for it"
 
 
 def test_reclaimed_cpu_takes_no_headroom_and_asks_for_none() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,12 +71,38 @@ def test_every_way_finds_the_same_place(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_index, "FEW", 2)
         patch.setattr("scavenger_admitter.core.admission.placement.FEW", 2)
-        patch.setattr("scavenger_admitter.core.admission.placement._MOST_SEARCHES", searches)
+        patch.setattr(node_index, "MOST_SEARCHES", searches)
+        patch.setattr("scavenger_admitter.core.admission.placement.MOST_SEARCHES", searches)
         patch.setattr(place_search, "BLOCK", 4)
         patch.setattr(place_search, "MANY", 5)
         room = Room(NodeIndex(nodes), closed)
         found = [_ask(room, shape, count) for shape, count in asked]
     assert found == expected
+
+
+@settings(max_examples=examples(100))
+@given(clusters(), st.lists(st.tuples(shapes(), st.integers(1, 40)), max_size=10), st.integers(0, 2**32))
+def test_an_index_that_serves_many_cycles_finds_the_same_places(
+    nodes: dict[str, NodeView], asked: list[tuple[Shape, int]], seed: int
+) -> None:
+    rng = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_index, "FEW", 2)
+        patch.setattr("scavenger_admitter.core.admission.placement.FEW", 2)
+        patch.setattr(node_index, "MOST_SEARCHES", 2)
+        patch.setattr(place_search, "BLOCK", 4)
+        patch.setattr(place_search, "MANY", 5)
+        index = NodeIndex(nodes)
+        for _ in range(5):
+            closed = frozenset(rng.sample(sorted(nodes), k=rng.choice((0, 1))))
+            room, anew = Room(index, closed), Room(NodeIndex(nodes), closed)
+            assert [_ask(room, *one) for one in asked] == [_ask(anew, *one) for one in asked]
+            before, free = index, {name: list(index.free(name)) for name in ("cpu", "memory", "pods")}
+            changed = rng.sample(sorted(nodes), k=rng.randint(0, len(nodes) // 4))
+            used = {name: {r: int(n * rng.random()) for r, n in nodes[name].allocatable.items()} for name in changed}
+            nodes = nodes | {name: replace(nodes[name], used=used[name]) for name in changed}
+            index = index.renewed(nodes, [*changed, "unknown"])
+            assert {name: before.free(name) for name in free} == free, "a cycle may still look at it"
 
 
 def _ask(room: Room, shape: Shape, count: int) -> tuple[str, ...] | list[int] | None:

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.fair_share_preemption import SECOND
 from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, plan_admissions
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
@@ -21,6 +20,7 @@ from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reasons import WaitReason
@@ -90,8 +90,8 @@ def ordinary(cpu: int = 1, memory: int = 0) -> Shape:
 
 def test_a_reclaimed_cpu_counts_as_a_cpu_and_takes_none() -> None:
     found = shape(2, 3)
-    assert (found.request("cpu"), found.counts("cpu")) == (0, 2000)
-    assert (found.request(MEMORY), found.counts("memory")) == (3 * 1024, 3 * GI)
+    assert (found.request("cpu"), dict(found.counted)["cpu"]) == (0, 2000)
+    assert (found.request(MEMORY), dict(found.counted)["memory"]) == (3 * 1024, 3 * GI)
     assert found.reclaimed
     assert not ordinary(2, 3).reclaimed
     assert found.counted == ordinary(2, 3).counted

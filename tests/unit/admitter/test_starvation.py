@@ -15,12 +15,12 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
 from scavenger_admitter.core.admission.starvation import (
     MOST_AT_ONCE,
-    SECOND,
     MeasuredJob,
     PodUse,
     StarvationPlan,
     StarvationRules,
 )
+from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.reclaimed import placed_by
 

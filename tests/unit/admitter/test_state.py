@@ -146,6 +146,33 @@ def test_a_snapshot_does_not_change_any_more() -> None:
     assert used(snap(state)) == 1000
 
 
+def test_what_is_known_of_nodes_from_cycle_to_cycle_follows_the_pods() -> None:
+    state = ClusterState()
+    for name in ("n1", "n2", "n3"):
+        state.apply_node(node(name))
+    indexed(snap(state))
+    state.apply_pod(pod("a", cpu=2, node="n1"))
+    state.apply_pod(pod("early", node="n4"))
+    crowded = snap(state, published(crowded_nodes={"n1": 0}))
+    assert crowded.index is None, "what nodes offer is not as they say"
+    state.apply_pod(pod("b", cpu=3, node="n2"))
+    assert indexed(snap(state)) == [6000, 5000, 8000]
+    state.delete_pod("ns/a")
+    assert indexed(snap(state)) == [8000, 5000, 8000]
+    state.apply_node(node("n4"))
+    assert indexed(snap(state)) == [8000, 5000, 8000, 7000]
+    state.delete_node("n2")
+    assert indexed(snap(state)) == [8000, 8000, 7000]
+
+
+def indexed(snapshot: Snapshot) -> list[int]:
+    """Free millicores by the index, which knows just the nodes of the snapshot."""
+    assert snapshot.index is not None
+    assert snapshot.index.source is snapshot.nodes
+    assert snapshot.index.nodes == [snapshot.nodes[name] for name in sorted(snapshot.nodes)]
+    return snapshot.index.free("cpu")
+
+
 @pytest.mark.parametrize(
     ("change", "schedulable", "counts"),
     [

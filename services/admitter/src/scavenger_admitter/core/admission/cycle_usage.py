@@ -17,14 +17,16 @@ from scavenger_api.quantity import format_amount
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 
+from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.empty_cluster import EmptyCluster
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.node_index import NodeIndex
 from scavenger_admitter.core.admission.placement import MOST_LOOKS, Room
+from scavenger_admitter.core.admission.running import TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
-from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]
@@ -49,16 +51,18 @@ class CycleUsage:
         terminating: dict[str, dict[str, int]] = {}
         for pod in snapshot.terminating:
             add(terminating.setdefault(pod.node, {}), pod.requests)
+        leaving = _leaving(snapshot) if snapshot.headroom.left else {}
         index = snapshot.index
         if index is None or index.source is not snapshot.nodes:
             index = NodeIndex(snapshot.nodes)
         closed, headroom = snapshot.closed_nodes, snapshot.headroom
         self.room = Room(index, closed, headroom=headroom)
-        self.soon = Room(index, closed, terminating, headroom) if terminating else self.room
+        self.soon = Room(index, closed, terminating, headroom, leaving) if terminating or leaving else self.room
         self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)
-        self.soon_limits = [limit.plus(-_pending_release(snapshot, limit.resource)) for limit in snapshot.limits]
+        release = _pending_release(snapshot)
+        self.soon_limits = [limit.plus(-release.get(limit.resource, 0)) for limit in snapshot.limits]
         self._changing = self.soon_limits != self._limits or self.soon is not self.room
         self._impossible: dict[_Kind, Wait | None] = {}
         self._refused: dict[_Kind, Wait] = {}
@@ -220,12 +224,26 @@ class CycleUsage:
         return None
 
 
-def _pending_release(snapshot: Snapshot, resource: str) -> int:
-    """What the load of a resource still shows of pods that are terminating, or have left since it was measured."""
-    terminating = sum(
-        value for pod in snapshot.terminating if pod.counts for name, value in pod.counted if name == resource
-    )
-    return terminating + snapshot.recently_terminated.get(resource, 0)
+def _leaving(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """What the figures of each node still show of pods that are terminating, or have left since."""
+    leaving: dict[str, dict[str, int]] = {}
+    pods: tuple[TerminatingPod | DepartedPod, ...] = (*snapshot.terminating, *snapshot.departed)
+    for pod in pods:
+        add(leaving.setdefault(pod.node, {}), snapshot.shown.on_node(pod.requests, pod.started).items())
+    return leaving
+
+
+def _pending_release(snapshot: Snapshot) -> dict[str, int]:
+    """What the load still shows of pods that are terminating, or have left since it was measured."""
+    shown, seen = snapshot.shown, sums_of(pod.counted for pod in snapshot.departed)
+    said = {name: amount - seen.get(name, 0) for name, amount in snapshot.recently_terminated.items()}
+    total = {name: shown.part(name, amount) for name, amount in said.items()}
+    for gone in snapshot.departed:
+        add(total, shown.of(gone.requests, gone.started).items())
+    for pod in snapshot.terminating:
+        if pod.counts:
+            add(total, shown.of(pod.requests, pod.started).items())
+    return total
 
 
 def _with(limits: list[LoadLimit], candidate: Candidate) -> list[LoadLimit]:

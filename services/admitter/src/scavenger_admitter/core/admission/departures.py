@@ -7,41 +7,59 @@ held from what all queues deserve, until the next measurement.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
-from scavenger_admitter.core.admission.shape import Requests
-from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.shape import Requests, counted
+from scavenger_admitter.core.admission.units import SECOND
 
-SECOND: Final = 1_000_000
 KEPT: Final = 600 * SECOND
 """No measurement that is relied on is older."""
 
 
+@dataclass(frozen=True, slots=True)
+class DepartedPod:
+    """A scavenger pod that has ended or is gone.
+
+    Attributes:
+        node: where it was; it counted for the load.
+        requests: what it took of it.
+        started: second since the epoch.
+    """
+
+    node: str
+    requests: Requests
+    started: int
+
+    @property
+    def counted(self) -> Requests:
+        """What its queue and the load are relieved of."""
+        return counted(self.requests)
+
+
 class Departures:
-    """What has gone, and when; microseconds since the epoch."""
+    """What has gone, and when."""
 
     def __init__(self) -> None:
         self._asked = False
-        self._new: list[tuple[int, Requests]] = []
-        self._gone: deque[tuple[int, int, Requests]] = deque()
+        self._new: list[DepartedPod] = []
+        self._gone: deque[tuple[int, DepartedPod]] = deque()
 
-    def add(self, started: int, counted: Requests) -> None:
-        """A pod has ended or is gone. started: the second in which it began. counted: what it counted as. Before
-        somebody asks for the first time nothing is kept: a standby may not be asked for weeks."""
+    def add(self, pod: DepartedPod) -> None:
+        """A pod has ended or is gone. Before somebody asks for the first time nothing is kept: a standby may not be
+        asked for weeks."""
         if self._asked:
-            self._new.append((started, counted))
+            self._new.append(pod)
 
-    def since(self, observed_at: int | None, now: int) -> dict[str, int]:
+    def since(self, observed_at: int | None, now: int) -> tuple[DepartedPod, ...]:
         """What has gone since a measurement that knew it; empty without measurements. When is known as well as somebody
-        asks: in every cycle."""
+        asks: in every cycle. Both in microseconds since the epoch."""
         self._asked = True
-        self._gone.extend((now, started, counted) for started, counted in self._new)
+        self._gone.extend((now, pod) for pod in self._new)
         self._new.clear()
         while self._gone and self._gone[0][0] < now - KEPT:
             self._gone.popleft()
-        total: dict[str, int] = {}
-        if observed_at is not None:
-            for at, started, counted in self._gone:
-                if at >= observed_at and started < observed_at // SECOND:
-                    add(total, counted)
-        return total
+        if observed_at is None:
+            return ()
+        second = observed_at // SECOND
+        return tuple(pod for at, pod in self._gone if at >= observed_at and pod.started < second)

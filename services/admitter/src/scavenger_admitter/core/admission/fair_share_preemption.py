@@ -28,14 +28,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.headroom import beside
 from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.running import TRUSTED, Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.victim_search import MAX_LOOKS, Victim, VictimSearch
 
-SECOND: Final = 1_000_000
 MAX_KINDS: Final = 16
 """Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in
 later ones."""
@@ -129,9 +130,18 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list
             keeps[kind] = shares.keeps(job.queue, gang.takes)
         if keeps[kind]:
             risk = gang.risk(snapshot.now, rules.startup_cost, rules.trusted)
-            found.append(Victim(gang, risk, (not job.preemptible, risk, -job.started, job.uid)))
+            order = (not job.preemptible, risk, -job.started, job.uid)
+            found.append(Victim(gang, risk, order, _frees(gang, snapshot)))
     found.sort(key=lambda victim: victim.order)
     return found
+
+
+def _frees(gang: Gang, snapshot: Snapshot) -> Requests:
+    """What each of its pods frees on its node: its requests, and where nodes have levels of their own what it uses."""
+    if not snapshot.headroom.left:
+        return gang.requests
+    shown = snapshot.shown.on_node(gang.requests, gang.job.started // SECOND)
+    return beside(gang.requests, shown.items())
 
 
 def _kinds(short: Iterable[Candidate], snapshot: Snapshot) -> set[tuple[Shape, int]]:

@@ -9,20 +9,25 @@ CPU on reclaimed capacity gives way and takes nothing of the headroom; a job on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.reclaimed import taken_of_headroom
 
-from scavenger_admitter.core.admission.shape import Requests, Shape, counted
+from scavenger_admitter.core.admission.shape import Requests, Shape
 
 if TYPE_CHECKING:
     from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
 
 UNBOUNDED: Final = 1 << 62
 """Left of a node of which the regulator says nothing: its requests bound it."""
+
+HEADROOM: Final = "headroom/"
+"""Before the name of a resource: what is left of it up to the level of a node, where that is looked at beside what
+requests leave."""
 
 MOST_NAMED: Final = 32
 """Nodes that the affinity of a pod may name, at about a hundred bytes each."""
@@ -31,8 +36,12 @@ MOST_NAMED: Final = 32
 @lru_cache(maxsize=4096)
 def takes(requests: Requests) -> Requests:
     """What a pod with these requests takes of the headroom of its node."""
-    cpu = (amount for amount in requests if amount[0] == "cpu")
-    return (*cpu, *(amount for amount in counted(requests) if amount[0] == "memory"))
+    return tuple(taken_of_headroom(requests).items())
+
+
+def beside(requests: Requests, of_headroom: Iterable[tuple[str, int]]) -> Requests:
+    """Amounts of requests and of headroom, to be looked at beside each other."""
+    return (*requests, *((HEADROOM + name, amount) for name, amount in of_headroom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,8 @@ class Headroom:
     crowded: frozenset[str] = frozenset()
 
     def columns(self, nodes: Sequence[NodeView], leaving: Mapping[str, Amounts]) -> dict[str, list[int]]:
-        """What is left of each resource on every node; empty where nothing is known of any. leaving: by node, what
-        counts as gone though the figures have it."""
+        """What is left of each resource on every node; empty where nothing is known of any. leaving: by node, what the
+        figures show of pods that count as gone."""
         if not self.left:
             return {}
         nothing: Amounts = {}

@@ -43,12 +43,14 @@ class Level:
         admission: new jobs start only below this.
         gives_way: part of the load that is CPU on reclaimed capacity; it keeps nobody from starting.
         ramping: beyond the load, what pods in their first minutes have asked for and do not use yet.
+        used: of what the other scavenger pods have asked for, how much they use; None where nobody says.
     """
 
     load: float
     admission: float
     gives_way: float = 0.0
     ramping: float = 0.0
+    used: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class LoadRule:
         admission_ppm: level per resource below which jobs start, in millionths of allocatable.
         load_ppm: measured load per resource, in millionths, with what is ramping; None: the load is what is requested.
         gives_way_ppm: part of it that keeps nobody from starting.
+        used_ppm: of what scavenger pods past their first minutes have asked for, what they use, where that is known.
         observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
             of the oldest sample, or when its averaging began; None with `load_ppm`.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
@@ -71,6 +74,7 @@ class LoadRule:
     admission_ppm: tuple[tuple[str, int], ...] = ()
     load_ppm: tuple[tuple[str, int], ...] | None = None
     gives_way_ppm: tuple[tuple[str, int], ...] = ()
+    used_ppm: tuple[tuple[str, int], ...] = ()
     observed_at: int | None = None
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
@@ -135,6 +139,7 @@ class LoadRule:
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
             load_ppm=tuple((name, _ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
             gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
+            used_ppm=tuple((name, used) for name in sorted(levels) if (used := _used(levels[name])) is not None),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
             closed_nodes=closed_nodes,
@@ -158,7 +163,13 @@ class LoadRule:
         if view.visibility is not Visibility.FRESH or view.levels is None or view.observed_at is None:
             return cls.blind(view.reason)
         levels = {
-            resource: Level(load, admission, gives_way=view.gives_way(resource), ramping=view.ramping(resource))
+            resource: Level(
+                load,
+                admission,
+                gives_way=view.gives_way(resource),
+                ramping=view.ramping(resource),
+                used=view.used_of_requests(resource),
+            )
             for resource in LEVELS_RESOURCES
             if (load := view.load(resource)) is not None and (admission := view.admission(resource)) is not None
         }
@@ -204,6 +215,11 @@ def _unreliable(
 def _ppm(percent: float) -> int | None:
     """Percent as whole millionths; None for what is no percentage (NaN, infinite, negative)."""
     return round(percent * 10_000) if math.isfinite(percent) and percent >= 0 else None
+
+
+def _used(level: Level) -> int | None:
+    used = None if level.used is None else _ppm(level.used)
+    return None if used is None else min(PPM, used)
 
 
 @dataclass(frozen=True, slots=True)

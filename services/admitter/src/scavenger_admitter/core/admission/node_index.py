@@ -1,5 +1,5 @@
-"""The nodes of one cycle by what placing sees of them: labels, taints, and what they offer. Nothing of it changes while
-the cycle gives room away.
+"""The nodes of one cycle by what placing sees of them: labels, taints, what they offer, and what of it is free before
+the cycle gives any of it away. Nothing of it changes while it does.
 
 Every look at all nodes is paid once for a question, never once for a shape: anybody may submit ten thousand jobs of as
 many shapes, and thousands of nodes carry few different sets of taints and labels.
@@ -18,6 +18,7 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
+from scavenger_admitter.core.admission.place_search import Blocks
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
 
@@ -26,6 +27,11 @@ Selector = tuple[tuple[str, str], ...]
 FEW: Final = 128
 """So few nodes are gone through one by one: the scheduler itself looks at all nodes where there are no more than a
 hundred (`minFeasibleNodesToFind`)."""
+
+SCORED: Final = ("cpu", "memory")
+"""What the scheduler compares nodes by."""
+MOST_SEARCHES: Final = 8
+"""Sets of nodes, by selector, that are searched on their own; those of further selectors among all nodes."""
 
 _LEADING: Final = 6
 _BOOLEANS: Final = bytes.maketrans(b"01", b"\0\1")
@@ -54,6 +60,7 @@ class NodeIndex:
         taints: the different sets of taints.
         taint_of: which of them each node carries.
         kind_of: nodes of one kind carry the same taints, offer the same resources, and nearly as much cpu and memory.
+        schedulable: whether pods that tolerate the taints may come, of each node.
     """
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
@@ -69,6 +76,10 @@ class NodeIndex:
             for taints, node in zip(self.taint_of, self.nodes, strict=True)
         ]
         self._kinds: Final = list(kinds)
+        self.schedulable: Final = [node.schedulable for node in self.nodes]
+        self._free: dict[str, list[int]] = {}
+        self._blocks: dict[int, Blocks] = {}
+        self._moved = 0
         self._letting_in: dict[tuple[frozenset[int], tuple[str, ...]], frozenset[int]] = {}
         self._offered: dict[str, list[int]] = {}
         self._tolerated: dict[tuple[Toleration, ...], frozenset[int]] = {}
@@ -79,11 +90,43 @@ class NodeIndex:
         self._selected: dict[Selector, list[int]] = {(): self._all}
         self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
 
-    def renewed(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
-        """The index of the same nodes after pods have come and gone: all that is looked up here is as it was."""
+    def renewed(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> NodeIndex:
+        """The index of the same nodes after pods have come and gone: all but what is free is as it was.
+
+        changed: names of the nodes that pods came to or left, at least; names of others do no harm.
+        """
         index = copy(self)
-        index.source, index.nodes = nodes, [nodes[node.name] for node in self.nodes]
+        index.source, index.nodes = nodes, list(self.nodes)
+        index._free = {resource: list(column) for resource, column in self._free.items()}
+        for name in changed:
+            i = self.position.get(name)
+            if i is not None:
+                index.nodes[i] = node = nodes[name]
+                index._moved += 1
+                for resource, column in index._free.items():
+                    column[i] = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
+        if index._moved > len(self.nodes) // 2:  # neighbours of then are none any more
+            index._moved, index._blocks = 0, {}
         return index
+
+    def free(self, resource: str) -> list[int]:
+        """What bound pods leave of a resource on every node, negative where they request more than there is. The
+        index's own list: not to be changed."""
+        column = self._free.get(resource)
+        if column is None:
+            used = [node.used.get(resource, 0) for node in self.nodes]
+            column = self._free[resource] = [o - u for o, u in zip(self.offered(resource), used, strict=True)]
+        return column
+
+    def blocks(self, selected: list[int]) -> Blocks:
+        """Nodes that `selected` gave, in blocks of neighbours. They are kept over many cycles, those of a few sets."""
+        found = self._blocks.get(id(selected))
+        if found is None:
+            free, offered = [self.free(name) for name in SCORED], [self.offered(name) for name in SCORED]
+            found = Blocks(selected, self.kind_of, free, offered)
+            if len(self._blocks) < MOST_SEARCHES:
+                self._blocks[id(selected)] = found
+        return found
 
     @cached_property
     def sizes(self) -> tuple[list[Size], list[int]]:

@@ -100,18 +100,70 @@ class _Block:
     Attributes:
         nodes: their positions.
         first: the smallest size and the first position, for the choice among equals.
+        size: which of the largest sizes bounds them.
     """
 
     nodes: list[int]
     first: tuple[int, int]
+    size: int
+
+
+class Blocks:
+    """Nodes in blocks of neighbours. Who is whose neighbour makes a search quick and changes nothing of what it finds,
+    so blocks serve as long as about as much is free on most nodes, with nodes among them that are no places just now.
+
+    Args:
+        nodes: those that may be places.
+        kinds: of each node: shapes are let in by whole kinds.
+        free: what is free of the resources that are scored.
+        offered: what nodes offer of them, in the same order.
+
+    Attributes:
+        blocks: all of them; they are known by their number here.
+        block_of: which of them a node is in.
+        largest: per kind the most that any node of it offers, per scored resource.
+    """
+
+    def __init__(
+        self, nodes: Sequence[int], kinds: Sequence[int], free: Sequence[Column], offered: Sequence[Column]
+    ) -> None:
+        self.blocks: list[_Block] = []
+        self.block_of: dict[int, int] = {}
+        self.largest: list[tuple[int, ...]] = []
+        self._of_kind: dict[int, list[int]] = {}
+        members: dict[int, list[int]] = {}
+        for i in nodes:
+            members.setdefault(kinds[i], []).append(i)
+        for kind, found in members.items():
+            for part in _neighbours(found, free, 0):
+                self.block_of.update(dict.fromkeys(part, len(self.blocks)))
+                self._of_kind.setdefault(kind, []).append(len(self.blocks))
+                first = (min([offered[0][i] for i in part]), min(part))
+                self.blocks.append(_Block(part, first, len(self.largest)))
+            self.largest.append(tuple(max([column[i] for i in found]) for column in offered))
+
+    def of_kinds(self, kinds: frozenset[int]) -> list[int]:
+        """The numbers of the blocks with nodes of these kinds, in order."""
+        return sorted(number for kind in kinds for number in self._of_kind.get(kind, ()))
+
+
+def _neighbours(nodes: list[int], free: Sequence[Column], depth: int) -> Iterator[list[int]]:
+    """Blocks by halves: of what is free of one resource, then of the other, and so on."""
+    if len(nodes) <= BLOCK:
+        yield nodes
+        return
+    nodes = sorted(nodes, key=free[depth % len(free)].__getitem__)
+    half = len(nodes) // 2
+    yield from _neighbours(nodes[:half], free, depth + 1)
+    yield from _neighbours(nodes[half:], free, depth + 1)
 
 
 class PlaceSearch:
     """The best place among many nodes.
 
     Args:
-        nodes: those that may be places.
-        kinds: of each node: shapes are let in by whole kinds.
+        blocks: of the nodes that may be places.
+        usable: of each node of the cluster, whether it is one now.
         free: what is free of the resources that are scored.
         offered: what nodes offer of them, in the same order.
         taken: a log of the nodes from which something was taken, by position; it only grows.
@@ -119,36 +171,24 @@ class PlaceSearch:
 
     def __init__(
         self,
-        nodes: Sequence[int],
-        kinds: Sequence[int],
-        free: tuple[Column, ...],
-        offered: tuple[Column, ...],
+        blocks: Blocks,
+        usable: Sequence[bool],
+        free: tuple[Column, Column],
+        offered: tuple[Column, Column],
         taken: Sequence[int],
     ) -> None:
         self._free, self._offered = free, offered
         self._taken = taken
         self._read = len(taken)
-        self._blocks: list[_Block] = []
-        self._block_of: dict[int, int] = {}
-        self._of_kind: dict[int, list[int]] = {}
+        self._blocks = blocks
+        self._nodes = [block.nodes for block in blocks.blocks]
+        if not all(usable):
+            self._nodes = [[i for i in nodes if usable[i]] for nodes in self._nodes]
         self._of_kinds: dict[frozenset[int], list[int]] = {}
-        members: dict[int, list[int]] = {}
-        for i in nodes:
-            members.setdefault(kinds[i], []).append(i)
-        self._size_of: list[int] = []
-        self._largest: list[tuple[int, ...]] = []  # the most that any node of a kind offers, per scored resource
-        for kind, found in members.items():
-            self._largest.append(tuple(max([column[i] for i in found]) for column in offered))
-            for part in self._neighbours(found, 0):
-                self._block_of.update(dict.fromkeys(part, len(self._blocks)))
-                self._of_kind.setdefault(kind, []).append(len(self._blocks))
-                first = (min([offered[0][i] for i in part]), min(part))
-                self._blocks.append(_Block(part, first))
-                self._size_of.append(len(self._largest) - 1)
         # Of every block: the most that any node has free, per resource; and the highest share free that any has, in
         # percent, summed over what is scored.
         self._most: dict[int, tuple[Column, list[int]]] = {}
-        self._shares = [self._highest(block) for block in self._blocks]
+        self._shares = [self._highest(nodes) for nodes in self._nodes]
 
     def best(self, ask: Ask, kinds: frozenset[int], among: Collection[int] | None) -> int | None:
         """The best place for one pod on nodes of these kinds, or None. `among`: only these nodes."""
@@ -157,12 +197,12 @@ class PlaceSearch:
         found: Key | None = None
         while bounds:
             bound, number = heapq.heappop(bounds)
-            block = self._blocks[number]
-            if found is not None and (-int((_ROUNDING - bound) // 2), *block.first) > found:
+            first = self._blocks.blocks[number].first
+            if found is not None and (-int((_ROUNDING - bound) // 2), *first) > found:
                 if bound > 2 * (found[0] + 1):
                     break
                 continue
-            nodes = ask.fitting(block.nodes)
+            nodes = ask.fitting(self._nodes[number])
             if among is not None:
                 nodes = [i for i in nodes if i in among]
             if nodes:
@@ -173,7 +213,7 @@ class PlaceSearch:
     def candidates(self, ask: Ask, kinds: frozenset[int], among: Collection[int] | None) -> Iterator[int]:
         """The nodes that may have room for a pod, each once."""
         for number in self._open(ask, kinds):
-            for i in self._blocks[number].nodes:
+            for i in self._nodes[number]:
                 if among is None or i in among:
                     yield i
 
@@ -182,17 +222,17 @@ class PlaceSearch:
         asked = [request * 100 for _, request, _ in ask.scored]
         less = [
             sum([request / most for request, most in zip(asked, largest, strict=True) if request and most])
-            for largest in self._largest
+            for largest in self._blocks.largest
         ]
-        shares, sizes = self._shares, self._size_of
-        return [(less[sizes[number]] - shares[number], number) for number in numbers]
+        shares, blocks = self._shares, self._blocks.blocks
+        return [(less[blocks[number].size] - shares[number], number) for number in numbers]
 
     def _open(self, ask: Ask, kinds: frozenset[int]) -> list[int]:
         """The blocks in which no resource is too scarce for a pod."""
         self._catch_up()
         found = self._of_kinds.get(kinds)
         if found is None:
-            found = self._of_kinds[kinds] = sorted(n for kind in kinds for n in self._of_kind.get(kind, ()))
+            found = self._of_kinds[kinds] = [n for n in self._blocks.of_kinds(kinds) if self._nodes[n]]
         for free, amount in ask.needs:
             if not found:
                 break
@@ -203,7 +243,7 @@ class PlaceSearch:
     def _most_free(self, free: Column) -> list[int]:
         known = self._most.get(id(free))
         if known is None:
-            most = [max([free[i] for i in block.nodes]) for block in self._blocks]
+            most = [max([free[i] for i in nodes], default=0) for nodes in self._nodes]
             known = self._most[id(free)] = (free, most)
         return known[1]
 
@@ -212,33 +252,24 @@ class PlaceSearch:
         taken = self._taken
         if self._read == len(taken):
             return
-        stale = {self._block_of[i] for i in taken[self._read :] if i in self._block_of}
+        block_of = self._blocks.block_of
+        stale = {block_of[i] for i in taken[self._read :] if i in block_of}
         self._read = len(taken)
         for number in stale:
-            block = self._blocks[number]
+            nodes = self._nodes[number]
             for free, most in self._most.values():
-                most[number] = max([free[i] for i in block.nodes])
-            self._shares[number] = self._highest(block)
+                most[number] = max([free[i] for i in nodes], default=0)
+            self._shares[number] = self._highest(nodes)
 
-    def _highest(self, block: _Block) -> float:
-        shares = [0.0] * len(block.nodes)
-        for free, offered in zip(self._free, self._offered, strict=True):
-            shares = [
-                share + (free[i] * 100 / offered[i] if free[i] > 0 else 0.0)
-                for share, i in zip(shares, block.nodes, strict=True)
-            ]
-        return max(shares)
-
-    def _neighbours(self, nodes: list[int], depth: int) -> Iterator[list[int]]:
-        """Blocks by halves: of what is free of one resource, then of the other, and so on."""
-        if len(nodes) <= BLOCK:
-            yield nodes
-            return
-        column = self._free[depth % len(self._free)]
-        nodes = sorted(nodes, key=column.__getitem__)
-        half = len(nodes) // 2
-        yield from self._neighbours(nodes[:half], depth + 1)
-        yield from self._neighbours(nodes[half:], depth + 1)
+    def _highest(self, nodes: list[int]) -> float:
+        # Both resources in one pass over the nodes: every cycle looks at all of them once.
+        (cpu, memory), (all_cpu, all_memory) = self._free, self._offered
+        shares = [
+            (cpu[i] * 100 / all_cpu[i] if cpu[i] > 0 else 0.0)
+            + (memory[i] * 100 / all_memory[i] if memory[i] > 0 else 0.0)
+            for i in nodes
+        ]
+        return max(shares, default=0.0)
 
 
 _ROUNDING: Final = 1e-6

@@ -28,18 +28,15 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
-from scavenger_admitter.core.admission.headroom import UNKNOWN, Headroom, takes
-from scavenger_admitter.core.admission.node_index import FEW, NodeIndex
+from scavenger_admitter.core.admission.headroom import HEADROOM, UNKNOWN, Headroom, beside, takes
+from scavenger_admitter.core.admission.node_index import FEW, MOST_SEARCHES, SCORED, NodeIndex
 from scavenger_admitter.core.admission.place_search import Ask, Places, PlaceSearch
-from scavenger_admitter.core.admission.shape import PODS, Shape
+from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
 from scavenger_admitter.core.admission.snapshot import Amounts
 from scavenger_admitter.core.waits import Wait, spell
 
-_SCORED: Final = ("cpu", "memory")
 MOST_LOOKS: Final = 200_000
 """Nodes looked at in a cycle to see whether whole gangs fit: about a tenth of a second."""
-_MOST_SEARCHES: Final = 8
-"""Sets of nodes, by selector, that are searched on their own; those of further selectors among all nodes."""
 
 
 class Room:
@@ -48,7 +45,8 @@ class Room:
     Args:
         index: of the nodes.
         closed: names of nodes that take no new scavenger job.
-        terminating: per node what counts as free, though pods that have been told to go still use it.
+        terminating: per node what counts as free, though pods that have been told to go still request it.
+        leaving: per node what the figures behind the headroom show of them, and of those that have gone.
         headroom: up to the levels that nodes have of their own.
 
     Attributes:
@@ -61,16 +59,19 @@ class Room:
         closed: frozenset[str] = frozenset(),
         terminating: Mapping[str, Amounts] | None = None,
         headroom: Headroom = UNKNOWN,
+        leaving: Mapping[str, Amounts] | None = None,
     ) -> None:
         self._index = index
         self._nodes = index.nodes
-        self._schedulable = [node.schedulable for node in self._nodes]
-        self._open = [node.schedulable and node.name not in closed for node in self._nodes]
+        self._schedulable = self._open = index.schedulable
+        if closed:
+            self._open = [node.schedulable and node.name not in closed for node in self._nodes]
+        self._every_schedulable, self._every_open = all(self._schedulable), all(self._open)
         self._terminating = terminating or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
         self._free: dict[str, list[int]] = {}
-        self._left: Final = headroom.columns(self._nodes, self._terminating)
+        self._left: Final = headroom.columns(self._nodes, leaving or {})
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
         self._usable: dict[tuple[int, bool], list[int]] = {}
@@ -157,9 +158,17 @@ class Room:
         return [node.name for node in self._nodes]
 
     def free(self, resource: str) -> list[int]:
-        """What jobs may have of a resource on every node: a copy, negative where more is used than there is."""
-        left, free = self._left.get(resource), self._column(resource)
-        return list(free) if left is None else [min(pair) for pair in zip(free, left, strict=True)]
+        """What requests leave of a resource on every node, or what is left up to the nodes' levels where it has the
+        prefix HEADROOM: a copy, negative where there is less than nothing."""
+        if resource.startswith(HEADROOM):
+            return list(self._left[resource.removeprefix(HEADROOM)])
+        return list(self._column(resource))
+
+    def asks(self, shape: Shape) -> Requests:
+        """What a pod has to find on a node, by the names of `free`."""
+        if not self._left or shape.reclaimed:
+            return shape.requests
+        return beside(shape.requests, takes(shape.requests))
 
     def places(self, shape: Shape) -> list[int]:
         """Positions of the nodes that would let a new job of this shape in, if they had the room."""
@@ -168,9 +177,7 @@ class Room:
     def _column(self, resource: str) -> list[int]:
         column = self._free.get(resource)
         if column is None:
-            offered = self._index.offered(resource)
-            used = [node.used.get(resource, 0) for node in self._nodes]
-            column = self._free[resource] = [o - u for o, u in zip(offered, used, strict=True)]
+            column = self._free[resource] = list(self._index.free(resource))
             for name, amounts in self._terminating.items():
                 if name in self._index.position:
                     column[self._index.position[name]] += amounts.get(resource, 0)
@@ -184,7 +191,8 @@ class Room:
         found = self._usable.get(key)
         if found is None:
             usable = self._schedulable if closed_too else self._open
-            found = self._usable[key] = [i for i in matching if usable[i]]
+            every = self._every_schedulable if closed_too else self._every_open
+            found = self._usable[key] = matching if every else [i for i in matching if usable[i]]
         return found
 
     def _places_of(self, shape: Shape, *, closed_too: bool = False) -> Places:
@@ -201,7 +209,7 @@ class Room:
             needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
         ask = Ask(
             needs=tuple(needs),
-            scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in _SCORED]),
+            scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
             size=offered("cpu"),
         )
         nodes = self._usable_nodes(self._index.matching(shape), closed_too=closed_too)
@@ -210,7 +218,7 @@ class Room:
         selected = self._index.selected(shape.node_selector)
         everywhere = self._index.selected(())
         among: Collection[int] | None = None
-        if (id(selected), closed_too) not in self._searches and len(self._searches) >= _MOST_SEARCHES:
+        if (id(selected), closed_too) not in self._searches and len(self._searches) >= MOST_SEARCHES:
             among = self._among.setdefault(id(nodes), frozenset(nodes))
             selected = everywhere
         return Places(ask, nodes, self._search(selected, closed_too=closed_too), self._index.kinds(shape), among)
@@ -219,11 +227,12 @@ class Room:
         key = (id(selected), closed_too)
         search = self._searches.get(key)
         if search is None:
+            cpu, memory = SCORED
             search = self._searches[key] = PlaceSearch(
-                self._usable_nodes(selected, closed_too=closed_too),
-                self._index.kind_of,
-                tuple(self._column(name) for name in _SCORED),
-                tuple(self._index.offered(name) for name in _SCORED),
+                self._index.blocks(selected),
+                self._schedulable if closed_too else self._open,
+                (self._column(cpu), self._column(memory)),
+                (self._index.offered(cpu), self._index.offered(memory)),
                 self._taken,
             )
         return search
@@ -239,7 +248,22 @@ class Room:
         """The hold of a gang that does not fit now."""
         if shape.reclaimed and not self._publishes:
             return Wait(WaitReason.NOTHING_RECLAIMED, lambda: f"{_needs(shape, count)}; {_UNPUBLISHED}", count)
+        if self._lacks_headroom(shape):
+            return Wait(WaitReason.NO_HEADROOM, lambda: self._no_headroom(shape, count), count)
         return Wait(WaitReason.NO_PLACE, lambda: self._no_place(shape, count), count)
+
+    def _lacks_headroom(self, shape: Shape) -> bool:
+        """Whether no node takes even one pod, though by requests one has room for it."""
+        if not self._left or shape.reclaimed or self._places_of(shape).best() is not None:
+            return False
+        return self._places_of(shape, closed_too=True).best() is not None
+
+    def _no_headroom(self, shape: Shape, count: int) -> str:
+        needs, places = _needs(shape, count), self.places(shape)
+        if not places:
+            return f"{needs}; every node with room for it by requests is at its own level"
+        most, name = self._closest(shape, places)
+        return f"{needs}; no node has that much left up to its own level (most: {most} on node {name})"
 
     def _no_place(self, shape: Shape, count: int) -> str:
         needs = _needs(shape, count)
@@ -252,22 +276,29 @@ class Room:
         largest = self._largest_free(shape, places)
         if shape.reclaimed:
             return f"{needs}; no node offers that much now (most: {largest})"
-        if self._left and any(self._holds(i, shape) for i in places):
-            return f"{needs}; no node has that much left up to its own level (most: {largest})"
         return f"{needs}; the largest free place is {largest}"
 
     def _largest_free(self, shape: Shape, places: list[int]) -> str:
-        """The place that comes closest to what one pod asks for: the largest share of what it lacks most."""
+        """What there is on the place that comes closest."""
+        most, name = self._closest(shape, places)
+        if self._column(PODS)[self._index.position[name]] <= 0:
+            return f"node {name}, which holds as many pods as it may"
+        return most
 
-        free = {name: self.free(name) for name, _ in shape.requests}
+    def _closest(self, shape: Shape, places: list[int]) -> tuple[str, str]:
+        """The place that comes closest to what one pod asks for, with the largest share of what it lacks most: what it
+        has, and its name."""
+        left, free = {} if shape.reclaimed else self._left, {}
+        for name, _ in shape.requests:
+            free[name] = self._column(name)
+            if name in left:
+                free[name] = list(map(min, free[name], left[name]))
 
         def share(i: int) -> tuple[float, int]:
             return (min(free[name][i] / amount for name, amount in shape.requests), -i)
 
         best = max(places, key=share)
-        if self._column(PODS)[best] <= 0:
-            return f"node {self._nodes[best].name}, which holds as many pods as it may"
-        return words((name, max(0, free[name][best])) for name in free)
+        return words((name, max(0, free[name][best])) for name in free), self._nodes[best].name
 
 
 _UNPUBLISHED: Final = "no node offers any: the regulator publishes it when started with --reclaimed"

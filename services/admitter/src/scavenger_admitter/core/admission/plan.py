@@ -32,7 +32,7 @@ Room and load only get worse within a cycle, so what was refused once is refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -50,11 +50,11 @@ from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.shares import QueueShare, Shares, total
+from scavenger_admitter.core.admission.share_waits import beyond_share, promised_room
+from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
-from scavenger_admitter.core.admission.sums import add
-from scavenger_admitter.core.waits import Wait, spell
+from scavenger_admitter.core.waits import Wait
 
 MOST_PODS_PER_CYCLE: Final = 5_000
 """A cycle that has started so many pods is over: each of them takes its place on a node, and gangs may be large."""
@@ -273,7 +273,7 @@ class _Cycle:
             return None
         if self._usage.promise(candidate):
             self._unserved = True
-            self._held[candidate.key] = _promised(self._usage.shares, candidate)
+            self._held[candidate.key] = promised_room(self._usage.shares, candidate)
             return None
         return found
 
@@ -291,7 +291,7 @@ class _Cycle:
         self._preemptions, promised = plan_preemptions(self._snapshot, self._usage, self._short, rules)
         self._unserved |= self._usage.shares.contested and bool(self._short)
         for candidate in promised:
-            self._held[candidate.key] = _promised(self._usage.shares, candidate)
+            self._held[candidate.key] = promised_room(self._usage.shares, candidate)
         if promised:
             self._tell_who_is_beyond_now({candidate.key for candidate in promised})
 
@@ -303,7 +303,7 @@ class _Cycle:
             kind = (candidate.queue, candidate.shape, candidate.parallelism)
             if candidate.key not in promised and not shares.within(*kind):
                 if kind not in told:
-                    told[kind] = _beyond_share(shares, candidate, self._held[candidate.key])
+                    told[kind] = beyond_share(shares, candidate, self._held[candidate.key])
                 self._held[candidate.key] = told[kind]
 
     # --- step 7 ---
@@ -318,7 +318,7 @@ class _Cycle:
                     if not isinstance(found, Wait):
                         self._start(candidate, found)
                         break
-                    refused[kind] = _beyond_share(self._usage.shares, candidate, found)
+                    refused[kind] = beyond_share(self._usage.shares, candidate, found)
                 self._held[candidate.key] = refused[kind]
 
     # --- step 8 ---
@@ -354,51 +354,8 @@ class _Cycle:
 # --- sentences ----------------------------------------------------------------------------------------------
 
 _Refusal = tuple[Wait, list[Candidate] | None]  # why jobs of a kind wait, and where a later step looks for them
-_LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.ADMISSION_LEVEL})
+_LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.NO_HEADROOM, WaitReason.ADMISSION_LEVEL})
 _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Wait(
     WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"
 )
-
-
-def _promised(shares: Shares, candidate: Candidate) -> Wait:
-    """A job within its queue's share waits for pods that have been told to go."""
-    has_and_deserves = _standing(shares, candidate, counted=True)
-    return Wait(
-        WaitReason.MAKING_ROOM,
-        lambda: f"{has_and_deserves()}: this job starts as soon as the pods are gone whose room it is to have",
-        candidate.queue,
-    )
-
-
-def _beyond_share(shares: Shares, candidate: Candidate, lack: Wait) -> Wait:
-    """A job beyond its queue's share starts on what nobody else wants, and there is none."""
-    has_and_deserves = _standing(shares, candidate)
-    return Wait(
-        WaitReason.QUEUE_SHARE,
-        lambda: (
-            f"{has_and_deserves()}: this job, which needs {spell(_asked(candidate).items())} in all, would be beyond"
-            f" that and starts on what the other queues leave; {lack.message}"
-        ),
-        candidate.queue,
-        lack.reason,
-    )
-
-
-def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) -> Callable[[], str]:
-    """What its queue has at this moment and what it deserves, of what the job asks for; in words when called.
-    `counted`: the job itself is already in what its queue has."""
-    queue, held = candidate.queue, dict(shares.held(candidate.queue))
-    if counted:
-        add(held, candidate.shape.counted, -candidate.parallelism)
-
-    def words() -> str:
-        deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
-        has = spell((name, held.get(name, 0)) for name in deserved)
-        return f"queue {queue} has {has} and deserves {spell(deserved.items())}"
-
-    return words
-
-
-def _asked(candidate: Candidate) -> dict[str, int]:
-    return total(candidate.shape.counted, candidate.parallelism)

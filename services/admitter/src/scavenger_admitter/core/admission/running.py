@@ -95,10 +95,6 @@ class Gang:
         """What one pod requests of a resource; 0 when it does not name it."""
         return next((value for name, value in self.requests if name == resource), 0)
 
-    def counts(self, resource: str) -> int:
-        """What one pod counts as of a resource; 0 when it does not name it."""
-        return next((value for name, value in self.counted if name == resource), 0)
-
     def risk(self, now: int, startup_cost: int, trusted: int = TRUSTED) -> int:
         """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.risk`).
 
@@ -122,12 +118,14 @@ class TerminatingPod:
         queue: whose share it still uses.
         requests: what comes free.
         counts: whether its node counts for the load.
+        started: second since the epoch.
     """
 
     node: str
     queue: str
     requests: Requests
     counts: bool = True
+    started: int = 0
 
     @property
     def counted(self) -> Requests:
@@ -158,6 +156,8 @@ class BoundPod(Protocol):
     def succeeded(self) -> bool: ...  # noqa: D102
     @property
     def leaves_by(self) -> int: ...  # noqa: D102
+    @property
+    def started(self) -> int: ...  # noqa: D102
 
 
 class RunningJobs:
@@ -240,7 +240,7 @@ class RunningJobs:
         `counts`: the nodes that count for the load, by name. `kept`: jobs whose room nobody else is to have.
         """
         return tuple(
-            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False))
+            TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False), pod.started)
             for pod in sorted(self._going(), key=lambda pod: pod.key)
             if pod.job not in kept and (not pod.leaves_by or now <= pod.leaves_by + OVERDUE)
         )

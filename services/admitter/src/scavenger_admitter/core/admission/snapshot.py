@@ -17,10 +17,12 @@ from scavenger_api.states import QueueState
 from scavenger_domain.selectors import Selector
 from scavenger_kube.kinds import Taint
 
+from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.headroom import UNKNOWN, Headroom
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shown import BY_REQUESTS, Shown
 from scavenger_admitter.core.waits import Wait
 
 if TYPE_CHECKING:
@@ -190,8 +192,10 @@ class Snapshot:
         scavenged: what all scavenger jobs count as: their pods, wherever bound, and starts under way.
         terminating: scavenger pods that have been told to go and still fill their nodes.
         recently_terminated: what has gone since the load was measured, which still shows it.
+        departed: the pods that were seen to go of it; of others only the statuses of their jobs tell.
         gangs: the jobs all of whose pods run.
         limits: the load rule, one entry per limited resource.
+        shown: what the load of these limits has of scavenger pods.
         counted_with_candidate: whether the load is counted with the job that asks.
         closed_nodes: nodes at or above a level of their own: no new job starts there.
         headroom: of nodes with a level of their own.
@@ -213,8 +217,10 @@ class Snapshot:
     scavenged: Amounts = field(default_factory=dict)
     terminating: tuple[TerminatingPod, ...] = ()
     recently_terminated: Amounts = field(default_factory=dict)
+    departed: tuple[DepartedPod, ...] = ()
     gangs: tuple[Gang, ...] = ()
     limits: tuple[LoadLimit, ...] = ()
+    shown: Shown = BY_REQUESTS
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     headroom: Headroom = UNKNOWN

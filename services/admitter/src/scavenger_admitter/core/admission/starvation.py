@@ -32,8 +32,8 @@ from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.units import SECOND
 
-SECOND: Final = 1_000_000
 MOST_AT_ONCE: Final = 3
 """Jobs interrupted by one cycle. What that changes shows in the measurements first."""
 

@@ -2,7 +2,7 @@
 
 `ClusterState` is fed one change at a time (pods, nodes, queues, waiting jobs, starts) and keeps every sum a cycle
 needs, so that an event costs microseconds and a `Snapshot` of thousands of nodes and a hundred thousand pods a few
-milliseconds: only what changed since the last one is made anew.
+milliseconds: only what changed since the last one is made anew. What pods take of nodes is in `node_sums.py`.
 
 Changes may come in any order: a pod bound to a node that is not known yet counts as soon as the node appears.
 
@@ -12,7 +12,7 @@ Units as in `snapshot.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from scavenger_api.names import DEFAULT_QUEUE, RESOURCE_RECLAIMED_CPU
@@ -22,16 +22,16 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
-from scavenger_admitter.core.admission.departures import Departures
+from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.headroom import Headroom
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.node_index import NodeIndex
-from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts, pod_facts
+from scavenger_admitter.core.admission.node_sums import NodeSums
+from scavenger_admitter.core.admission.object_facts import PodFacts, pod_facts
 from scavenger_admitter.core.admission.queue_access import QueueAccess
-from scavenger_admitter.core.admission.recent_starts import RecentStarts
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.shape import Requests
+from scavenger_admitter.core.admission.shown import Shown
 from scavenger_admitter.core.admission.snapshot import (
     Amounts,
     Candidate,
@@ -41,23 +41,9 @@ from scavenger_admitter.core.admission.snapshot import (
     Reservation,
     Snapshot,
 )
-from scavenger_admitter.core.admission.sums import SumsByStart, add
+from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
-
-_CYCLES_PER_INDEX: Final = 100
-"""For so many cycles what is known of nodes that do not change is kept."""
-
-
-@dataclass(slots=True)
-class _NodeSums:
-    """Sums of one node name; there as long as the node is, or a pod is bound to that name."""
-
-    node: NodeFacts | None = None
-    used: dict[str, int] = field(default_factory=dict)
-    scavenger: dict[str, int] = field(default_factory=dict)
-    scavengers: dict[str, PodFacts] = field(default_factory=dict)
-    counts: bool = False
 
 
 class ClusterState:
@@ -70,19 +56,8 @@ class ClusterState:
     """
 
     def __init__(self, *, tolerated_taints: Iterable[str] = ()) -> None:
-        self._tolerated = frozenset(tolerated_taints)
         self._pods: dict[str, PodFacts] = {}
-        self._nodes: dict[str, _NodeSums] = {}
-        self._views: dict[str, NodeView] = {}
-        self._stale_views: set[str] = set()
-        self._index: NodeIndex | None = None
-        self._index_left = 0
-        # over the nodes that count
-        self._capacity: dict[str, int] = {}
-        self._used: dict[str, int] = {}
-        self._starts = SumsByStart()
-        self._recent = RecentStarts()
-        self._departures = Departures()
+        self._nodes = NodeSums(tolerated_taints)
         # scavenger pods by job
         self._by_job: dict[str, dict[str, PodFacts]] = {}
         self.running: Final = RunningJobs(self._by_job)
@@ -103,39 +78,11 @@ class ClusterState:
 
     def apply_node(self, node: Node) -> None:
         """A node was added or changed."""
-        facts = node_facts(node, self._tolerated)
-        sums = self._nodes.setdefault(node.metadata.name, _NodeSums())
-        if sums.node != facts:
-            self._set_node(node.metadata.name, sums, facts)
+        self._nodes.apply(node)
 
     def delete_node(self, name: str) -> None:
         """A node is gone. Pods still bound to it stay known, and count again if it comes back."""
-        sums = self._nodes.get(name)
-        if sums is not None and sums.node is not None:
-            self._set_node(name, sums, None)
-            self._drop_empty(name, sums)
-
-    def _set_node(self, name: str, sums: _NodeSums, facts: NodeFacts | None) -> None:
-        self._count(sums, -1)
-        sums.node, sums.counts = facts, facts is not None and facts.counts
-        self._count(sums, +1)
-        self._stale_views.add(name)
-        self._index = None
-
-    def _count(self, sums: _NodeSums, times: int) -> None:
-        """Take a node into the sums over the nodes that count, or out of them."""
-        if not sums.counts or sums.node is None:
-            return
-        # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
-        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
-        add(self._capacity, offered, times)
-        add(self._used, counted_as(sums.used.items()).items(), times)
-        for pod in sums.scavengers.values():
-            self._starts.add(pod.started, pod.counted, times)
-
-    def _drop_empty(self, name: str, sums: _NodeSums) -> None:
-        if sums.node is None and not sums.used:
-            del self._nodes[name]
+        self._nodes.delete(name)
 
     # --- pods ---
 
@@ -151,7 +98,7 @@ class ClusterState:
         if old is not None:
             self._remove_pod(old, gone=old.uid != facts.uid)
             if facts.ended or old.uid != facts.uid:
-                self._depart(old)
+                self._nodes.depart(old)
         self._pods[facts.key] = facts
         self._account(facts, +1)
         if facts.job:
@@ -165,12 +112,7 @@ class ClusterState:
         old = self._pods.pop(key, None)
         if old is not None:
             self._remove_pod(old, gone=True)
-            self._depart(old)
-
-    def _depart(self, pod: PodFacts) -> None:
-        """A pod has gone, or ended, that may have been running."""
-        if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
-            self._departures.add(pod.started, pod.counted)
+            self._nodes.depart(old)
 
     def _remove_pod(self, pod: PodFacts, *, gone: bool) -> None:
         self._account(pod, -1)
@@ -196,25 +138,10 @@ class ClusterState:
                 del self._pending[pod.key]
 
     def _account_bound(self, pod: PodFacts, times: int) -> None:
-        sums = self._nodes.setdefault(pod.node, _NodeSums())
-        add(sums.used, pod.requests, times)
-        each = pod.counted
-        if sums.counts:
-            add(self._used, each, times)
+        self._nodes.account(pod, times)
         if pod.job:
-            add(sums.scavenger, pod.requests, times)
-            self._allocate(pod.queue, each, times)
+            self._allocate(pod.queue, pod.counted, times)
             add(self._reclaimed, ((name, value) for name, value in pod.requests if name in RECLAIMED_RESOURCES), times)
-            if times > 0:
-                sums.scavengers[pod.key] = pod
-                self._recent.add(pod)
-            else:
-                del sums.scavengers[pod.key]
-                self._recent.remove(pod)
-            if sums.counts:
-                self._starts.add(pod.started, each, times)
-        self._stale_views.add(pod.node)
-        self._drop_empty(pod.node, sums)
 
     def _account_unbound(self, pod: PodFacts, times: int) -> None:
         if pod.shape is None:  # being deleted before it got a node: it will not take any room
@@ -272,24 +199,25 @@ class ClusterState:
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
         returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
         requested, scavenged = self._totals(reservations)
-        nodes = _honest(self._node_views(), rule.crowded_nodes)
+        nodes = _honest(self._nodes.views(), rule.crowded_nodes)
+        departed = self._nodes.departures.since(rule.observed_at, now)
         return Snapshot(
             now=now,
             nodes=nodes,
-            index=None if rule.crowded_nodes else self._node_index(nodes),
+            index=None if rule.crowded_nodes else self._nodes.index(nodes),
             pending=self._pending_pods(),
             reservations=tuple(reservation for _, reservation in reservations),
             candidates=self._waiting.lines(),
             queues=self._queue_views(reservations),
-            capacity=dict(self._capacity),
+            capacity=dict(self._nodes.capacity),
             requested=requested,
             scavenged=scavenged,
-            terminating=self.running.terminating(
-                now, {name: sums.counts for name, sums in self._nodes.items()}, self.kept_room.keys()
-            ),
-            recently_terminated=self._recently_terminated(now, rule.observed_at),
+            terminating=self.running.terminating(now, self._nodes.counting, self.kept_room.keys()),
+            recently_terminated=self._recently_terminated(departed, rule.observed_at),
+            departed=departed,
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
+            shown=Shown.under(rule),
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
@@ -298,14 +226,14 @@ class ClusterState:
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
 
-    def _recently_terminated(self, now: int, observed_at: int | None) -> dict[str, int]:
+    def _recently_terminated(self, departed: Iterable[DepartedPod], observed_at: int | None) -> dict[str, int]:
         """As was seen, or as statuses say: what this process has seen begins with it."""
-        seen, said = self._departures.since(observed_at, now), self.running.recently_terminated(observed_at)
+        seen, said = sums_of(pod.counted for pod in departed), self.running.recently_terminated(observed_at)
         return {name: max(seen.get(name, 0), said.get(name, 0)) for name in sorted(seen.keys() | said.keys())}
 
     def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
-        requested: dict[str, int] = dict(self._used)
+        requested: dict[str, int] = dict(self._nodes.used)
         scavenged: dict[str, int] = {}
         for sums in self._allocated.values():
             add(scavenged, sums.items())
@@ -313,39 +241,6 @@ class ClusterState:
             add(requested, reservation.shape.counted, reservation.count)
             add(scavenged, reservation.shape.counted, reservation.count)
         return requested, scavenged
-
-    def _node_views(self) -> dict[str, NodeView]:
-        for name in self._stale_views:
-            sums = self._nodes.get(name)
-            if sums is None or sums.node is None:
-                self._views.pop(name, None)
-                continue
-            node = sums.node
-            self._views[name] = NodeView(
-                name=name,
-                allocatable=node.allocatable,
-                used=dict(sums.used),
-                scavenger=dict(sums.scavenger),
-                labels=node.labels,
-                taints=node.taints,
-                schedulable=node.schedulable,
-                counts=node.counts,
-            )
-        self._stale_views.clear()
-        return dict(self._views)
-
-    def _node_index(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
-        """Nodes change far less often than cycles look them up. It is made anew now and then all the same: it remembers
-        every selector that it was asked for, and anybody may make some up."""
-        index = self._index
-        self._index_left -= 1
-        if index is None or self._index_left <= 0:
-            self._index_left = _CYCLES_PER_INDEX
-            index = NodeIndex(nodes)
-        else:
-            index = index.renewed(nodes)
-        self._index = index
-        return index
 
     def _pending_pods(self) -> tuple[PendingPod, ...]:
         if self._pending_view is None:
@@ -364,21 +259,21 @@ class ClusterState:
         }
 
     def _headroom(self, rule: LoadRule) -> Headroom:
-        unseen = self._recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
+        unseen = self._nodes.recent.by_node(rule.observed_at) if rule.headroom and rule.observed_at is not None else {}
         return Headroom(rule.headroom, unseen, frozenset(rule.crowded_nodes))
 
     def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
         if rule.shut is not None:
             return ()
         by_requests = rule.load_ppm is None or rule.observed_at is None
-        requested = dict(self._used) if by_requests else self._starts.since(rule.observed_at or 0)
+        requested = dict(self._nodes.used) if by_requests else self._nodes.starts.since(rule.observed_at or 0)
         for _, reservation in reservations:
             add(requested, reservation.shape.counted, reservation.count)
         load, gives_way = dict(rule.load_ppm or ()), dict(rule.gives_way_ppm)
         return tuple(
             LoadLimit(
                 resource=name,
-                allocatable=self._capacity.get(name, 0),
+                allocatable=self._nodes.capacity.get(name, 0),
                 requested=requested.get(name, 0),
                 # A resource that has a level but no measurement counts as full, not as empty.
                 load_ppm=0 if by_requests else load.get(name, PPM),
@@ -391,7 +286,9 @@ class ClusterState:
     def _blocked(self) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started."""
         blocked = dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING)
-        for key in self._by_job.keys() & self._waiting.keys() - blocked.keys():
+        for key in self._by_job.keys() & self._waiting.keys():
+            if key in blocked:
+                continue
             alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if not pod.ended)
             if alive:
                 blocked[key] = _pods_remain(*alive[0])

@@ -18,6 +18,14 @@ def add(sums: dict[str, int], requests: Iterable[tuple[str, int]], times: int = 
             sums.pop(name, None)
 
 
+def sums_of(all_requests: Iterable[Requests]) -> dict[str, int]:
+    """What several pods request together."""
+    sums: dict[str, int] = {}
+    for requests in all_requests:
+        add(sums, requests)
+    return sums
+
+
 class SumsByStart:
     """Requests of scavenger pods by the second they started in, to sum those that started since a time."""
 

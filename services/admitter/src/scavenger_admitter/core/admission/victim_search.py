@@ -10,19 +10,23 @@ they are. Whoever then turns out not to be needed is spared, the most expensive 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang
-from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.units import SECOND
 
 MAX_LOOKS: Final = 2000
 """Nodes that are looked at for victims in one cycle: bounds its time where nothing comes of it."""
+
+MAX_RELIEVING: Final = 10_000
+"""Jobs that are tried for the load in one cycle: where each uses little of what it asked for, it takes many."""
 
 MAX_TRIES: Final = 16
 """Jobs that are tried as the first to go, where the cheapest ones do not come to anything."""
@@ -35,11 +39,13 @@ _NEVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that may go. `order`: rule 5."""
+    """A job that may go. `order`: rule 5. `frees`: what each of its pods frees on its node, by the names of
+    `Room.free`."""
 
     gang: Gang
     risk: int
     order: tuple[bool, int, int, str]
+    frees: Requests
 
 
 class VictimSearch:
@@ -48,6 +54,7 @@ class VictimSearch:
     def __init__(self, snapshot: Snapshot, usage: CycleUsage, victims: list[Victim]) -> None:
         self.usage = usage
         self._shares = usage.shares
+        self._shown = snapshot.shown
         self._counts = {name: node.counts for name, node in snapshot.nodes.items()}
         self.names = usage.soon.names
         self._index = {name: i for i, name in enumerate(self.names)}
@@ -62,6 +69,7 @@ class VictimSearch:
         self._most: dict[str, list[int]] = {}
         self._heaps: dict[Shape, list[_CostAt]] = {}
         self._looks = MAX_LOOKS
+        self._relieving = MAX_RELIEVING
         self._gone: set[str] = set()
         self._failed: set[tuple[Shape, int]] = set()
 
@@ -86,7 +94,7 @@ class VictimSearch:
         attempt = _Attempt(self, candidate)
         if attempt.succeeds():
             return attempt
-        if self._looks <= 0:
+        if self._looks <= 0 or self._relieving <= 0:
             return None
         for victim in heapq.nlargest(MAX_TRIES, self.rest(), key=lambda v: (len(v.gang.nodes), *v.gang.takes.values())):
             attempt = _Attempt(self, candidate, victim)
@@ -105,6 +113,10 @@ class VictimSearch:
 
     # --- room ---
 
+    def asks(self, shape: Shape) -> Requests:
+        """What a pod has to find on a node."""
+        return self.usage.soon.asks(shape)
+
     def column(self, resource: str) -> list[int]:
         """What will be free of a resource per node, with the victims gone and the promises kept."""
         column = self._free.get(resource)
@@ -117,7 +129,7 @@ class VictimSearch:
         for name, count in victim.gang.on.items():
             i = self._index.get(name)
             if i is not None:
-                for resource, amount in victim.gang.requests:
+                for resource, amount in victim.frees:
                     self.column(resource)[i] += amount * count * times
                 self._cheaper(i)
         self._shares.allocate(victim.gang.job.queue, victim.gang.counted, -len(victim.gang.nodes) * times)
@@ -125,15 +137,33 @@ class VictimSearch:
 
     def take(self, shape: Shape, i: int, times: int = 1) -> None:
         """Give the room of a pod on a node away (+1), or back (-1)."""
-        for resource, amount in shape.requests:
+        for resource, amount in self.asks(shape):
             self.column(resource)[i] -= amount * times
         if times < 0:
             self._cheaper(i)
 
+    def relieving(self) -> Iterator[Victim]:
+        """Who may still go, in order: as many as may be tried for the load in this cycle."""
+        for victim in self.rest():
+            if self._relieving <= 0:
+                return
+            self._relieving -= 1
+            yield victim
+
+    def relieves(self, victim: Victim, over: Iterable[str]) -> bool:
+        """Whether a victim brings the load of one of these resources down."""
+        gives = self._shown_of(victim)
+        return any(gives.get(resource, 0) > 0 for resource in over)
+
     def relieved(self, limits: list[LoadLimit], victim: Victim, times: int = 1) -> list[LoadLimit]:
         """The load without a victim (+1), or with it again (-1)."""
         pods = sum(count for name, count in victim.gang.on.items() if self._counts.get(name))
-        return [limit.plus(-times * pods * victim.gang.counts(limit.resource)) for limit in limits]
+        gives = self._shown_of(victim)
+        return [limit.plus(-times * pods * gives.get(limit.resource, 0)) for limit in limits]
+
+    def _shown_of(self, victim: Victim) -> Mapping[str, int]:
+        """By how much the load falls for each of its pods."""
+        return self._shown.of(victim.gang.requests, victim.gang.job.started // SECOND)
 
     def rest(self) -> Iterable[Victim]:
         """Who may still go, in order."""
@@ -173,7 +203,7 @@ class VictimSearch:
         gave as much room as the one that gives most."""
         places = self.usage.soon.places(shape)
         needed = [0] * len(places)
-        for resource, amount in shape.requests:
+        for resource, amount in self.asks(shape):
             free, gives = self.column(resource), self._gives(resource)
             for at in [at for at, i in enumerate(places) if free[i] < amount]:
                 i = places[at]
@@ -191,7 +221,7 @@ class VictimSearch:
             most = self._most[resource] = [0] * len(self.names)
             for i, victims in self._on_node.items():
                 name = self.names[i]
-                most[i] = max(v.gang.request(resource) * v.gang.on[name] for v in victims)
+                most[i] = max(dict(v.frees).get(resource, 0) * v.gang.on[name] for v in victims)
         return most
 
     def _cheaper(self, i: int) -> None:
@@ -202,7 +232,7 @@ class VictimSearch:
     def _victims_at(self, i: int, shape: Shape) -> list[Victim] | None:
         """Who has to go for one pod more on a node; None when nobody can make that room."""
         short = {}
-        for resource, amount in shape.requests:
+        for resource, amount in self.asks(shape):
             missing = amount - self.column(resource)[i]
             if missing > 0:
                 short[resource] = missing
@@ -216,7 +246,7 @@ class VictimSearch:
                 continue
             picked.append(victim)
             add(taken.setdefault(victim.gang.job.queue, {}), victim.gang.takes.items())
-            for resource, amount in victim.gang.requests:
+            for resource, amount in victim.frees:
                 if resource in short:
                     short[resource] -= amount * victim.gang.on[name]
             if all(missing <= 0 for missing in short.values()):
@@ -227,7 +257,7 @@ class VictimSearch:
 def _frees(victim: Victim, short: Mapping[str, int]) -> bool:
     """Whether a victim frees anything that is missing: one on reclaimed capacity frees no requests, and the other way
     round. To take it along would use up what its queue can spare for nothing."""
-    return any(short.get(resource, 0) > 0 for resource, _ in victim.gang.requests)
+    return any(short.get(resource, 0) > 0 for resource, _ in victim.frees)
 
 
 def _needed(picked: list[Victim], node: str, excess: dict[str, int]) -> list[Victim]:
@@ -235,7 +265,7 @@ def _needed(picked: list[Victim], node: str, excess: dict[str, int]) -> list[Vic
     missing per resource, zero or less."""
     needed = list(picked)
     for victim in reversed(picked):
-        gives = {r: amount * victim.gang.on[node] for r, amount in victim.gang.requests if r in excess}
+        gives = {r: amount * victim.gang.on[node] for r, amount in victim.frees if r in excess}
         if all(missing + gives.get(r, 0) <= 0 for r, missing in excess.items()):
             needed.remove(victim)
             for resource, amount in gives.items():
@@ -291,13 +321,18 @@ class _Attempt:
 
     def _relieve_load(self) -> bool:
         """Rule 4, the load: under its level with this job."""
-        if self._fits_load(self.limits):
-            return True
-        for victim in self._search.rest():
-            self._choose(victim)
-            if self._fits_load(self.limits):
-                return True
-        return False
+        over = self._over()
+        for victim in self._search.relieving() if over else ():
+            if self._search.relieves(victim, over):
+                self._choose(victim)
+                over = self._over()
+                if not over:
+                    break
+        return not over
+
+    def _over(self) -> list[str]:
+        """The resources whose load is not under its level with this job."""
+        return [limit.resource for limit in self.limits if not self._fits_load([limit])]
 
     def spare(self) -> None:
         """Let stay who is not needed, the most expensive first."""
@@ -327,10 +362,10 @@ class _Attempt:
 
     def _uses(self, victim: Victim) -> bool:
         """Whether a pod of the waiting gang is to stand where the victim was, and there would not be room for both."""
-        gives = dict(victim.gang.requests)
+        gives = dict(victim.frees)
         for i in set(self.places):
             count = victim.gang.on.get(self._search.names[i], 0)
-            for resource, _ in self._shape.requests:
+            for resource, _ in self._search.asks(self._shape):
                 if count and self._search.column(resource)[i] < gives.get(resource, 0) * count:
                     return True
         return False

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_domain import interruptions
 from scavenger_domain.nodes import cordoned
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import PHRASES, Removal
+from scavenger_admitter.core.lifecycle.pods import Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
-
-_WITHOUT_A_POD: Final = {
-    InterruptionReason.JOB_DELETED: "its Job was deleted",
-    InterruptionReason.QUEUE_RECLAIMED: "its room was taken back",
-    InterruptionReason.STARVED: "it was starved",
-}
-"""What happened to a run, where no single pod is to be named."""
 
 
 def interrupt(draft: Draft, found: Removed) -> None:
@@ -37,12 +30,13 @@ def interrupt(draft: Draft, found: Removed) -> None:
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
     draft.leave_run(WaitReason.QUEUED)
-    bound = "" if last or spent.lost <= 0 else "at most "  # its pods may save more before they have ended
-    message = f"interrupted: {phrase(found.removal)}; {bound}{spent.lost:.0f} CPU-seconds lost"
+    at_most = not last and spent.lost > 0  # its pods may save more before they have ended
+    removal = found.removal
+    message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)
     draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
     draft.cause = found.removal.cause
     draft.interrupted = found.removal.cause.value
-    draft.note("Interrupted", message)
+    draft.note(interruptions.EVENT_REASON, message)
 
 
 def _by_others(draft: Draft, removal: Removal) -> bool:
@@ -70,7 +64,4 @@ def _leaving_its_node(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None]) ->
 
 def phrase(removal: Removal) -> str:
     """What happened, and to which pod, in words."""
-    who = f"pod {removal.pod} {PHRASES[removal.cause]}" if removal.pod else ""
-    if not who:
-        who = _WITHOUT_A_POD.get(removal.cause, "one of its pods is gone")
-    return f"{who} ({removal.detail})" if removal.detail else who
+    return interruptions.phrase(removal.cause, removal.pod, removal.detail)

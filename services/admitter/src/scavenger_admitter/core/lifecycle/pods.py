@@ -30,24 +30,6 @@ _USER_START_ERROR: Final = re.compile(
 # convertToAPIContainerStatuses), "Unknown" with exit code 255 is containerd's after a reboot of the node.
 _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 
-
-PHRASES: Final = {
-    InterruptionReason.PREEMPTED: "was preempted",
-    InterruptionReason.EVICTED: "was evicted",
-    InterruptionReason.ABOVE_UPPER_LEVEL: "was evicted, as the load had reached the upper level",
-    InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
-    InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
-    InterruptionReason.KUBELET_EVICTED: "was evicted by its node",
-    InterruptionReason.NODE_DRAINED: "was removed because of a taint on its node",
-    InterruptionReason.NODE_LOST: "was lost with its node",
-    InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",
-    InterruptionReason.QUEUE_RECLAIMED: "was taken back",
-    InterruptionReason.STARVED: "was starved",
-    InterruptionReason.DELETED: "was deleted",
-    InterruptionReason.JOB_DELETED: "lost its Job, which was deleted",
-}
-"""What happened to a pod, to follow `pod x`."""
-
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {

@@ -1,0 +1,174 @@
+"""What the pods on nodes take: by node, and over the nodes that count for the load.
+
+Kept up to date change by change. Pods and nodes may come in any order: a pod bound to a node that is not known yet
+counts as soon as the node appears.
+
+Units as in `snapshot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from scavenger_api.reclaimed import counted_as
+from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_kube.kinds import Node
+
+from scavenger_admitter.core.admission.departures import DepartedPod, Departures
+from scavenger_admitter.core.admission.node_index import NodeIndex
+from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts
+from scavenger_admitter.core.admission.recent_starts import RecentStarts
+from scavenger_admitter.core.admission.snapshot import NodeView
+from scavenger_admitter.core.admission.sums import SumsByStart, add
+
+_CYCLES_PER_INDEX: Final = 100
+"""For so many cycles what is known of nodes that do not change is kept."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """Sums of one node name; there as long as the node is, or a pod is bound to that name."""
+
+    node: NodeFacts | None = None
+    used: dict[str, int] = field(default_factory=dict)
+    scavenger: dict[str, int] = field(default_factory=dict)
+    scavengers: dict[str, PodFacts] = field(default_factory=dict)
+    counts: bool = False
+
+
+class NodeSums:
+    """Nodes, and the sums of the pods that are bound to them.
+
+    Args:
+        tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
+
+    Attributes:
+        counting: whether nodes count for the load, by name.
+        capacity: allocatable over the nodes that count, without reclaimed capacity.
+        used: what all pods on them count as.
+        starts: what scavenger pods on them count as, by the second they started in.
+        recent: scavenger pods that measurements may not know yet, wherever they are.
+        departures: scavenger pods that have gone from the nodes that count.
+    """
+
+    def __init__(self, tolerated_taints: Iterable[str]) -> None:
+        self._tolerated = frozenset(tolerated_taints)
+        self._nodes: dict[str, _Node] = {}
+        self._views: dict[str, NodeView] = {}
+        self._stale_views: set[str] = set()
+        self._changed: set[str] = set()  # since the index was renewed
+        self._index: NodeIndex | None = None
+        self._index_left = 0
+        self.counting: Final[dict[str, bool]] = {}
+        self.capacity: Final[dict[str, int]] = {}
+        self.used: Final[dict[str, int]] = {}
+        self.starts: Final = SumsByStart()
+        self.recent: Final = RecentStarts()
+        self.departures: Final = Departures()
+
+    # --- nodes ---
+
+    def apply(self, node: Node) -> None:
+        """A node was added or changed."""
+        facts = node_facts(node, self._tolerated)
+        sums = self._nodes.setdefault(node.metadata.name, _Node())
+        if sums.node != facts:
+            self._set_node(node.metadata.name, sums, facts)
+
+    def delete(self, name: str) -> None:
+        """A node is gone. Pods still bound to it stay known, and count again if it comes back."""
+        sums = self._nodes.get(name)
+        if sums is not None and sums.node is not None:
+            self._set_node(name, sums, None)
+            self._drop_empty(name, sums)
+
+    def _set_node(self, name: str, sums: _Node, facts: NodeFacts | None) -> None:
+        self._count(sums, -1)
+        sums.node, sums.counts = facts, facts is not None and facts.counts
+        self.counting[name] = sums.counts
+        self._count(sums, +1)
+        self._stale_views.add(name)
+        self._index = None
+
+    def _count(self, sums: _Node, times: int) -> None:
+        """Take a node into the sums over the nodes that count, or out of them."""
+        if not sums.counts or sums.node is None:
+            return
+        # Reclaimed capacity is no capacity beside the node's: what is placed on it counts as cpu and memory.
+        offered = ((name, value) for name, value in sums.node.allocatable.items() if name not in RECLAIMED_RESOURCES)
+        add(self.capacity, offered, times)
+        add(self.used, counted_as(sums.used.items()).items(), times)
+        for pod in sums.scavengers.values():
+            self.starts.add(pod.started, pod.counted, times)
+
+    def _drop_empty(self, name: str, sums: _Node) -> None:
+        if sums.node is None and not sums.used:
+            del self._nodes[name]
+            self.counting.pop(name, None)
+
+    # --- pods ---
+
+    def account(self, pod: PodFacts, times: int) -> None:
+        """Put a pod that is bound and has not ended into all sums (+1), or take it out (-1)."""
+        sums = self._nodes.setdefault(pod.node, _Node())
+        add(sums.used, pod.requests, times)
+        each = pod.counted
+        if sums.counts:
+            add(self.used, each, times)
+        if pod.job:
+            add(sums.scavenger, pod.requests, times)
+            if times > 0:
+                sums.scavengers[pod.key] = pod
+                self.recent.add(pod)
+            else:
+                del sums.scavengers[pod.key]
+                self.recent.remove(pod)
+            if sums.counts:
+                self.starts.add(pod.started, each, times)
+        self._stale_views.add(pod.node)
+        self._drop_empty(pod.node, sums)
+
+    def depart(self, pod: PodFacts) -> None:
+        """A pod has gone, or ended, that may have been running."""
+        if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
+            self.departures.add(DepartedPod(pod.node, pod.requests, pod.started))
+
+    # --- for the snapshot ---
+
+    def views(self) -> dict[str, NodeView]:
+        """The nodes as they are now; made anew are only those that have changed since they were last asked for."""
+        for name in self._stale_views:
+            sums = self._nodes.get(name)
+            if sums is None or sums.node is None:
+                self._views.pop(name, None)
+                continue
+            node = sums.node
+            self._views[name] = NodeView(
+                name=name,
+                allocatable=node.allocatable,
+                used=dict(sums.used),
+                scavenger=dict(sums.scavenger),
+                labels=node.labels,
+                taints=node.taints,
+                schedulable=node.schedulable,
+                counts=node.counts,
+            )
+        self._changed |= self._stale_views
+        self._stale_views.clear()
+        return dict(self._views)
+
+    def index(self, nodes: Mapping[str, NodeView]) -> NodeIndex:
+        """The index of these views. Nodes change far less often than cycles look them up. It is made anew now and then
+        all the same: it remembers every selector that it was asked for, and anybody may make some up."""
+        index = self._index
+        self._index_left -= 1
+        if index is None or self._index_left <= 0:
+            self._index_left = _CYCLES_PER_INDEX
+            index = NodeIndex(nodes)
+        else:
+            index = index.renewed(nodes, self._changed)
+        self._changed.clear()
+        self._index = index
+        return index
