@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +17,7 @@ import yaml
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.names import RESOURCE_RECLAIMED_MEMORY as MEMORY
 from scavenger_cluster.stack import reclaimed_rules
+from scavenger_testing.waiting import wait
 
 from tests.integration.conftest import REPOSITORY, Kubectl
 
@@ -73,10 +73,9 @@ def kubectl(api_cluster: Kubectl, rendered: str) -> Iterator[Kubectl]:
     probe = f"probe-{uuid.uuid4().hex[:8]}"
     make_node(api_cluster, probe)
     try:
-        for _ in range(60):
-            if patch(api_cluster, probe, {"metadata": {"labels": {"a": uuid.uuid4().hex}}}).returncode:
-                break
-            time.sleep(0.5)
+        # Rights and policy are not seen at one moment, and who has no right yet is refused as well.
+        wait("the right", lambda: patch(api_cluster, probe, both(dict(OFFER))).returncode == 0)
+        wait("the policy", lambda: SPEC_OR_METADATA in patch(api_cluster, probe, relabelled()).stderr)
         yield api_cluster
     finally:
         api_cluster("delete", "node", probe)
@@ -106,6 +105,11 @@ def patch(
     status = ["--subresource=status"] if sub else []
     who = words or (REGULATOR,)
     return kubectl("patch", "node", node, *status, f"--type={kind}", "-p", json.dumps(change), *who)
+
+
+def relabelled() -> dict[str, Any]:
+    """A change that a node has not seen before."""
+    return {"metadata": {"labels": {"a": uuid.uuid4().hex}}}
 
 
 def both(amounts: dict[str, str | None]) -> dict[str, Any]:
@@ -232,10 +236,9 @@ def test_without_the_feature_there_is_neither_the_right_nor_the_policy() -> None
 
 
 def test_the_type_checker_has_nothing_to_say(kubectl: Kubectl) -> None:
-    for _ in range(60):
-        status = kubectl.get("validatingadmissionpolicy", "scavenger-regulator-nodes").get("status", {})
-        if "observedGeneration" in status:
-            break
-        time.sleep(0.5)
-    assert "observedGeneration" in status, "or it has said nothing yet"
+    def checked() -> dict[str, Any] | None:
+        status: dict[str, Any] = kubectl.get("validatingadmissionpolicy", "scavenger-regulator-nodes").get("status", {})
+        return status if "observedGeneration" in status else None
+
+    status = wait("a word of the type checker", checked)
     assert status.get("typeChecking", {}).get("expressionWarnings", []) == []

@@ -63,9 +63,11 @@ class Job:
 
 @dataclass
 class World:
-    """lag: seconds between what is and what the metrics say. grace: how long an evicted pod goes on as before. labels:
-    whether somebody makes jobs preemptible as published, those with the least at risk first. behind: seconds by which
-    the regulator's clock is. ordinary: cores and bytes of ordinary workloads at a second."""
+    """full: whether more CPU may be wanted than there is; jobs have what they ask for, and ordinary workloads the
+    rest, as kubelets weigh them by their requests. lag: seconds between what is and what the metrics say. grace: how
+    long an evicted pod goes on as before. labels: whether somebody makes jobs preemptible as published, those with the
+    least at risk first. behind: seconds by which the regulator's clock is. ordinary: cores and bytes of ordinary
+    workloads at a second."""
 
     jobs: list[Job]
     ordinary: Callable[[float], tuple[float, float]]
@@ -76,6 +78,7 @@ class World:
     metrics: Callable[[float], bool] = lambda _: True
     labels: bool = False
     behind: float = 0.0
+    full: bool = False
     clock: float = 0.0
     started: float = -86_400.0
     states: dict[str, ScopeState] = field(default_factory=dict)
@@ -91,16 +94,16 @@ class World:
         return self.time(seconds) - timedelta(seconds=self.behind)
 
     def load(self, at: float | None = None) -> tuple[float, float]:
-        """Real load in percent."""
-        cpu, memory = self.use(self.clock if at is None else at)
+        """What is wanted, in percent."""
+        cpu, memory = self.use(self.clock if at is None else at, capped=False)
         return 100 * cpu / CORES, 100 * memory / MEMORY
 
-    def use(self, at: float) -> tuple[float, float]:
+    def use(self, at: float, *, capped: bool = True) -> tuple[float, float]:
         cpu, memory = self.ordinary(at)
         for job in self.jobs:
             more = job.use(at)
             cpu, memory = cpu + more[0], memory + more[1]
-        return cpu, memory
+        return (min(CORES, cpu) if self.full and capped else cpu), memory
 
     # --- what the regulator is shown ---
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import statistics
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,9 +14,11 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from scavenger_admitter.admission_loop import load_rule
+from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
-from scavenger_api.times import format_time
+from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
 from scavenger_regulator.core.plan import Decision, regulate
@@ -109,6 +113,14 @@ class Cluster:
             if not labelled or "scavenger.dev/job" in o["metadata"].get("labels", {})
         }
         return stored == {o.metadata.uid: o.metadata.resource_version for o in informer.items()}
+
+    async def succeed(self) -> None:
+        """Another regulator takes the lead."""
+        successor = Regulator(self.api.client(), self.settings, self.clock, self.events)
+        before = self.regulator
+        successor.jobs, successor.pods, successor.nodes = before.jobs, before.pods, before.nodes
+        await successor.restore()
+        self.regulator = successor
 
     async def delete_with_grace(self, pod: str, seconds: int) -> None:
         """As a user does who may delete pods; on a real API server, the deadline is when that time is over."""
@@ -350,10 +362,7 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         c.measure(9)
         await c.period(1)
         assert len(c.pods()) == 3
-        successor = Regulator(c.api.client(), c.settings, c.clock, c.events)
-        successor.jobs, successor.pods, successor.nodes = c.regulator.jobs, c.regulator.pods, c.regulator.nodes
-        await successor.restore()
-        c.regulator = successor
+        await c.succeed()
         c.measure(9, age=2)  # taken before it began
         decision = await c.period(10)
         assert decision.scopes[CLUSTER].state == "Evicting"
@@ -363,6 +372,40 @@ async def test_a_restart_keeps_history_and_hysteresis_and_waits_for_new_figures(
         decision = await c.period()
         assert len(c.pods()) == 3
         assert decision.published.mean("cpu") is not None
+
+
+async def test_levels_learned_in_half_an_hour_govern_the_hour_after_it() -> None:
+    """Nothing is pinned: an ordinary load that moves between 1 and 5 cores of ten, a window of half an hour, and all
+    else as it is by default. Whoever takes the lead in between goes on with what was learned."""
+    async with cluster(history_window=1800) as c:
+        moving = [3 + 2 * math.sin(2 * math.pi * i / 20) for i in range(180)]
+        lower, upper = (
+            100 - (20 + 10 * statistics.pstdev(moving[:60])),
+            100 - (20 / 3 + 10 * statistics.pstdev(moving[:60])),
+        )
+        seen = []
+        for i, cpu in enumerate(moving):
+            if i == 120:
+                await c.regulator.store.save(c.clock.now())
+                await c.succeed()
+            c.measure(cpu)
+            await c.period()
+            seen.append(c.levels())
+        assert [one.lower("cpu") for one in seen[:60]] == [70] * 60
+        for one in seen[80:]:
+            assert one.lower("cpu") == pytest.approx(lower, abs=1)
+            assert one.upper("cpu") == pytest.approx(upper, abs=1)
+            assert one.admission("cpu") == pytest.approx(lower + 20 - (80 - lower), abs=1)
+            assert one.lower("memory") == 80, "memory does not move"
+        view = LevelsView.of(seen[-1].to_data(), c.clock.now())
+        rule = load_rule(view, AdmitterSettings(), micros(c.clock.now()))
+        assert dict(rule.admission_ppm)["cpu"] == pytest.approx(10_000 * (2 * lower - 60), abs=10_000)
+        for i in range(6):
+            c.add_job(f"job-{i}", started=100 * (i + 1))
+        c.measure(8)  # under the upper level that holds without a history
+        await c.period()
+        assert c.levels().state == "Evicting"
+        assert len(c.pods()) == 4, "80 points come down to 66"
 
 
 async def test_a_history_measured_in_another_way_is_not_taken_up() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -54,6 +55,15 @@ def test_merging_is_like_having_seen_all(first: list[float], second: list[float]
     merged, whole = moments(first).merge(moments(second)), moments(first + second)
     assert merged.count == whole.count
     assert (merged.mean, merged.stdev) == pytest.approx((whole.mean, whole.stdev), abs=1e-5)
+
+
+@given(st.lists(st.tuples(st.sampled_from((1, 30, 200, 2000, -30, -5000)), st.floats(0, 100)), max_size=60))
+def test_figures_are_the_same_whether_asked_for_before_or_not(samples: list[tuple[int, float]]) -> None:
+    history, moment = History(3000, 6), 0.0
+    for step, value in samples:
+        moment += step
+        history.add(at(moment), value)
+        assert history.figures == replace(history, _earlier=None).figures
 
 
 def test_no_sample_no_figures() -> None:

@@ -288,6 +288,32 @@ def test_memory_on_reclaimed_capacity_is_firm() -> None:
     assert victims(decide(snapshot(gangs, measurement=measurement))) == ["r"]
 
 
+# --- levels from a history ---
+
+
+def test_levels_that_follow_the_history_go_on_while_half_of_the_samples_are_left() -> None:
+    """A window of half an hour holds 59 samples in one period and 60 in the next; 60 are needed to begin."""
+    state, learned = ScopeState(), []
+    for samples in (59, 60, 59, 30, 29, 59, 60):
+        history = {CLUSTER: {r: Figures(40.0, 15.0, samples) for r in RESOURCES}}
+        scope = decide(snapshot(history=history), state, replace(RULES, step=0)).scopes[CLUSTER]
+        state = scope.next_state
+        learned.append(scope.levels["cpu"].lower == 65)
+    assert learned == [False, True, True, True, False, False, True]
+
+
+# --- a CPU that is all in use ---
+
+
+def test_the_gap_is_not_cut_off_at_what_can_be_allocated() -> None:
+    """Nodes have more than they allocate: 10.9 of 11 cores are in use, 10 can be allocated: 39 points too much."""
+    gangs = [gang(f"job-{i}", 100 * (i + 1)) for i in range(9)]
+    big = replace(node(), capacity={"cpu": 11.0, "memory": 100 * GIB})
+    decision = decide(snapshot(gangs, cpu=10.9, nodes={"node-1": big}))
+    assert len(victims(decision)) == 4
+    assert decision.published.load("cpu") == 100
+
+
 # --- ramping ---
 
 
@@ -312,6 +338,20 @@ def test_pods_in_their_first_minutes_count_with_what_they_asked_for(started: flo
     assert published.resources["cpu"].ramping == pytest.approx(points / 2)
     assert published.resources["memory"].ramping == pytest.approx(points / 16)
     assert published.load("cpu") == 40
+
+
+def test_how_much_of_their_requests_scavenger_pods_use_is_published() -> None:
+    """Two of a core and a GiB use 0.1 and 0.3. Who has just started, runs on reclaimed capacity or is not measured says
+    nothing of the CPU of others."""
+    gangs = [gang(name, 900) for name in ("a", "b", "unmeasured")]
+    gangs += [gang("young", 60), gang("reclaimed", 900, pod_reclaimed=True)]
+    uses = {"a": (0.1, GIB), "b": (0.3, GIB), "young": (1.0, 0.0), "reclaimed": (1.0, GIB / 4)}
+    pods = {f"lab/{name}-0": figures(*use) for name, use in uses.items()}
+    taken = snapshot(gangs, measurement=Measurement({"node-1": figures(5, 10 * GIB)}, pods))
+    resources = decide(taken).published.resources
+    assert resources["cpu"].used_of_requests == pytest.approx(20)
+    assert resources["memory"].used_of_requests == pytest.approx(75)
+    assert decide(snapshot()).published.resources["cpu"].used_of_requests is None, "nobody runs"
 
 
 def test_a_node_is_closed_where_pods_in_their_first_minutes_will_fill_it() -> None:

@@ -51,6 +51,15 @@ def test_headroom_is_written_when_it_fell_by_two_points_or_rose_by_five() -> Non
     assert worth(a=(200, 300), b=(100, 100), c=(0, 0))
 
 
+def test_what_is_used_of_requests_is_written_when_it_moved_by_five_points() -> None:
+    def levels(used: float | None) -> PublishedLevels:
+        new = published(5)
+        return replace(new, resources={r: replace(one, used_of_requests=used) for r, one in new.resources.items()})
+
+    for before, after, worth in ((40, 44, False), (40, 45, True), (None, 40, True), (40, None, True)):
+        assert worth_publishing(levels(before), levels(after), NOW, Rules().period) is worth
+
+
 def test_headroom_of_five_thousand_nodes_fits_into_a_configmap() -> None:
     many = {f"{i:04}-{'x' * 55}": (i % 800, 800 - i % 300) for i in range(5000)}
     assert within_bounds(many) == many

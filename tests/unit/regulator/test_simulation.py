@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.evictions import EvictionReason
 from scavenger_regulator.core.eviction.plan import EvictionRules
+from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER
 from scavenger_regulator.core.state import ScopeState
@@ -139,6 +141,37 @@ def test_with_labels_that_follow_it_comes_down_and_not_one_too_many(seed: int, l
     largest = max((job.cpu for _, job, _ in world.evictions), default=0.0)
     assert overshoot(world) <= largest + 1e-6, "freed more than the gap and one victim"
     assert world.load()[0] <= LOWER + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("ordinary", "rounds"),
+    [
+        (20.0, [15]),  # nothing is hidden
+        (35.0, [15, 30]),  # 15 too many
+        (50.0, [15, 30]),
+        (85.0, [15, 30, 35]),  # with 15 in each it took six
+    ],
+)
+def test_a_saturated_cpu_hides_what_is_wanted_and_takes_few_rounds(ordinary: float, rounds: list[int]) -> None:
+    """Eighty jobs of a point each, below levels of 85 and 95; ordinary workloads would use more than what is left. What
+    jobs free is theirs at once, and the CPU is all in use again: the next plan takes as much more as has shown."""
+    rules = replace(RULES, initial=WaterLevels(85.0, 90.0, 95.0))
+    jobs = [Job(f"job-{i}", 1.0, 0.0, started=-100.0 - i) for i in range(80)]
+    world = World(jobs, rising(ordinary, at=60.0, base=5.0), rules, full=True)
+    world.run(60)
+    check(world)
+    assert list(Counter(at for at, _, _ in world.evictions).values()) == rounds
+    assert world.load()[0] <= 85.0
+    assert sum(rounds) <= 2 * (80 + ordinary - 85), "twice as many as were needed, at the most"
+
+
+def test_a_saturated_cpu_that_comes_down_needs_no_more_than_the_gap() -> None:
+    """Figures at the very top, and nothing hidden behind them."""
+    jobs = [Job(f"job-{i}", 2.0, 0.0, started=-100.0 - i) for i in range(25)]
+    world = World(jobs, rising(50.0, base=20.0), RULES, full=True)
+    world.run(30)
+    check(world)
+    assert [len(world.evictions), world.load()[0]] == [15, LOWER]
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 60.0])

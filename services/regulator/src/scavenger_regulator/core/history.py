@@ -77,6 +77,9 @@ class History:
     """By the number of the bucket since the epoch."""
     _last: float = -math.inf
     """Time of the newest sample, in seconds since the epoch."""
+    _earlier: tuple[int, int, Moments] | None = field(default=None, repr=False, compare=False)
+    """The newest bucket, how many there are, and all but the newest together: they change far less often than they are
+    asked for."""
 
     @property
     def width(self) -> float:
@@ -98,6 +101,8 @@ class History:
             self._moments.clear()
         self._last = moment
         number = int(moment // self.width)
+        if self._earlier is not None and number != self._earlier[0]:
+            self._earlier = None
         self._moments[number] = self._moments.get(number, Moments()).add(percent)
         self.forget(at)
         return True
@@ -112,9 +117,15 @@ class History:
     @property
     def figures(self) -> Figures | None:
         """Mean and deviation over the window; None without a sample."""
-        total = Moments()
-        for number in sorted(self._moments):
-            total = total.merge(self._moments[number])
+        if not self._moments:
+            return None
+        newest, count = max(self._moments), len(self._moments)
+        if self._earlier is None or self._earlier[:2] != (newest, count):
+            earlier = Moments()
+            for number in sorted(self._moments)[:-1]:
+                earlier = earlier.merge(self._moments[number])
+            self._earlier = (newest, count, earlier)
+        total = self._earlier[2].merge(self._moments[newest])
         return Figures(total.mean, total.stdev, total.count) if total.count else None
 
     @property

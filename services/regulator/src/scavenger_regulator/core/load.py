@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from scavenger_api.levels_text import RAMP_UP_SECONDS
+
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
     RESOURCES,
@@ -28,9 +30,21 @@ PLAUSIBLE = 1.1
 *allocatable* is possible: that is what the rest is reserved for.)"""
 
 
-RAMP_UP = timedelta(seconds=300)
+RAMP_UP = timedelta(seconds=RAMP_UP_SECONDS)
 """So long a scavenger pod counts with its request where it uses less: a program that reads its input first, or loads a
 model, uses its cores a minute or two later, and by then somebody else would have been let into them."""
+
+
+_MOST_SECONDS = 100 * 365 * 86_400.0
+"""Calendars have a beginning."""
+
+
+HELD = tuple([resource for resource in RESOURCES if resource != "cpu"])
+"""What a pod on reclaimed capacity gives back only by leaving."""
+
+
+SATURATED = 0.98
+"""Of the CPU that nodes have. From there on use says nothing of how much is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +52,24 @@ class Reading:
     """The load of one scope.
 
     load: percent, 0 to 100, per resource. firm: the same without the CPU of pods on reclaimed capacity, which the
-    kernel gives to others as soon as they want it: nobody has to go for it. ordinary: the same without scavenger pods;
-    None where too many of those have no figure. ramping: points that scavenger pods in their first minutes have asked
-    for and do not use yet; without those that started since `since`, which whoever reads the load adds anyway. room:
-    allocatable of the measured nodes, in cores and bytes. observed_at: the oldest sample used. since: when the oldest
-    sample's averaging began; what happened before is fully in the figures.
+    kernel gives to others as soon as they want it: nobody has to go for it. beyond: the same, and not cut off at 100,
+    as nodes have more than they allocate: what somebody has to go for. saturated: the CPU is all in use, so more of it
+    may be wanted. ordinary: the load without scavenger pods; None where too many of those have no figure. ramping:
+    points that scavenger pods in their first minutes have asked for and do not use yet; without those that started
+    since `since`, which whoever reads the load adds anyway. used_of_requests: percent of what scavenger pods past their
+    first minutes have asked for that they use; without CPU on reclaimed capacity, of the cluster only, and only where
+    there are such pods. room: allocatable of the measured nodes, in cores and bytes. observed_at: the oldest sample
+    used. since: when the oldest sample's averaging began; what happened before is fully in the figures.
     """
 
     scope: str
     load: Mapping[str, float]
     firm: Mapping[str, float]
+    beyond: Mapping[str, float]
+    saturated: bool
     ordinary: Mapping[str, float] | None
     ramping: Mapping[str, float]
+    used_of_requests: Mapping[str, float]
     room: Mapping[str, float]
     nodes: frozenset[str]
     observed_at: datetime
@@ -67,6 +87,10 @@ class Unreadable:
     reason: str
 
 
+_Running = tuple[PodFacts, datetime, Mapping[str, float] | None]
+"""A scavenger pod that runs, since when, and what it uses (None: not known)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trust:
     """When a measurement is believed.
@@ -79,6 +103,40 @@ class Trust:
     max_age: float = 90.0
     coverage: float = 0.8
     pod_coverage: float = 0.95
+
+
+class Fresh:
+    """Which samples are believed at a moment: those no older than `max_age`, and not further in the future either.
+
+    The two bounds are reckoned once, and not for each figure of each pod.
+    """
+
+    __slots__ = ("_newest", "_oldest")
+
+    def __init__(self, now: datetime, trust: Trust) -> None:
+        age = timedelta(seconds=min(trust.max_age, _MOST_SECONDS))
+        self._oldest, self._newest = now - age, now + age
+
+    def has(self, figure: Figure) -> bool:
+        """Whether a figure is a number, and of a time that is believed."""
+        return 0.0 <= figure.value < math.inf and self._oldest <= figure.at <= self._newest  # NaN compares false
+
+    def values(self, figures: Mapping[str, Figure] | None) -> dict[str, float] | None:
+        """What is used of each resource; None where one of them has no figure that is believed. Asked once in a period
+        for every scavenger pod in the cluster, so it does not ask `has`."""
+        if figures is None:
+            return None
+        oldest, newest, found = self._oldest, self._newest, {}
+        for resource in RESOURCES:
+            figure = figures.get(resource)
+            if figure is None or not (0.0 <= figure.value < math.inf and oldest <= figure.at <= newest):
+                return None
+            found[resource] = figure.value
+        return found
+
+    def young(self, since: datetime) -> bool:
+        """Whether what began then may have no figure yet."""
+        return since >= self._oldest
 
 
 def read_load(
@@ -98,33 +156,30 @@ def read_load(
         counted = [node for node in counted if node.allocatable.get(resource, 0.0) > 0]
     if not counted:
         return Unreadable("no node counts: none is Ready, schedulable and free of taints")
+    fresh = Fresh(now, trust)
     if scope == CLUSTER and not measurement.nodes:
-        measured, use = counted, _total(counted, measurement.total, now, trust)
+        room = _room(counted)
+        measured, use = counted, _total(counted, room, measurement.total, fresh)
     else:
-        measured = [node for node in counted if believable(node, measurement.nodes.get(node.name), now, trust)]
+        measured = [node for node in counted if believable(node, measurement.nodes.get(node.name), fresh)]
         use = _sum(measured, measurement)
+        room = _room(measured)
     missing = _uncovered(counted, measured, trust)
     if missing:
         return Unreadable(missing)
     if use is None:
         return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
     pods = [pod for gang in gangs for pod in gang.pods]
-    return _reading(scope, measured, use, pods, recent_terminations, measurement, now, trust)
+    return _reading(scope, measured, room, use, pods, recent_terminations, measurement, fresh, trust)
 
 
-def fresh(figure: Figure, now: datetime, trust: Trust) -> bool:
-    """Whether the sample is no older than `max_age`, and not further in the future either; and a number."""
-    # NaN compares false. Asked for each figure of each pod in each period.
-    return 0.0 <= figure.value < math.inf and abs((now - figure.at).total_seconds()) <= trust.max_age
-
-
-def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, now: datetime, trust: Trust) -> bool:
+def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> bool:
     """Whether a node that can allocate something has fresh and possible figures of every resource."""
     if not figures:
         return False
     for resource in RESOURCES:
         figure = figures.get(resource)
-        if figure is None or not fresh(figure, now, trust):
+        if figure is None or not fresh.has(figure):
             return False
         if figure.value > PLAUSIBLE * max(node.capacity.get(resource, 0.0), node.allocatable[resource]):
             return False
@@ -137,16 +192,17 @@ def _sum(measured: list[NodeFacts], measurement: Measurement) -> dict[str, list[
     return {r: [measurement.nodes[node.name][r] for node in measured] for r in RESOURCES}
 
 
+def _room(nodes: list[NodeFacts]) -> dict[str, float]:
+    """What they can allocate together."""
+    return {r: sum([node.allocatable[r] for node in nodes]) for r in RESOURCES}
+
+
 def _total(
-    counted: list[NodeFacts], total: Mapping[str, Figure], now: datetime, trust: Trust
+    counted: list[NodeFacts], room: Mapping[str, float], total: Mapping[str, Figure], fresh: Fresh
 ) -> dict[str, list[Figure]] | None:
-    whole = NodeFacts(
-        CLUSTER,
-        {r: sum(node.allocatable[r] for node in counted) for r in RESOURCES},
-        {r: sum(node.capacity.get(r, node.allocatable[r]) for node in counted) for r in RESOURCES},
-        counts=True,
-    )
-    return {r: [total[r]] for r in RESOURCES} if believable(whole, total, now, trust) else None
+    capacity = {r: sum([node.capacity.get(r, node.allocatable[r]) for node in counted]) for r in RESOURCES}
+    whole = NodeFacts(CLUSTER, room, capacity, counts=True)
+    return {r: [total[r]] for r in RESOURCES} if believable(whole, total, fresh) else None
 
 
 def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust) -> str:
@@ -166,36 +222,45 @@ def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust
 def _reading(
     scope: str,
     measured: list[NodeFacts],
+    room: Mapping[str, float],
     use: Mapping[str, list[Figure]],
     pods: list[PodFacts],
     recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
-    now: datetime,
+    fresh: Fresh,
     trust: Trust,
 ) -> Reading:
-    names = frozenset(node.name for node in measured)
-    room = {r: sum(node.allocatable[r] for node in measured) for r in RESOURCES}
+    names = frozenset([node.name for node in measured])
     used = {r: sum(figure.value for figure in use[r]) for r in RESOURCES}
     figures = [figure for r in RESOURCES for figure in use[r]]
     observed_at = min(figure.at for figure in figures)
-    running = [pod for pod in pods if pod.node in names and pod.running_since is not None]
-    scavenged = scavenger_use(running, measurement, observed_at, now, trust)
+    figures_of = measurement.pods.get
+    running: list[_Running] = [
+        (pod, pod.running_since, fresh.values(figures_of(pod.key)))
+        for pod in pods
+        if pod.node in names and pod.running_since is not None
+    ]
+    scavenged = scavenger_use(running, observed_at, fresh, trust.pod_coverage)
     ordinary = None
     terminations = [gone for gone in recent_terminations if gone.node in names]
     if scavenged is not None:
         gone = terminated_use(terminations, measurement)
         ordinary = {r: _percent(max(0.0, used[r] - scavenged[r] - gone[r]), room[r]) for r in RESOURCES}
     since = min(figure.at - timedelta(seconds=figure.window) for figure in figures)
-    gives_way = sum(_yielding_cores(pod, measurement, observed_at, now, trust) for pod in running if pod.reclaimed)
+    gives_way = sum(_yielding_cores(one, observed_at) for one in running if one[0].reclaimed)
     gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
-    ramping = ramping_use(running, measurement, since, now, trust)
+    ramping = ramping_use(running, since)
     return Reading(
         scope=scope,
         load={r: _percent(used[r], room[r]) for r in RESOURCES},
         firm={r: _percent(firm[r], room[r]) for r in RESOURCES},
+        beyond={r: 100.0 * firm[r] / room[r] for r in RESOURCES},
+        # What is of a moment is what was asked for (the source `requests`), and no CPU bounds that.
+        saturated=since < observed_at and _saturated(firm["cpu"], room["cpu"], measured),
         ordinary=ordinary,
         ramping={r: _percent(ramping[r], room[r]) for r in RESOURCES},
+        used_of_requests=used_of_requests(running, since) if scope == CLUSTER else {},
         room=room,
         nodes=names,
         observed_at=observed_at,
@@ -203,42 +268,63 @@ def _reading(
     )
 
 
+def _saturated(used: float, allocatable: float, nodes: list[NodeFacts]) -> bool:
+    """Whether nodes use all the cores they have. They have no fewer than they allocate."""
+    if used < SATURATED * allocatable:
+        return False
+    return used >= SATURATED * sum([node.capacity.get("cpu", node.allocatable["cpu"]) for node in nodes])
+
+
 def scavenger_use(
-    running: list[PodFacts], measurement: Measurement, observed_at: datetime, now: datetime, trust: Trust
+    running: list[_Running], observed_at: datetime, fresh: Fresh, coverage: float
 ) -> dict[str, float] | None:
-    """Cores and bytes used by running scavenger pods; None where too many of them have no figure.
+    """Cores and bytes used by running scavenger pods; None where fewer than the share `coverage` have figures.
 
     A pod that has just started has no figure yet. Started after the load was observed, it is not in it;
     otherwise it counts with its requests, which are also its limits.
     """
     sums = dict.fromkeys(RESOURCES, 0.0)
     known = 0
-    for pod in running:
-        use = pod_use(pod, measurement, now, trust)
-        if use is None and pod.running_since is not None and _young(pod.running_since, now, trust):
-            use = dict.fromkeys(RESOURCES, 0.0) if pod.running_since >= observed_at else dict(pod.requests)
+    for pod, began, use in running:
+        if use is None and fresh.young(began):
+            use = {} if began >= observed_at else pod.requests
         if use is not None:
             known += 1
             for resource in RESOURCES:
                 sums[resource] += use.get(resource, 0.0)
-    return sums if known >= trust.pod_coverage * len(running) else None
+    return sums if known >= coverage * len(running) else None
 
 
-def ramping_use(
-    running: list[PodFacts], measurement: Measurement, since: datetime, now: datetime, trust: Trust
-) -> dict[str, float]:
+def ramping_use(running: list[_Running], since: datetime) -> dict[str, float]:
     """Cores and bytes that scavenger pods in their first minutes have asked for and do not use yet. A pod without a
     figure uses nothing that is known. CPU on reclaimed capacity is kept for nobody."""
     sums = dict.fromkeys(RESOURCES, 0.0)
     published = since.replace(microsecond=0)  # whoever reads it has whole seconds, and counts from there on
-    for pod in running:
-        if pod.running_since is None or not since - RAMP_UP < pod.running_since < published:
+    earliest = since - RAMP_UP
+    for pod, began, measured in running:
+        if not earliest < began < published:
             continue
-        use = pod_use(pod, measurement, now, trust) or {}
-        for resource in RESOURCES:
-            if not (pod.reclaimed and resource == "cpu"):
-                sums[resource] += max(0.0, pod.requests.get(resource, 0.0) - use.get(resource, 0.0))
+        use = measured or {}
+        for resource in HELD if pod.reclaimed else RESOURCES:
+            sums[resource] += max(0.0, pod.requests.get(resource, 0.0) - use.get(resource, 0.0))
     return sums
+
+
+def used_of_requests(running: list[_Running], since: datetime) -> dict[str, float]:
+    """Percent of what scavenger pods past their first minutes have asked for that they use, of those with figures.
+
+    By so much of its requests the load falls when such a pod goes. Without CPU on reclaimed capacity, which nobody goes
+    for. Resources for which nobody has asked are missing.
+    """
+    used, asked = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
+    latest = since - RAMP_UP
+    for pod, began, use in running:
+        if began > latest or use is None:
+            continue
+        for resource in HELD if pod.reclaimed else RESOURCES:
+            used[resource] += use[resource]
+            asked[resource] += pod.requests.get(resource, 0.0)
+    return {r: _percent(used[r], asked[r]) for r in RESOURCES if asked[r] > 0}
 
 
 def terminated_use(terminations: Iterable[RecentTermination], measurement: Measurement) -> dict[str, float]:
@@ -267,33 +353,18 @@ def _share_lived(until: datetime, resource: str, figure: Figure) -> float:
     return max(0.0, 1.0 - (figure.at - until).total_seconds() / figure.window)
 
 
-def _yielding_cores(
-    pod: PodFacts, measurement: Measurement, observed_at: datetime, now: datetime, trust: Trust
-) -> float:
+def _yielding_cores(running: _Running, observed_at: datetime) -> float:
     """CPU in the load that gives way by itself, of a pod on reclaimed capacity. Where it is not measured, all that it
     may use: nobody is to go because a figure is missing."""
-    use = pod_use(pod, measurement, now, trust)
+    pod, began, use = running
     if use is not None:
         return use["cpu"]
-    return 0.0 if pod.running_since is not None and pod.running_since >= observed_at else pod.requests.get("cpu", 0.0)
+    return 0.0 if began >= observed_at else pod.requests.get("cpu", 0.0)
 
 
-def pod_use(pod: PodFacts, measurement: Measurement, now: datetime, trust: Trust) -> dict[str, float] | None:
+def pod_use(pod: PodFacts, measurement: Measurement, fresh: Fresh) -> dict[str, float] | None:
     """Cores and bytes that a pod uses; None where one of them has no fresh figure."""
-    figures = measurement.pods.get(pod.key)
-    if figures is None:
-        return None
-    use = {}
-    for resource in RESOURCES:
-        figure = figures.get(resource)
-        if figure is None or not fresh(figure, now, trust):
-            return None
-        use[resource] = figure.value
-    return use
-
-
-def _young(since: datetime, now: datetime, trust: Trust) -> bool:
-    return (now - since).total_seconds() <= trust.max_age
+    return fresh.values(measurement.pods.get(pod.key))
 
 
 def _percent(used: float, room: float) -> float:

@@ -31,6 +31,9 @@ WARNING_MESSAGES: Final = frozenset(
 MIN_MOVE: Final = 0.5
 """Points by which a load, a level or the percentage must move to count as changed."""
 
+USED_MOVED: Final = 5.0
+"""Points by which the used part of requests must move to be worth a write: who goes is chosen by it, and rarely."""
+
 HEADROOM_FELL: Final = 20
 HEADROOM_ROSE: Final = 50
 """Thousandths by which the headroom of a node must move to be worth a write: sooner where it is less than what is
@@ -99,6 +102,7 @@ def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) ->
         stdev=figures.stdev if figures else None,
         gives_way=cluster.reading.load[resource] - cluster.reading.firm[resource],
         ramping=cluster.reading.ramping[resource],
+        used_of_requests=cluster.reading.used_of_requests.get(resource),
     )
 
 
@@ -120,7 +124,7 @@ def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: dat
         return True
     if any(abs(a - b) >= MIN_MOVE for a, b in zip(_numbers(old), _numbers(new), strict=True)):
         return True
-    if _headroom_moved(old.headroom, new.headroom):
+    if _headroom_moved(old.headroom, new.headroom) or _used_moved(old, new):
         return True
     if new.observed_at is None or old.observed_at is None:
         return new.observed_at != old.observed_at
@@ -135,8 +139,15 @@ def _headroom_moved(old: Mapping[str, tuple[int, int]], new: Mapping[str, tuple[
     return any(move <= -HEADROOM_FELL or move >= HEADROOM_ROSE for move in moves)
 
 
+def _used_moved(old: PublishedLevels, new: PublishedLevels) -> bool:
+    pairs = ((old.resources[r].used_of_requests, one.used_of_requests) for r, one in new.resources.items())
+    return any(a is not None and b is not None and abs(a - b) >= USED_MOVED for a, b in pairs)
+
+
 def _shape(levels: PublishedLevels) -> tuple[object, ...]:
-    figures = {r: (one.mean is None, one.stdev is None) for r, one in levels.resources.items()}
+    figures = {
+        r: (one.mean is None, one.stdev is None, one.used_of_requests is None) for r, one in levels.resources.items()
+    }
     return (
         levels.state,
         levels.admit,

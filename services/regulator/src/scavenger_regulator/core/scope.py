@@ -9,6 +9,8 @@
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
 
 Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
+A CPU that is all in use hides how much of it is wanted: where it is so again after a plan, the next one is made for as
+much more as has shown.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ from scavenger_regulator.core.eviction.plan import (
     Outcome,
     plan_evictions,
 )
+from scavenger_regulator.core.eviction.risk import safe_since
 from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
 from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Snapshot
-from scavenger_regulator.core.state import Pending, ScopeState
+from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Snapshot
+from scavenger_regulator.core.state import Pending, Saturation, ScopeState
 
 YIELD_BEYOND: Final = 1.0
 """Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
@@ -113,6 +116,7 @@ def decide_scope(
     if isinstance(reading, Unreadable):
         return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
     state = state.at(snapshot.now, rules.period)
+    state = replace(state, learned=_learned(scope, snapshot, state, rules))
     levels = _levels(scope, snapshot, state, rules)
     state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
     decided = ScopeDecision(
@@ -128,12 +132,23 @@ def decide_scope(
     return _with_victims(decided, snapshot, rules, taken)
 
 
+def _learned(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> frozenset[str]:
+    """The resources whose levels follow their history: from `min_samples` on, and then for as long as half as many are
+    left. A short window holds one sample more or one less from period to period, and levels would come and go."""
+    if rules.policy is not LevelPolicy.EXPONENTIAL:
+        return frozenset()
+    samples = {resource: figures.samples for resource, figures in snapshot.history.get(scope, {}).items()}
+    needed = {r: rules.min_samples / 2 if r in state.learned else rules.min_samples for r in RESOURCES}
+    return frozenset(r for r in RESOURCES if samples.get(r, 0) >= max(1, needed[r]))
+
+
 def _levels(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> dict[str, WaterLevels]:
     history = snapshot.history.get(scope, {})
     levels = {}
     for resource in RESOURCES:
-        target, figures = rules.initial, history.get(resource)
-        if rules.policy is LevelPolicy.EXPONENTIAL and figures and figures.samples >= rules.min_samples:
+        target = rules.initial
+        if resource in state.learned:
+            figures = history[resource]
             target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
         levels[resource] = step_toward(state.levels.get(resource), target, rules.step)
     return levels
@@ -166,6 +181,7 @@ def _with_hysteresis(
         yielding=yielding,
         yielded_at=yielded_at,
         waiting_since=state.waiting_since if evicting else None,
+        saturation=state.saturation if evicting and reading.saturated else None,
         read_at=now,
     )
 
@@ -251,16 +267,17 @@ def _with_victims(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, take
     waiting = decided.wait is not None and not following
     if waiting or not (state.evicting or (rules.yield_at_checkpoint and state.yielding)):
         return decided
-    gangs, trust, now = snapshot.gangs, rules.trust, snapshot.now
-    known = candidates(gangs, reading, snapshot, trust, risk=rules.risk, taken=taken)
-    leaving = pending_release(gangs, snapshot.recent_terminations, reading, snapshot, trust, taken=taken)
-    if following:
-        return _follow(decided, [one for one in known if one.gang.uid in state.awaited], leaving, now, rules)
-    if state.evicting:
-        return _evict(decided, known, leaving, now, rules)
-    if decided.scope == CLUSTER:
-        return _yield(decided, known, leaving, now, rules)
-    return decided
+    if not (following or state.evicting):
+        return _yield(decided, snapshot, rules, taken) if decided.scope == CLUSTER else decided
+    gangs = [g for g in snapshot.gangs if g.uid in state.awaited] if following else snapshot.gangs
+    known = candidates(gangs, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
+    leaving = _leaving(reading, snapshot, rules, taken)
+    return (_follow if following else _evict)(decided, known, leaving, snapshot.now, rules)
+
+
+def _leaving(reading: Reading, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> dict[str, float]:
+    terminations = snapshot.recent_terminations
+    return pending_release(snapshot.gangs, terminations, reading, snapshot, rules.trust, taken=taken)
 
 
 def _following(decided: ScopeDecision, now: datetime, rules: Rules) -> bool:
@@ -276,8 +293,8 @@ def _follow(
     decided: ScopeDecision, awaited: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
 ) -> ScopeDecision:
     """The rest of the last plan, as far as it is preemptible by now and still needed."""
-    plan = _evict(decided, awaited, leaving, now, rules).plan
-    if plan is None or not plan.victims:
+    plan = _plan(decided, awaited, leaving, now, rules)
+    if not plan.victims:
         return decided
     return replace(decided, plan=replace(plan, outcome=Outcome.PLANNED, short={}))
 
@@ -296,10 +313,28 @@ def _evict(
 ) -> ScopeDecision:
     state, reading = decided.next_state, decided.reading
     assert reading is not None
-    plan = plan_evictions(
+    if reading.saturated:
+        load = reading.beyond["cpu"] - leaving["cpu"]
+        state = replace(state, saturation=state.saturation.after(load) if state.saturation else Saturation(load))
+        decided = replace(decided, next_state=state)
+    plan = _plan(decided, known, leaving, now, rules)
+    if plan.awaited:
+        state = replace(state, awaited=frozenset(one.gang.uid for one in plan.awaited))
+    if plan.held and state.waiting_since is None:
+        state = replace(state, waiting_since=now)
+    return replace(decided, plan=plan, next_state=state)
+
+
+def _plan(
+    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
+) -> EvictionPlan:
+    state, reading = decided.next_state, decided.reading
+    assert reading is not None
+    hidden = state.saturation.hidden if state.saturation is not None else 0.0
+    return plan_evictions(
         EvictionSnapshot(
             now=now,
-            load=reading.firm,
+            load={**reading.beyond, "cpu": reading.beyond["cpu"] + hidden},
             targets={r: decided.levels[r].lower for r in state.evicting},
             candidates=known,
             pending_release=leaving,
@@ -309,32 +344,28 @@ def _evict(
             rules=rules.eviction,
         )
     )
-    if plan.awaited:
-        state = replace(state, awaited=frozenset(one.gang.uid for one in plan.awaited))
-    if plan.held and state.waiting_since is None:
-        state = replace(state, waiting_since=now)
-    return replace(decided, plan=plan, next_state=state)
 
 
-def _yield(
-    decided: ScopeDecision, known: list[Candidate], leaving: Mapping[str, float], now: datetime, rules: Rules
-) -> ScopeDecision:
+def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
     """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
     `admission` by the hysteresis, and none that would bring it further down than a point below. Not those that have
     only just started: they have written nothing yet."""
-    state, reading = decided.next_state, decided.reading
+    state, reading, now = decided.next_state, decided.reading, snapshot.now
     assert reading is not None
+    leaving = _leaving(reading, snapshot, rules, taken)
     gaps = {
         r: reading.firm[r] - (decided.levels[r].admission - rules.yield_hysteresis) - leaving[r] for r in state.yielding
     }
-    ready = [
-        c
-        for c in known
-        if c.preemptible
-        and c.risk.since > c.risk.started
-        and (now - c.risk.since).total_seconds() <= rules.yield_within
-    ]
-    return replace(decided, yields=within(ready, gaps, rules.eviction.max_victims, YIELD_BEYOND))
+    # Few of all that run: what they have at risk, and what they would free, is not asked of the others.
+    ready = [g for g in snapshot.gangs if g.preemptible and _just_safe(g, now, rules.yield_within)]
+    known = candidates(ready, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
+    return replace(decided, yields=within(known, gaps, rules.eviction.max_victims, YIELD_BEYOND))
+
+
+def _just_safe(gang: Gang, now: datetime, seconds: float) -> bool:
+    """Whether a job passed a checkpoint or a start-over moment no longer ago."""
+    started, since = safe_since(gang, now)
+    return since > started and (now - since).total_seconds() <= seconds
 
 
 # --- what has been done -------------------------------------------------------------------------------------
@@ -351,12 +382,16 @@ def after_evictions(
 
 
 def _after(state: ScopeState, evicted: Sequence[Victim], now: datetime, rules: Rules) -> ScopeState:
-    precise = [v.candidate.gang for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
+    above = [v.candidate for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
+    precise = [candidate.gang for candidate in above]
     yielded = any(v.reason is EvictionReason.YIELD for v in evicted)
     if yielded:
         state = replace(state, yielded_at=now)
     if not precise:
         return state
+    if state.saturation is not None:
+        freed = state.saturation.freed + sum(candidate.frees.get("cpu", 0.0) for candidate in above)
+        state = replace(state, saturation=replace(state.saturation, freed=freed))
     pods = [pod for gang in precise for pod in gang.pods]
     grace = max(pod.grace for pod in pods)
     before = state.pending.pods if state.pending is not None else frozenset()

@@ -122,6 +122,11 @@ class Gang:
     finished: tuple[PodFacts, ...] = ()
     """Members of the present run that have succeeded. They run again when the gang is interrupted."""
 
+    @property
+    def preemptible(self) -> bool:
+        """Whether all of its pods are that stay."""
+        return all(pod.preemptible for pod in self.pods if pod.deletion_deadline is None)
+
 
 @dataclass(frozen=True, slots=True)
 class RecentTermination:

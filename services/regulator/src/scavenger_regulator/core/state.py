@@ -40,6 +40,24 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Saturation:
+    """A CPU that is all in use hides how much of it is wanted; what shows when jobs go. Points of load.
+
+    load: when the last plan was made, less what was leaving. freed: by its victims since. hidden: what has shown in
+    this episode so far: others took what was freed, and it is all in use again.
+    """
+
+    load: float
+    freed: float = 0.0
+    hidden: float = 0.0
+
+    def after(self, load: float) -> Saturation:
+        """When the next plan is made: what the victims of the last one freed, and the load does not lack."""
+        shown = min(self.freed, max(0.0, load - (self.load - self.freed)))
+        return Saturation(load, hidden=self.hidden + shown)
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeState:
     """What one scope carries from one period to the next.
 
@@ -48,7 +66,9 @@ class ScopeState:
     that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
     in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
     whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job last yielded in
-    this episode. waiting_since: since when jobs much at risk are waited for. read_at: when the load was last known.
+    this episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims are planned for
+    a CPU that is all in use. learned: resources whose levels follow their history. read_at: when the load was last
+    known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -62,6 +82,8 @@ class ScopeState:
     yielded_at: datetime | None = None
     waiting_since: datetime | None = None
     read_at: datetime | None = None
+    saturation: Saturation | None = None
+    learned: frozenset[str] = frozenset()
     pending: Pending | None = None
 
     def at(self, now: datetime, period: float) -> ScopeState:
@@ -73,13 +95,17 @@ class ScopeState:
         if self.read_at is None or now - self.read_at <= max(FORGET_AFTER, timedelta(seconds=3 * period)):
             return self
         return ScopeState(
-            levels=self.levels, closed=self.closed, closed_for=self.closed_for, cooldown_until=self.cooldown_until
+            levels=self.levels,
+            closed=self.closed,
+            closed_for=self.closed_for,
+            cooldown_until=self.cooldown_until,
+            learned=self.learned,
         )
 
 
 def dump_states(states: Mapping[str, ScopeState], limit: int = MAX_BYTES) -> str:
     """The scopes as one text of at most `limit` bytes. What is pending or awaited is left out: a new process waits for
-    measurements that began after it did anyway.
+    measurements that began after it did anyway. So is what a saturated CPU has shown, which only saves a round.
 
     The cluster's comes first, then those of nodes on which something goes on. Others that no longer fit are left out:
     after a restart their levels are at once what their histories say.
@@ -101,7 +127,9 @@ def essence(states: Mapping[str, ScopeState]) -> dict[str, ScopeState]:
 
 
 def _essence(state: ScopeState) -> ScopeState:
-    return replace(state, levels={}, read_at=None, pending=None, awaited=frozenset())
+    return replace(
+        state, levels={}, read_at=None, pending=None, awaited=frozenset(), saturation=None, learned=frozenset()
+    )
 
 
 def _goes_on(state: ScopeState) -> bool:
@@ -152,6 +180,7 @@ def _dump(state: ScopeState) -> dict[str, Any]:
         "yieldedAt": _time(state.yielded_at),
         "waitingSince": _time(state.waiting_since),
         "readAt": _time(state.read_at),
+        "learned": sorted(state.learned),
     }
     return {name: value for name, value in said.items() if value}
 
@@ -175,6 +204,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         waiting_since=_past(dumped.get("waitingSince"), now),
         # what does not say how old it is may be of any age
         read_at=_past(dumped.get("readAt"), now) or datetime.min.replace(tzinfo=UTC),
+        learned=_names(dumped.get("learned")),
     )
 
 

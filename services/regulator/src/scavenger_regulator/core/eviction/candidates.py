@@ -8,10 +8,11 @@ from itertools import product
 
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk
-from scavenger_regulator.core.load import Reading, Trust, fresh
+from scavenger_regulator.core.load import Fresh, Reading, Trust
 from scavenger_regulator.core.snapshot import (
     RESOURCES,
     Gang,
+    Measurement,
     PodFacts,
     RecentTermination,
     Snapshot,
@@ -24,7 +25,8 @@ it cannot keep others from being asked, and no longer asked itself."""
 
 def leaving(gang: Gang, now: datetime) -> bool:
     """Whether a pod of the gang is on its way out, and so, as gangs are cancelled whole, all of it."""
-    return any(pod.deletion_deadline is not None and now <= pod.deletion_deadline + STUCK_AFTER for pod in gang.pods)
+    deadlines = [pod.deletion_deadline for pod in gang.pods if pod.deletion_deadline is not None]
+    return bool(deadlines) and now <= max(deadlines) + STUCK_AFTER
 
 
 def candidates(
@@ -44,10 +46,11 @@ def candidates(
     counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
     risk: as in `risk.at_risk`.
     """
-    now, without = snapshot.now, (taken, snapshot.refused, snapshot.failed)
+    now, refused, failed = snapshot.now, snapshot.refused, snapshot.failed
+    fresh = Fresh(now, trust)
     found = []
     for gang in gangs:
-        if any(gang.uid in uids for uids in without) or leaving(gang, now):
+        if gang.uid in taken or gang.uid in refused or gang.uid in failed or leaving(gang, now):
             continue
         staying = [pod for pod in gang.pods if pod.deletion_deadline is None]
         here = [pod for pod in staying if pod.node in reading.nodes]
@@ -56,23 +59,23 @@ def candidates(
         frees = {
             resource: reading.percent(resource, use)
             for resource in RESOURCES
-            if (use := _use(here, resource, snapshot, trust)) is not None
+            if (use := _use(here, resource, snapshot.measurement, fresh)) is not None
         }
         lost = at_risk(gang, now, risk, snapshot.cpu_time)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
-        found.append(Candidate(gang, lost, frees, all(pod.preemptible for pod in staying)))
+        found.append(Candidate(gang, lost, frees, gang.preemptible))
     return found
 
 
-def _use(pods: list[PodFacts], resource: str, snapshot: Snapshot, trust: Trust) -> float | None:
+def _use(pods: list[PodFacts], resource: str, measurement: Measurement, fresh: Fresh) -> float | None:
     """Cores or bytes of the firm load used by these pods; None where one of them has no fresh figure."""
     total = 0.0
     for pod in pods:
         if pod.reclaimed and resource == "cpu":
             continue
-        figure = snapshot.measurement.pods.get(pod.key, {}).get(resource)
-        if figure is None or not fresh(figure, snapshot.now, trust):
+        figure = measurement.pods.get(pod.key, {}).get(resource)
+        if figure is None or not fresh.has(figure):
             return None
         total += figure.value
     return total
@@ -94,10 +97,11 @@ def pending_release(
     the snapshot, all or some.
     """
     now, points = snapshot.now, dict.fromkeys(RESOURCES, 0.0)
+    fresh = Fresh(now, trust)
     going = [pod for gang in gangs if gang.uid in taken or leaving(gang, now) for pod in gang.pods]
     here = [pod for pod in going if pod.node in reading.nodes and not _stuck(pod, now)]
     for pod, resource in product(here, RESOURCES):
-        if (use := _use([pod], resource, snapshot, trust)) is not None:
+        if (use := _use([pod], resource, snapshot.measurement, fresh)) is not None:
             points[resource] += reading.percent(resource, use)
     for termination in recent_terminations:
         if termination.node in reading.nodes and termination.at > reading.since:

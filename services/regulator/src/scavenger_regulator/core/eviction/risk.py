@@ -47,16 +47,25 @@ def at_risk(
     Members that have finished count: the gang is interrupted whole, and they run again. What they reported counts for
     the gang's checkpoint. Of reclaimed capacity they have used nothing since they ended.
     """
-    started = min(now, _started(gang, now))
-    interval = timedelta(seconds=max(1e-3, gang.interval))
-    members = (*gang.pods, *gang.finished)
-    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
-    since = safe_until(started, interval, (gang.start_over, gang.checkpoint, checkpoint), now)
+    started, since = safe_since(gang, now)
+    interval = _interval(gang)
     cost, trusted = timedelta(seconds=rules.startup_cost), timedelta(seconds=rules.trusted_interval)
     seconds = time_at_risk(started, since, now, cost, interval, trusted).total_seconds()
     cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
     cores += sum(pod.requests.get("cpu", 0.0) for pod in gang.finished if not pod.reclaimed)
     return Risk(seconds * cores, since, started, start_over(started, interval, now) + interval)
+
+
+def safe_since(gang: Gang, now: datetime) -> tuple[datetime, datetime]:
+    """When the present run of the gang began, and the moment up to which its work is safe, or counts as safe."""
+    started = min(now, _started(gang, now))
+    members = (*gang.pods, *gang.finished)
+    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
+    return started, safe_until(started, _interval(gang), (gang.start_over, gang.checkpoint, checkpoint), now)
+
+
+def _interval(gang: Gang) -> timedelta:
+    return timedelta(seconds=max(1e-3, gang.interval))
 
 
 def _cores(pod: PodFacts, since: datetime, now: datetime, cpu_time: CpuTime) -> float:

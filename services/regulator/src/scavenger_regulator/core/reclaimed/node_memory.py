@@ -21,7 +21,7 @@ from scavenger_regulator.core.eviction.candidates import candidates, leaving, pe
 from scavenger_regulator.core.eviction.choice import least_lossy
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate
 from scavenger_regulator.core.eviction.risk import RiskRules
-from scavenger_regulator.core.load import Reading, Trust, believable, read_load
+from scavenger_regulator.core.load import Fresh, Reading, Trust, believable, read_load
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, RecentTermination, Snapshot
 
 MEMORY: Final = "memory"
@@ -84,12 +84,12 @@ class NodeMemoryPlan:
 def update_trends(trends: Mapping[str, Trend], snapshot: Snapshot, trust: Trust) -> dict[str, Trend]:
     """The trends with the present measurement, of the nodes that exist; where a node has no figure that can be
     believed, what is known of it stays."""
-    followed = {}
+    followed, fresh = {}, Fresh(snapshot.now, trust)
     for name, node in snapshot.nodes.items():
         trend = trends.get(name, Trend())
         figures = snapshot.measurement.nodes.get(name)
         measurable = node.allocatable.get("cpu", 0.0) > 0 and node.allocatable.get(MEMORY, 0.0) > 0
-        if figures and measurable and believable(node, figures, snapshot.now, trust):
+        if figures and measurable and believable(node, figures, fresh):
             trend = trend.add(figures[MEMORY].at, figures[MEMORY].value)
         followed[name] = trend
     return followed

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from scavenger_regulator.core.load import Trust, believable, pod_use
+from scavenger_regulator.core.load import Fresh, Trust, believable, pod_use
 from scavenger_regulator.core.reclaimed.profile import Profile, Profiles
 from scavenger_regulator.core.snapshot import (
     RECLAIMED_UNIT,
@@ -147,13 +147,14 @@ def ordinary_use(
     figures = measurement.nodes.get(node.name)
     if any(not node.allocatable.get(r, 0.0) > 0 for r in RESOURCES):
         return None
-    if figures is None or not believable(node, figures, now, trust):
+    fresh = Fresh(now, trust)
+    if figures is None or not believable(node, figures, fresh):
         return None
     at = min(figures[r].at for r in RESOURCES)
     known, unsure = dict.fromkeys(RESOURCES, 0.0), dict.fromkeys(RESOURCES, 0.0)
     harvested = dict.fromkeys(RESOURCES, 0.0)
     for pod in pods:
-        use = pod_use(pod, measurement, now, trust)
+        use = pod_use(pod, measurement, fresh)
         for resource in RESOURCES:
             if use is None:
                 unsure[resource] += _unmeasured(pod, resource, figures[resource])
