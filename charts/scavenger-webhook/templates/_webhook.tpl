@@ -31,11 +31,49 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{- /* Not empty where the API server ranks ordinary pods by itself, and does not send them. */ -}}
-{{- define "webhook.podsByPolicy" -}}
-{{- $known := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
-{{- if and .Values.admission.pods (ternary $known (eq .Values.pods.defaulting "policy") (eq .Values.pods.defaulting "auto")) -}}
-true
+{{- /*
+Who sees to it that ordinary pods outrank scavenger jobs: webhook, policy, or class, where nobody needs to look at pods;
+empty where nobody is to.
+*/ -}}
+{{- define "webhook.podsBy" -}}
+{{- if not .Values.admission.pods -}}
+{{- else if ne .Values.pods.defaulting "auto" -}}
+{{ .Values.pods.defaulting }}
+{{- else if not (include "webhook.classesLack" .) -}}
+class
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+policy
+{{- else -}}
+webhook
+{{- end -}}
+{{- end }}
+
+{{- /*
+What is missing in the cluster for no ordinary pod to get a priority of -1000 or less; empty if nothing is. A pod has the
+value of its class, or of the default one; values do not change, and the guard lets nobody make such a class. Of what
+helm does not see, as with `helm template`, all is missing.
+*/ -}}
+{{- define "webhook.classesLack" -}}
+{{- $default := false -}}
+{{- $low := list -}}
+{{- range (lookup "scheduling.k8s.io/v1" "PriorityClass" "" "").items -}}
+{{- $isLow := le (int .value) -1000 -}}
+{{- if and $isLow (not (has .metadata.name (list "scavenger-preemptible" "scavenger-non-preemptible"))) -}}
+{{- $low = append $low .metadata.name -}}
+{{- end -}}
+{{- if .globalDefault -}}
+{{- if $isLow -}}{{- $low = append $low .metadata.name -}}{{- else -}}{{- $default = true -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $guard := "scavenger-guard-priority-classes" -}}
+{{- $policy := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "" $guard -}}
+{{- $binding := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicyBinding" "" $guard -}}
+{{- if $low -}}
+without PriorityClasses of -1000 or less, as {{ $low | uniq | sortAlpha | join ", " }}
+{{- else if not $default -}}
+a default PriorityClass above -1000
+{{- else if not (and $policy $binding (has "Deny" $binding.spec.validationActions)) -}}
+the policy {{ $guard }} of scavenger-base
 {{- end -}}
 {{- end }}
 

@@ -5,13 +5,14 @@ The policies and configurations are those of the manifests; only the way to the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
 from scavenger_cluster import Cluster, admission, stack
 from scavenger_testing.cluster_names import cluster_name
-from scavenger_testing.place import Place, Server, namespace
+from scavenger_testing.place import Object, Place, Server, namespace
 
 NODES: Final = 2
 CPUS: Final = 16
@@ -56,6 +57,32 @@ def place(cluster: Cluster, server: Server) -> Iterator[Place]:
 def webhook(cluster: Cluster) -> None:
     """The webhook runs, whatever the test before has done to it."""
     start_webhook(cluster)
+
+
+@contextmanager
+def low_classes(cluster: Cluster, place: Place, classes: Mapping[str, int]) -> Iterator[None]:
+    """PriorityClasses of any value, by name, as they may be there when the guard is installed; gone afterwards."""
+
+    def made(name: str, value: int) -> bool:
+        return place.create("priorityclasses", {"metadata": {"name": name}, "value": value}).allowed
+
+    stack.lift_guard(cluster, "priority-classes")
+    for name, value in classes.items():
+        place.wait(f"the class {name} is let in", lambda name=name, value=value: made(name, value))  # type: ignore[misc]
+    guard_classes(cluster, place)
+    try:
+        yield
+    finally:
+        for name in classes:
+            place.delete("priorityclasses", name)
+
+
+def guard_classes(cluster: Cluster, place: Place) -> None:
+    """The guard on PriorityClasses as the manifests have it, whatever has become of it."""
+    file = stack.MANIFESTS / "base" / "guard-classes.yaml"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
+    low: Object = {"metadata": {"name": "guarded"}, "value": -1000}
+    place.wait("the guard stands", lambda: not place.try_create("priorityclasses", low).allowed)
 
 
 def start_webhook(cluster: Cluster, *, instance: int = 1, **environment: str) -> int:

@@ -305,3 +305,21 @@ PODS = [
         groups=(MASTERS,),
     ),
 ]
+
+LOW = "does not outrank scavenger jobs; choose one above -1000, or have the class named in guard.lowPriorityClasses"
+
+
+def c(about: str, value: int, *expected: str, user: str = "", **meta: Any) -> Case:
+    """A PriorityClass that is made."""
+    body = {"metadata": meta or {"name": "new"}, "value": value}
+    return Case(about, "priorityclasses", body, expected, user=user, groups=(MASTERS,) if user else ())
+
+
+CLASSES = [
+    c("a class above scavenger jobs", -999),
+    c("a class as low as scavenger jobs", -1000, f"value: -1000 {LOW}"),
+    c("a class below scavenger jobs", -(2**31), f"value: -2147483648 {LOW}"),
+    c("a low class whose name is made up", -1500, LOW, generateName="new-"),
+    c("a low class named as ours", -1500, LOW, name="scavenger-preemptible-too"),
+    c("a low class by the Job controller", -1500, LOW, user=JOB_CONTROLLER),
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.place import Object, Place, job, pod, pod_spec
@@ -9,20 +11,31 @@ from scavenger_testing.place import Object, Place, job, pod, pod_spec
 from .conftest import start_webhook
 
 REFUSED = 'failed calling webhook "scavengerjobs.scavenger.dev"'
-ORDINARY = {"priorityClassName": "ordinary-workload", "priority": 1000}
+CLASS = "ordinary-workload"
+ORDINARY = {"priorityClassName": CLASS, "priority": 1000}
 
 
 @pytest.fixture
-def no_default_class(place: Place) -> object:
+def no_default_class(place: Place) -> Iterator[None]:
     """Without a default class it is the webhook that ranks pods, not the API server."""
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": False})
-    place.wait("no default", lambda: place.get("priorityclasses", "ordinary-workload").get("globalDefault") is not True)
+    make_default(place, there=False)
     yield
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": True})
+    make_default(place, there=True)
+
+
+def make_default(place: Place, *, there: bool) -> None:
+    """Have `ordinary-workload` be the class of pods that name none, or not, for the API server too: what admits pods
+    there hears of it later. It shows where nobody else ranks pods."""
+    place.wait("it is let in", lambda: place.patch("priorityclasses", CLASS, {"globalDefault": there}).allowed)
+    expected = ORDINARY if there else {"priority": 0}
+    place.wait(
+        "the API server knows", lambda: rank(place.try_create("pods", pod(), namespace="kube-system").body) == expected
+    )
 
 
 def rank(answer_body: Object) -> Object:
-    spec = answer_body["spec"]
+    """What a pod has of priority; nothing where the body is that of a refusal."""
+    spec = answer_body.get("spec", {})
     return {key: spec[key] for key in ORDINARY if key in spec}
 
 
@@ -60,7 +73,7 @@ def test_the_webhook_killed(cluster: Cluster, place: Place) -> None:
 
     start_webhook(cluster)
     place.wait("jobs are let in again", lambda: place.try_create("scavengerjobs", job()).allowed)
-    assert rank(place.try_create("pods", pod()).body) == ORDINARY
+    place.wait("pods are ranked again", lambda: rank(place.try_create("pods", pod()).body) == ORDINARY)
 
 
 @pytest.mark.usefixtures("webhook")

@@ -8,10 +8,10 @@ import pytest
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.place import Object, Place, Server, namespace, pod
 
-from .conftest import start_webhook
+from .conftest import low_classes, start_webhook
 from .table import Case, judge
 from .table_guard import PODS, PRIORITY_CLASSES
-from .test_faults import ORDINARY, confined, deployment, rank
+from .test_faults import ORDINARY, confined, deployment, make_default, rank
 
 AS_IT_IS = {"priority": 0}
 LOW: Object = {"priorityClassName": "low"}
@@ -21,20 +21,16 @@ RAISED = "priority.scavenger.dev/raised"
 @pytest.fixture(scope="module")
 def place(cluster: Cluster, server: Server) -> Iterator[Place]:
     """A namespace, and classes to choose from."""
-    with namespace(cluster, server) as made:
-        for name, value in PRIORITY_CLASSES.items():
-            assert made.create("priorityclasses", {"metadata": {"name": name}, "value": value}).allowed
+    with namespace(cluster, server) as made, low_classes(cluster, made, PRIORITY_CLASSES):
         yield made
-        for name in PRIORITY_CLASSES:
-            made.delete("priorityclasses", name)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["default class", "no default class"])
 def default_class(request: pytest.FixtureRequest, place: Place) -> Iterator[None]:
     """Whether `ordinary-workload` is the class of pods that name none, without webhook and policy."""
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": request.param})
+    make_default(place, there=request.param)
     yield
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": True})
+    make_default(place, there=True)
 
 
 @pytest.fixture(scope="module", params=["webhook", "policy"])
@@ -76,9 +72,9 @@ def ranked(place: Place) -> bool:
 
 @pytest.fixture
 def no_default_class(place: Place) -> Iterator[None]:
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": False})
+    make_default(place, there=False)
     yield
-    place.patch("priorityclasses", "ordinary-workload", {"globalDefault": True})
+    make_default(place, there=True)
 
 
 @pytest.fixture

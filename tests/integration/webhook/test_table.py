@@ -9,19 +9,20 @@ from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster
 from scavenger_testing.place import Object, Place, Server, job, namespace, pod
 
+from .conftest import low_classes
 from .table import Case, judge
 from .table_admitter import BY_ADMITTER
-from .table_guard import PODS, PRIORITY_CLASSES, WORKLOADS, workload
+from .table_guard import CLASSES, PODS, PRIORITY_CLASSES, WORKLOADS, workload
 from .table_jobs import JOBS
 from .table_updates import UPDATES
 
-TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS, *UPDATES]
+TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS, *CLASSES, *UPDATES]
 
 
 @pytest.fixture(scope="module")
 def world(cluster: Cluster, server: Server) -> Iterator[Place]:
     """Queues and classes of every kind, and an ordinary and a scavenger pod and Job to change."""
-    with namespace(cluster, server) as place:
+    with namespace(cluster, server) as place, low_classes(cluster, place, PRIORITY_CLASSES):
         _cluster_wide(place)
         _objects(place)
         yield place
@@ -33,16 +34,12 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
         )
         for queue in ("open", "closed", "small", "going"):
             place.delete("scavengerqueues", queue)
-        for name in PRIORITY_CLASSES:
-            place.delete("priorityclasses", name)
         place.delete("clusterroles", place.namespace)
         for account in ("powerful", "escalates"):
             place.delete("clusterrolebindings", f"{place.namespace}-{account}")
 
 
 def _cluster_wide(place: Place) -> None:
-    for name, value in PRIORITY_CLASSES.items():
-        place.create("priorityclasses", {"metadata": {"name": name}, "value": value})
     queues: dict[str, Object] = {
         "open": {},
         "small": {"quota": {"cpu": "2", "memory": "1Gi"}},

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -18,6 +21,25 @@ from .builders import facts, pod, raw
 from .waiting import running, until
 
 RULES = CertificateRules(("localhost",))
+
+
+@asynccontextmanager
+async def served(limits: Limits | None = None) -> AsyncIterator[tuple[TlsServer, ssl.SSLContext]]:
+    """A server that answers, and what its clients trust."""
+    now = SystemClock().now()
+    authority = new_authority(now, RULES)
+    serving = new_serving(authority, now, RULES)
+    context = tls.server_context()
+    tls.load(context, serving.certificate, serving.key)
+
+    async def known(_request: Any) -> Any:
+        return facts()
+
+    server = TlsServer(create_app(known, limits or Limits()), context, address="127.0.0.1", port=0)
+    async with running(server.run(lambda: asyncio.sleep(0))):
+        await until("serving", lambda: server.serving)
+        yield server, ssl.create_default_context(cadata=authority.certificate.decode())
+        await asyncio.sleep(0.05)  # TLS connections take leave of each other
 
 
 async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() -> None:
@@ -38,7 +60,7 @@ async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() ->
         async with session.post(url, json=raw("pods", pod(priority=0)), ssl=client) as answer:
             assert (await answer.json())["response"]["allowed"]
 
-    async with running(server.run(0)):
+    async with running(server.run(lambda: asyncio.sleep(0))):
         await until("serving", lambda: server.serving)
         async with aiohttp.ClientSession() as old, aiohttp.ClientSession() as new:
             await ask(old)
@@ -53,6 +75,35 @@ async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() ->
     assert not server.serving
 
 
+async def test_the_body_of_an_answer_does_not_wait_until_its_head_is_acknowledged() -> None:
+    async with served() as (server, client):
+        _, writer = await asyncio.open_connection("localhost", server.port, ssl=client)
+        connections = server._server.server_state.connections
+        await until("connected", lambda: len(connections) == 1)
+        (accepted,) = [connection.transport.get_extra_info("socket") for connection in connections]
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_large_requests_on_several_connections_keep_apart() -> None:
+    """What is read meets in one buffer."""
+
+    async def kept_apart(session: aiohttp.ClientSession, name: str) -> bool:
+        url = f"https://localhost:{server.port}{MUTATE_PODS}"
+        found: list[tuple[str, bool]] = []
+        for number in range(3):
+            sent = raw("pods", pod(priority=0) | {"metadata": {"annotations": {"a": name * 2**19}}})
+            sent["request"]["uid"] = f"{name}-{number}"
+            async with session.post(url, json=sent, ssl=client) as answer:
+                response = (await answer.json())["response"]
+            found.append((response["uid"], response["allowed"]))
+        return found == [(f"{name}-{number}", True) for number in range(3)]
+
+    async with served(Limits(body_timeout=60)) as (server, client), aiohttp.ClientSession() as session:
+        assert await asyncio.gather(*(kept_apart(session, name) for name in "abcd")) == [True] * 4
+
+
 NO_HTTP = [
     b"rubbish\r\n\r\n",
     b"POST /mutate/pods HTTP/9.9\r\n\r\n",
@@ -64,31 +115,17 @@ NO_HTTP = [
 
 
 async def test_what_is_no_http_is_turned_away_soon() -> None:
-    now = SystemClock().now()
-    authority = new_authority(now, RULES)
-    serving = new_serving(authority, now, RULES)
-    context = tls.server_context()
-    tls.load(context, serving.certificate, serving.key)
-
-    async def known(_request: Any) -> Any:
-        return facts()
-
-    server = TlsServer(create_app(known, Limits(body_timeout=0.1)), context, address="127.0.0.1", port=0)
-    client = ssl.create_default_context(cadata=authority.certificate.decode())
-
     async def first_line(sent: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("localhost", server.port, ssl=client)
         writer.write(sent)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             line = await reader.readline()
         writer.close()
         await writer.wait_closed()
         return line
 
-    async with running(server.run(0)):
-        await until("serving", lambda: server.serving)
+    async with served(Limits(body_timeout=0.1)) as (server, client):
         lines = await asyncio.gather(*(first_line(sent) for sent in NO_HTTP))
-        await asyncio.sleep(0.05)  # TLS connections take leave of each other
     assert [line for line in lines if line and not line.split()[1].startswith(b"4")] == []
 
 

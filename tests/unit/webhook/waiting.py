@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 
-async def until(what: str, condition: Callable[[], Any], seconds: float = 20) -> None:
+async def until(what: str, condition: Callable[[], Any], seconds: float = 50) -> None:
     for _ in range(int(seconds * 100)):
         if condition():
             return

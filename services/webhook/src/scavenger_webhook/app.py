@@ -127,7 +127,7 @@ def create_app(facts_of: FactsOf, limits: Limits = Limits()) -> FastAPI:
             try:
                 await _receive(request, limits, held, body)
                 run = asyncio.to_thread if len(body.data) > OFF_LOOP_BYTES else _at_once
-                admission = await run(_admission, body.data, SUBJECTS[request.url.path], limits)
+                admission = await run(_admission, body, SUBJECTS[request.url.path], limits)
             except Rejected as refusal:
                 metrics.REJECTED.labels(str(refusal.code)).inc()
                 log.info("no admission request", path=request.url.path, code=refusal.code, error=str(refusal))
@@ -184,12 +184,12 @@ async def _receive(request: Request, limits: Limits, held: _Held, body: _Body) -
         raise Rejected(400, "the request broke off") from None
 
 
-def _admission(body: bytearray, reviewed: str, limits: Limits) -> AdmissionRequest:
+def _admission(body: _Body, reviewed: str, limits: Limits) -> AdmissionRequest:
     """The request in a body, of the kind that is reviewed under this path. Raises Rejected."""
-    if has_more_values(body, limits.max_values):
+    if has_more_values(body.data, limits.max_values, body.commas):
         raise _too_many_values(limits)
     try:
-        request = parse_review(body)
+        request = parse_review(body.data)
     except MalformedReview as error:
         raise Rejected(400, str(error)) from None
     if subject(request) != reviewed:

@@ -14,13 +14,13 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_runtime import tls
-from scavenger_runtime.clock import Clock
+from scavenger_runtime.clock import Clock, changed_or_after
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 
 from scavenger_webhook import metrics
 from scavenger_webhook.certificate_issuer import new_serving
-from scavenger_webhook.certificate_keeper import POLL_SECONDS, changed_or_after
+from scavenger_webhook.certificate_keeper import POLL_SECONDS
 from scavenger_webhook.core.certificates import (
     CertificateError,
     CertificateRules,

@@ -21,7 +21,7 @@ from scavenger_api.times import parse_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict
 from scavenger_runtime import tls
-from scavenger_runtime.clock import Clock
+from scavenger_runtime.clock import Clock, changed_or_after
 from scavenger_runtime.informer import Change, Informer
 from scavenger_runtime.logging import get_logger
 
@@ -48,17 +48,6 @@ POLL_SECONDS: Final = 10.0
 """Certificates age without events: so often it is checked whether something is due."""
 
 log = get_logger(__name__)
-
-
-async def changed_or_after(changed: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Wait until the event is set, or for so long."""
-    waiting = asyncio.ensure_future(changed.wait())
-    sleeping = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait([waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-        sleeping.cancel()
 
 
 class SecretKeeper:

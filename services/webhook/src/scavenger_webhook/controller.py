@@ -71,7 +71,8 @@ async def main(context: ServiceContext[WebhookSettings]) -> None:
     gc.freeze()  # half a million objects of imported modules: going through them would hold a review up for 0.1 s
     server = TlsServer(app, tls_context, address=settings.address, port=settings.port)
     context.probes.add_readiness("server", lambda: server.serving or "not serving")
-    await server.run(settings.shutdown_delay)
+    # Not every API server knows yet that this replica is about to go.
+    await server.run(lambda: context.clock.sleep(settings.shutdown_delay))
 
 
 Keeper = AuthorityKeeper | SecretKeeper | FolderKeeper

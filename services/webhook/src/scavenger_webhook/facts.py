@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from scavenger_api.quantity import QuantityError, amount
+from scavenger_api.quantity import readable_amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_domain.queues import queue_state
 from scavenger_kube.kinds import Node, ObjectMeta, Struct
@@ -66,12 +66,14 @@ def queue_facts(queue: ScavengerQueue) -> QueueFacts:
     nothing.
     """
     state = queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed)
-    return QueueFacts(queue.metadata.name, state, _amounts(queue.spec.quota or {}), queue.spec.namespace_selector)
+    return QueueFacts(
+        queue.metadata.name, state, readable_amounts(queue.spec.quota or {}), queue.spec.namespace_selector
+    )
 
 
 def node_facts(node: Node) -> NodeFacts:
     """A node as a review sees it. Whether it is ready now does not matter: a job waits longer than that lasts."""
-    return NodeFacts(node.metadata.name, node.metadata.labels, _amounts(node.status.allocatable))
+    return NodeFacts(node.metadata.name, node.metadata.labels, readable_amounts(node.status.allocatable))
 
 
 def priority_class_facts(found: PriorityClass) -> PriorityClassFacts:
@@ -101,13 +103,3 @@ def decode_secret(body: bytes) -> Secret:
 
 _namespace: Final = msgspec.json.Decoder(Namespace)
 _secret: Final = msgspec.json.Decoder(Secret)
-
-
-def _amounts(quantities: dict[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for resource, text in quantities.items():
-        try:
-            found[resource] = amount(resource, text)
-        except QuantityError:
-            continue
-    return found

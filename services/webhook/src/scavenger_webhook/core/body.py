@@ -16,10 +16,13 @@ def surely_more_values(commas: int, most: int) -> bool:
     return commas >= _NOT_LOOKED_AT * most
 
 
-def has_more_values(body: bytes | bytearray, most: int) -> bool:
+def has_more_values(body: bytes | bytearray, most: int, commas: int | None = None) -> bool:
     """Whether a JSON text has more than `most` values beside each other, in all lists and objects together: one more
-    than commas outside of strings. How deep they stand in each other, the parser limits."""
-    commas = body.count(b",")
+    than commas outside of strings. How deep they stand in each other, the parser limits.
+
+    commas: how many are in the body, where somebody has counted them.
+    """
+    commas = body.count(b",") if commas is None else commas
     if commas < most or surely_more_values(commas, most):
         return commas >= most
     return commas - sum(string[0].count(b",") for string in _STRINGS.finditer(body)) >= most
