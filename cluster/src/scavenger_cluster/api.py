@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def namespaced(kind: str, namespace: str, name: str = "") -> str:
 class ApiClient:
     """Speaks to one API server with the administrator's certificate."""
 
-    def __init__(self, server: str, pki: Path, *, timeout: float = 30.0) -> None:
+    def __init__(self, server: str, pki: Path, *, timeout: float = 120.0) -> None:
         """Load the certificates. A request makes a connection; many at once share a few."""
         authority, certificate, key = ((pki / name).read_bytes() for name in ("ca.crt", "admin.crt", "admin.key"))
         tls = Tls(authority, certificate, key)
@@ -97,6 +97,15 @@ class ApiClient:
             list(pool.map(send, requests))
         for client in clients:
             client.close()
+
+    def watch(self, path: str, changed: Callable[[], None], *, seconds: int) -> None:
+        """Call `changed` for every object of a collection, and then for every change, for so many seconds.
+
+        Raises the errors of scavenger_kube, where the connection breaks `Unavailable`.
+        """
+        with self._connect() as client:
+            for _ in client.stream(path, {"watch": "true", "timeoutSeconds": seconds}, silence=2 * seconds):
+                changed()
 
     def ready(self) -> bool:
         """Tell whether the API server says that it is ready."""

@@ -19,7 +19,7 @@ from scavenger_cluster.control_plane import API_SERVER, SCHEDULER, full_name, to
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.layout import Layout, cache_dir, state_dir
 from scavenger_cluster.locking import locked
-from scavenger_cluster.nodes import Nodes, ready_names
+from scavenger_cluster.nodes import Nodes, ready_now
 from scavenger_cluster.options import UpOptions, choose_nodes, data_dir_of, decide
 from scavenger_cluster.plan import NodePlan, check_name
 from scavenger_cluster.process import ProcessTable
@@ -89,6 +89,7 @@ class Cluster:
             all_nodes.start_real(tools)
             control_plane.wait_ready(API_SERVER)
             control_plane.start_clients(tools)
+            control_plane.start_storage()
             all_nodes.remove_surplus()
             all_nodes.create_fake()
             all_nodes.wait_ready()
@@ -165,7 +166,7 @@ class Cluster:
             node.start_kubelet(ensure_tools(["kubelet"], self.report))
         else:
             self.client.delete(f"{kwok.LEASES}/{name}")
-        wait_for(f"{name} to be Ready", lambda: name in ready_names(self.client), timeout=READY_SECONDS)
+        wait_for(f"{name} to be Ready", lambda: name in ready_now(self.client), timeout=READY_SECONDS)
 
     def service_start(
         self,
@@ -175,7 +176,7 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
         wait: str | None = "healthz",
-        timeout: float = 60,
+        timeout: float = READY_SECONDS,
         restart: bool = True,
     ) -> services.Service:
         """Start `python -m scavenger_<name>` (or `command`) under its own ServiceAccount.
@@ -203,7 +204,7 @@ class Cluster:
         """Describe a running service; ClusterError if it does not run at this moment."""
         return services.running(name, state=self.state, processes=self.processes, instance=instance)
 
-    def service_stop(self, name: str, *, instance: int = 1, grace: float = 15) -> None:
+    def service_stop(self, name: str, *, instance: int = 1, grace: float = services.STOP_SECONDS) -> None:
         """Stop a service as Kubernetes would: SIGTERM, SIGKILL after `grace` seconds (0: at once). It stays away."""
         self.processes.stop(services.process_name(name, instance), grace=grace)
 

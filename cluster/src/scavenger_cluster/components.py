@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from scavenger_cluster import cgroups, dns, kubeconfig, kwok, metrics, network, nodes, ports, scheduler
+from scavenger_cluster import cgroups, dns, kubeconfig, kwok, metrics, network, nodes, ports, scheduler, storage
 from scavenger_cluster.certificates import control_plane_certificates, ensure_certificates
 from scavenger_cluster.control_plane import (
     API_SERVER,
@@ -22,6 +23,7 @@ from scavenger_cluster.control_plane import (
     METRICS_SERVER,
     SCHEDULER,
     Probe,
+    base_environment,
     full_name,
     probe,
     program,
@@ -29,8 +31,10 @@ from scavenger_cluster.control_plane import (
 )
 from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.parts import Parts
+from scavenger_cluster.process import Program
 from scavenger_cluster.state import ClusterState
-from scavenger_cluster.waiting import READY_SECONDS, wait_for
+from scavenger_cluster.storage import STORAGE
+from scavenger_cluster.waiting import ANSWER_SECONDS, READY_SECONDS, wait_for
 
 PORTS_OF = {ETCD: ("etcd", "etcd-peer"), COREDNS: ("coredns", "coredns-ready")}
 
@@ -109,6 +113,23 @@ class Components(Parts):
             dns.register(self.client, self.state)
         for component in clients:
             self.wait_ready(component)
+
+    def start_storage(self) -> None:
+        """Start the provisioner of volumes where there are real nodes, and make its StorageClass the default one."""
+        if not self.state.real:
+            self.processes.stop(STORAGE)
+            self.client.delete(storage.CLASS)  # of an earlier `up`
+            return
+        argv = (sys.executable, "-m", "scavenger_cluster.provisioner", str(self.layout.root))
+        environment = base_environment(self.state, self.layout, STORAGE)
+        # Which nodes there are it reads once, as it starts.
+        environment["SCAVENGER_CLUSTER_NODES"] = ",".join(self.state.nodes.real_names)
+        wanted = Program(STORAGE, tuple(cgroups.with_cpu_claim(argv)), environment, restart=True)
+        if not self.processes.runs_as(wanted):
+            self.report(f"starting {STORAGE}")
+            self.processes.stop(STORAGE)
+            self.processes.start(wanted)
+        storage.register(self.client)
 
     def start_metrics(self, tools: Mapping[str, Path]) -> None:
         """Start metrics-server and wait until it has figures for all real nodes, which must be Ready."""
@@ -194,7 +215,7 @@ def _answers(target: Probe) -> bool:
         return not ports.is_free(host, int(port))
     context = ssl.create_default_context(cafile=str(target.authority)) if target.authority else None
     try:
-        with urllib.request.urlopen(target.url, timeout=5, context=context) as response:
+        with urllib.request.urlopen(target.url, timeout=ANSWER_SECONDS, context=context) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scavenger_cluster.errors import ClusterError
+from scavenger_cluster.errors import ClusterError, CommandError
 from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.node_config import PAUSE_IMAGE
@@ -164,6 +164,37 @@ def build_image(
             outdated.unlink()
         temporary.replace(target)
     return target
+
+
+def write_archive(
+    name: str,
+    context: Path,
+    target: Path,
+    report: Report,
+    *,
+    containerfile: Path,
+    base: str | None,
+    timestamp: int,
+) -> None:
+    """Build a Containerfile from nothing and write the image to an OCI archive, which holds only what follows from it.
+
+    Nothing built before goes into it, and no image stays in the store. `base`: pulled where it is absent; None for the
+    local Python base. `timestamp`: of the image and of all its files, seconds since 1970; the order and times of the
+    archive's own entries are not fixed by it. CommandError.
+    """
+    made = f"localhost/scavenger/release:{os.getpid()}"
+    with locked(cache_dir() / "images.lock", lambda: report("waiting for another image build to finish")):
+        pull = "--pull-never" if base is None else "--pull"
+        given = base or _base_image(report)
+        # As one layer on top of the base, and without the history, which has digests of times and paths.
+        alike = [f"--timestamp={timestamp}", "--layers=false", "--omit-history", "--no-cache"]
+        options = [pull, f"--build-arg=BASE={given}", f"--tag={made}", f"--file={containerfile}"]
+        try:
+            _buildah("build", "--isolation=chroot", *alike, *options, str(context))
+            _buildah("push", made, f"oci-archive:{target}:{name}")
+        finally:
+            with contextlib.suppress(CommandError):
+                _buildah("rmi", made)
 
 
 def _context_files(context: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from scavenger_cluster.process import Identity, ProcessTable, Program, find_mark
 from scavenger_cluster.requirements import cni_plugin_dir, may_lower_oom_scores
 from scavenger_cluster.shell import find_program
 from scavenger_cluster.state import ClusterState, read_json, write_json
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
 PARTS = ("containerd", "kubelet", "kube-proxy")
 CRI_SERVES = "Start streaming server"
@@ -164,7 +164,8 @@ class RealNode:
         program = cgroups.joining(group, (*enter, *unshare, *script))
         self.processes.start(Program(name, program, self._environment("holder")))
         try:
-            wait_for(f"the namespaces of {self.name}", lambda: ready.exists() or self._dead(name), timeout=15)
+            what = f"the namespaces of {self.name}"
+            wait_for(what, lambda: ready.exists() or self._dead(name), timeout=READY_SECONDS)
         except WaitTimeoutError as error:
             raise ComponentFailedError(name, "did not get ready", self.processes.log(name)) from error
 
@@ -242,7 +243,7 @@ class RealNode:
             return True
 
         try:
-            wait_for(f"containerd of {self.name}", answers, timeout=60)
+            wait_for(f"containerd of {self.name}", answers, timeout=READY_SECONDS)
         except WaitTimeoutError as error:
             raise ComponentFailedError(program.name, "did not answer", log) from error
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scavenger_cluster import images, kwok, network, teardown
-from scavenger_cluster.api import ApiClient
+from scavenger_cluster.api import ApiClient, namespaced
 from scavenger_cluster.control_plane import KWOK
-from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
+from scavenger_cluster.errors import ApiError, ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.node import RealNode
 from scavenger_cluster.parts import Parts
 from scavenger_cluster.waiting import READY_SECONDS, wait_for
@@ -70,7 +70,10 @@ class Nodes(Parts):
         self.client.create_all("/api/v1/nodes", bodies)
 
     def wait_ready(self) -> None:
-        """Wait until all nodes are Ready; ComponentFailedError if a part of one ends, or it takes too long."""
+        """Wait until all nodes are Ready and pods can be created in the default namespace.
+
+        ComponentFailedError if a part of a node ends, or it takes too long.
+        """
         wanted = {*self.state.nodes.real_names, *self.state.nodes.fake_names}
         real = self.real()
         client = self.client
@@ -78,12 +81,12 @@ class Nodes(Parts):
         def all_ready() -> bool:
             for node in real:
                 node.check()
-            return wanted <= ready_names(client)
+            return wanted <= ready_now(client) and (not wanted or _takes_pods(client))
 
         try:
             wait_for("all nodes to be Ready", all_ready, timeout=READY_SECONDS, interval=0.2)
         except WaitTimeoutError as error:
-            late = sorted(wanted - ready_names(client))
+            late = sorted(wanted - ready_now(client))
             log = self.processes.log(f"{late[0]}/kubelet" if late and late[0].startswith("node") else KWOK)
             raise ComponentFailedError(", ".join(late[:5]), "did not become Ready", log) from error
 
@@ -114,6 +117,22 @@ def ready_names(client: ApiClient) -> set[str]:
         }:
             found.add(node["metadata"]["name"])
     return found
+
+
+def ready_now(client: ApiClient) -> set[str]:
+    """Return what `ready_names` does; none where the API server does not answer now, for who is going to ask again."""
+    try:
+        return ready_names(client)
+    except (ApiError, OSError):
+        return set()
+
+
+def _takes_pods(client: ApiClient) -> bool:
+    """Tell whether there is the service account of pods that name none: before that, none are taken."""
+    try:
+        return client.find(namespaced("serviceaccounts", "default", "default")) is not None
+    except (ApiError, OSError):
+        return False
 
 
 def _nodes(client: ApiClient) -> list[dict[str, Any]]:

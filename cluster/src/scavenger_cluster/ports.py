@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from scavenger_cluster.errors import PortBusyError, WaitTimeoutError
 from scavenger_cluster.waiting import wait_for
 
 LISTEN = "0A"
+
+RANGE: Final = range(10_000, 20_000)
+"""Below those that kernels give to connections, and to whoever asks for any port; clusters have others (`plan`)."""
 
 
 def is_free(address: str, port: int) -> bool:
@@ -26,10 +31,15 @@ def is_free(address: str, port: int) -> bool:
 
 
 def any_free_port(address: str = "127.0.0.1") -> int:
-    """Return a port nobody listens on at this moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, and that no connection is given before it is used, or used again.
+
+    A program may take seconds until it listens, and a service that is started again wants the port that it had. Raises
+    OSError where all are taken.
+    """
+    for port in random.SystemRandom().sample(RANGE, len(RANGE)):
+        if is_free(address, port):
+            return port
+    raise OSError(f"no port of {RANGE} is free on {address}")
 
 
 def check_free(ports: Mapping[str, int], *, option: str, address: str = "0.0.0.0", patience: float = 1.0) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from scavenger_cluster import supervisor
 from scavenger_cluster.state import read_json
-from scavenger_cluster.waiting import wait_for, wait_for_end
+from scavenger_cluster.waiting import READY_SECONDS, wait_for, wait_for_end
 
 CLUSTER_VARIABLE = "SCAVENGER_CLUSTER"
 DATA_VARIABLE = "SCAVENGER_CLUSTER_DATA"
@@ -190,7 +190,7 @@ class ProcessTable:
         temporary.replace(self._file(program.name))
         if program.restart:
             what = f"the supervisor of {program.name} to start it"
-            wait_for(what, lambda: child.exists() or not identity.alive(), timeout=30, interval=0.01)
+            wait_for(what, lambda: child.exists() or not identity.alive(), timeout=READY_SECONDS, interval=0.01)
         return identity
 
     def stop(self, name: str, *, grace: float = 10.0) -> None:

@@ -7,10 +7,13 @@ import platform
 import re
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from scavenger_cluster import cgroups
 from scavenger_cluster.errors import CommandError, MissingRequirementError
+from scavenger_cluster.layout import cache_dir
+from scavenger_cluster.locking import locked
 from scavenger_cluster.shell import find_program, run, succeeds
 
 CAP_SYS_RESOURCE = 24
@@ -25,6 +28,8 @@ NODE_PACKAGES = {
     "unshare": "util-linux",
 }
 CNI_PACKAGE = "containernetworking-plugins"
+DPKG_SECONDS = 300
+"""For how long somebody else's dpkg is waited for, each time: a test on a cluster has three times as long."""
 IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
 
 
@@ -95,16 +100,27 @@ def install(packages: Sequence[str], report: Callable[[str], None], *, allowed: 
     if os.geteuid() != 0 or find_program("apt-get") is None:
         raise MissingRequirementError(advice)
     report(f"installing missing packages with apt-get: {names}")
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     try:
-        try:
-            run(command, env=env, timeout=900)
-        except CommandError:
-            run(["apt-get", "update"], env=env, timeout=300)
-            run(command, env=env, timeout=900)
+        with apt_lock(lambda: report("waiting for another apt-get to finish")):
+            _install(packages)
     except CommandError as error:
         raise MissingRequirementError(f"{advice}\n{error}") from error
+
+
+def apt_lock(on_wait: Callable[[], None] = lambda: None) -> AbstractContextManager[None]:
+    """Hold what keeps two of us from running apt-get at a time: it waits for no other that updates package lists."""
+    return locked(cache_dir() / "apt.lock", on_wait)
+
+
+def _install(packages: Sequence[str]) -> None:
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    options = ["--yes", "--no-install-recommends", f"--option=DPkg::Lock::Timeout={DPKG_SECONDS}"]
+    command = ["apt-get", "install", *options, *packages]
+    try:
+        run(command, env=env, timeout=DPKG_SECONDS + 900)
+    except CommandError:
+        run(["apt-get", "update"], env=env, timeout=300)
+        run(command, env=env, timeout=DPKG_SECONDS + 900)
 
 
 def may_lower_oom_scores(status: Path = Path("/proc/self/status")) -> bool:

@@ -18,11 +18,13 @@ from scavenger_cluster.layout import Layout
 from scavenger_cluster.process import ProcessTable, Program, mark
 from scavenger_cluster.state import ClusterState
 from scavenger_cluster.supervisor import ending
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.waiting import ANSWER_SECONDS, READY_SECONDS, wait_for
 
 SYSTEM_NAMESPACE = "scavenger-system"
 TOKEN_SECONDS = 7 * 24 * 3600
 PREFIX = "service/"
+STOP_SECONDS = 60.0
+"""How long a service may take to stop. One that is killed gives no Lease back, and the next one waits for its end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     command: Sequence[str] | None = None,
     wait: str | None = "healthz",
-    timeout: float = 60,
+    timeout: float = READY_SECONDS,
     restart: bool = True,
 ) -> Service:
     """Start a service, unless it runs just so, and wait until its probe answers 200 (`wait=None`: do not).
@@ -88,8 +90,10 @@ def start(
     argv = cgroups.with_cpu_claim(command or command_of(name))
     program = Program(process, argv, env, cwd=str(layout.root), restart=restart)
     if not processes.runs_as(program):
-        processes.stop(process)
-        processes.start(program)
+        processes.stop(process, grace=STOP_SECONDS)
+        identity = processes.start(program)
+        if wait is None and not restart:  # it is meant to end, and may have done so by now
+            return Service(name, instance, identity.pid, port, processes.log(process))
     if wait is not None:
         wait_for_probe(process, f"http://127.0.0.1:{port}/{wait}", processes, timeout)
     return running(name, state=state, processes=processes, instance=instance)
@@ -167,7 +171,7 @@ def wait_for_probe(process: str, url: str, processes: ProcessTable, timeout: flo
 def responds(url: str) -> bool:
     """Tell whether a plain HTTP URL answers 200."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False

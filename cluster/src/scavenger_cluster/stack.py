@@ -20,17 +20,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from scavenger_cluster import admission, images, node_config, requirements
 from scavenger_cluster.build import TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 from scavenger_cluster.services import SYSTEM_NAMESPACE
-from scavenger_cluster.shell import run
+from scavenger_cluster.shell import run, succeeds
+from scavenger_cluster.waiting import READY_SECONDS, wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MANIFESTS: Final = ROOT / "manifests"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 """In the order they are started: each works without the later ones."""
+OPTIONAL: Final = ("board",)
+"""Those that are started where somebody asks for them by name."""
 
 TRY: Final = """\
 Then try:
@@ -40,12 +45,39 @@ Then try:
   kubectl sj list -A
 """
 
+TRY_REAL: Final = """\
+  kubectl apply -f demo-apps/counter/job.yaml
+  make images CLUSTER={name} && kubectl apply -f demo-apps/gromacs/job.yaml    # GROMACS, on water
+"""
+"""With real nodes, from the root of the repository."""
+
 COUNTER: Final = ROOT / "demo-apps" / "counter"
 COUNTER_IMAGE: Final = "localhost/scavenger/counter:demo"
-GROMACS: Final = ROOT / "demo-apps" / "gromacs"
 GROMACS_IMAGE: Final = "localhost/scavenger/gromacs:demo"
-GROMACS_PARTS: Final = ("packages/checkpoint/src/scavenger_checkpoint", "demo-apps/gromacs/scavenger_gromacs")
-"""What of this repository its Containerfile copies, by the same paths."""
+PROGRAMS: Final = {
+    "gromacs": (
+        "packages/checkpoint/src/scavenger_checkpoint",
+        "demo-apps/water/scavenger_water",
+        "demo-apps/gromacs/scavenger_gromacs",
+    ),
+    "mpi": (
+        "packages/checkpoint/src/scavenger_checkpoint",
+        "demo-apps/mpi/scavenger_mpi",
+        "demo-apps/mpi/heat.py",
+    ),
+    "openmm": (
+        "demo-apps/openmm/requirements.txt",
+        "packages/checkpoint/src/scavenger_checkpoint",
+        "demo-apps/water/scavenger_water",
+        "demo-apps/openmm/scavenger_openmm",
+    ),
+    "pytorch": (
+        "packages/checkpoint/src/scavenger_checkpoint",
+        "demo-apps/pytorch/scavenger_pytorch",
+        "LICENSE",
+    ),
+}
+"""Further demo applications, and what of this repository their Containerfiles copy, by the same paths."""
 SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
 """As the chart names it with `image.registry=localhost`."""
 
@@ -60,8 +92,10 @@ RANKING: Final = (
     ("mutatingadmissionpolicy", "scavenger-pods-rank"),
     ("validatingadmissionpolicybinding", "scavenger-pods-warning"),
     ("validatingadmissionpolicy", "scavenger-pods-warning"),
+    ("validatingadmissionpolicybinding", "scavenger-classes-warning"),
+    ("validatingadmissionpolicy", "scavenger-classes-warning"),
 )
-"""The policies of `pods.defaulting: policy`, kind and name; bindings first."""
+"""The policies of `pods.defaulting: policy` and `class`, kind and name; bindings first."""
 
 FIXED_LEVELS: Final = {
     # Levels are stale after three periods, and figures up to ten seconds old when metrics-server takes them, every ten
@@ -71,6 +105,12 @@ FIXED_LEVELS: Final = {
     "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
 }
 """Settings of a regulator that decides every few seconds, by the initial levels, whatever it learns."""
+
+
+def python_path(program: str) -> str:
+    """PYTHONPATH of one of PROGRAMS as a process of this machine, as its image has it: where its packages stand."""
+    packages = [ROOT / part for part in PROGRAMS[program] if (ROOT / part).is_dir()]
+    return os.pathsep.join(str(package.parent) for package in packages)
 
 
 def offer(cpu: int, memory: int = 0) -> list[str]:
@@ -85,25 +125,30 @@ def offer(cpu: int, memory: int = 0) -> list[str]:
     return [f"--system-reserved={reserved}"] if reserved else []
 
 
-def existing_services() -> list[str]:
+def existing_services(names: Sequence[str] = SERVICES) -> list[str]:
     """The services of this checkout that have roles to run under and a program to run."""
     return [
         name
-        for name in SERVICES
+        for name in names
         if (MANIFESTS / name / "rbac.yaml").is_file() and find_spec(f"scavenger_{name}.__main__") is not None
     ]
 
 
 def install(cluster: Cluster) -> None:
-    """Apply the CRDs, the namespace, the PriorityClasses, the guard and every service's roles; wait until the CRDs are
-    served."""
+    """Apply the CRDs, and when they are served the namespace, the PriorityClasses, the guard, the default queue and
+    every service's roles."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "crds"))
+    wait_for("the definitions to be served", lambda: serves_definitions(cluster), timeout=READY_SECONDS)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
-    for name in existing_services():
+    for name in existing_services((*SERVICES, *OPTIONAL)):
         for file in admission.BEFORE if name == "webhook" else ("rbac.yaml",):
             cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
-    definitions = [f"crd/{plural}.scavenger.dev" for plural in ("scavengerjobs", "scavengerqueues")]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *definitions)
+
+
+def serves_definitions(cluster: Cluster) -> bool:
+    """Whether the API server serves our kinds, and tells of them. For a moment after a definition is Established it may
+    still say that there is no such kind."""
+    return succeeds([*cluster.kubectl_command, "get", "scavengerjobs,scavengerqueues"])
 
 
 def lift_guard(cluster: Cluster, *policies: str) -> None:
@@ -130,11 +175,34 @@ def rank_by_policy(cluster: Cluster, *options: str) -> None:
     """Have the API server rank ordinary pods by a policy, as the webhook's chart has it with `pods.defaulting: policy`;
     manifests/ have them sent to the webhook. `options`: of helm. Undone by `rank_by_webhook`.
     """
+    _rank_by(cluster, "policy", *options)
+
+
+def rank_by_class(cluster: Cluster) -> None:
+    """Have nobody look at ordinary pods, as with `pods.defaulting: class`. Undone by `rank_by_webhook`."""
+    _rank_by(cluster, "class")
+
+
+def _rank_by(cluster: Cluster, way: str, *options: str) -> None:
+    """By a way that sends no pods, in the place of all others."""
     chart = "scavenger-webhook"
     # It is about pods only: quotas are an option.
     cluster.kubectl("delete", "mutatingwebhookconfiguration", chart, "--ignore-not-found")
-    words = (NO_IMAGE, NO_AUTHORITY, "--set=pods.defaulting=policy", *options)
-    admission.apply(cluster, rendered(chart, cluster.report, *words, templates=("pods-policy",)))
+    words = (NO_IMAGE, NO_AUTHORITY, f"--set=pods.defaulting={way}", *options)
+    admission.apply(cluster, rendered(chart, cluster.report, *words, templates=(f"pods-{way}",)))
+    for kind, name in RANKING:
+        if (way == "class") != (name == "scavenger-classes-warning"):
+            cluster.kubectl("delete", kind, name, "--ignore-not-found")
+
+
+def ranks_pods(cluster: Cluster) -> str:
+    """Who ranks ordinary pods by the chart's own choice (`pods.defaulting: auto`) on this cluster as it is now: class,
+    policy or webhook. Raises CommandError with what helm says."""
+    here = (f"--kubeconfig={cluster.kubeconfig}", "--dry-run=server", "--is-upgrade")
+    text = rendered("scavenger-webhook", cluster.report, NO_IMAGE, NO_AUTHORITY, *here)
+    kinds = {document["kind"] for document in yaml.safe_load_all(text) if document}
+    ways = {"MutatingWebhookConfiguration": "webhook", "MutatingAdmissionPolicy": "policy"}
+    return next((way for kind, way in ways.items() if kind in kinds), "class")
 
 
 def rendered(chart: str, report: Callable[[str], None], *options: str, templates: Sequence[str] = ()) -> str:
@@ -171,6 +239,8 @@ def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
         return {"SCAVENGER_SOURCE": "requests"}  # without metrics it would be blind, and nothing would start
     if name == "webhook":
         return admission.environment(cluster)
+    if name == "board":
+        return {"SCAVENGER_PORT": "0"}  # a free one, as there may be several clusters: its log says which
     return {}
 
 
@@ -214,15 +284,33 @@ def build_images(cluster: Cluster) -> str:
 
 
 def build_gromacs_image(cluster: Cluster) -> str:
-    """Build the image of GROMACS and its wrapper, and load it into the real nodes; returns its name.
+    """Build the image of GROMACS and its wrapper, and load it into the real nodes; returns its name."""
+    return build_program_image(cluster, "gromacs")
+
+
+def build_program_image(cluster: Cluster, name: str) -> str:
+    """Build the image of one of PROGRAMS and load it into the real nodes; returns its name.
 
     The first time Debian's packages are fetched for it. Its context is the root of the repository, of which it sees
     what it copies: nothing else is a reason to build it again.
     """
-    with tempfile.TemporaryDirectory(prefix="scavenger-gromacs-") as context:
-        for part in GROMACS_PARTS:
-            shutil.copytree(ROOT / part, Path(context) / part, ignore=shutil.ignore_patterns("__pycache__"))
-        return cluster.build_image(GROMACS_IMAGE, Path(context), containerfile=GROMACS / "Containerfile")
+    with program_context(name) as context:
+        containerfile = ROOT / "demo-apps" / name / "Containerfile"
+        return cluster.build_image(f"localhost/scavenger/{name}:demo", context, containerfile=containerfile)
+
+
+@contextmanager
+def program_context(name: str) -> Iterator[Path]:
+    """A folder with what the Containerfile of one of PROGRAMS copies, and nothing else; it goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix=f"scavenger-{name}-") as folder:
+        for part in PROGRAMS[name]:
+            target = Path(folder) / part
+            if (ROOT / part).is_dir():
+                shutil.copytree(ROOT / part, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / part, target)
+        yield Path(folder)
 
 
 def build_scheduler_image(cluster: Cluster) -> str:
@@ -263,10 +351,13 @@ def main(words: list[str] | None = None) -> int:
         elif arguments.command == "up":
             up(cluster, arguments.nodes)
             sys.stdout.write(f"\nReady. Paste these lines:\n\n{paste_line(cluster)}\n{path_line(cluster)}\n\n{TRY}")
+            if cluster.state.real:
+                sys.stdout.write(TRY_REAL.format(name=cluster.name))
         elif arguments.command == "down":
             down(cluster)
         else:
             build_images(cluster)
+            build_gromacs_image(cluster)
     except ClusterError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

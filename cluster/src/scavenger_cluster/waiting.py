@@ -14,8 +14,11 @@ T = TypeVar("T")
 KILL_SECONDS = 90.0
 """How long a killed process may take to disappear: one that waits for a busy disk does when that has answered."""
 
-READY_SECONDS = 90.0
-"""How long a component, or all nodes together, may take until they are ready."""
+READY_SECONDS = 120.0
+"""How long a component, a service, or all nodes together, may take until they are ready."""
+
+ANSWER_SECONDS = 30.0
+"""How long a probe may take to answer: an API server that starts on a busy machine needs seconds for its `/readyz`."""
 
 
 def wait_for(
@@ -30,14 +33,16 @@ def wait_for(
     """Poll until the condition returns something true, and return it.
 
     `timeout` and `interval` are seconds. Raises WaitTimeoutError naming `what` after the deadline; an
-    exception of the condition ends the wait at once.
+    exception of the condition ends the wait at once. The last look is one that began after the deadline: we may have
+    been stopped, or the condition may have taken long, while what is waited for came true.
     """
     deadline = clock() + timeout
     while True:
+        over = clock() >= deadline
         value = condition()
         if value:
             return value
-        if clock() >= deadline:
+        if over:
             raise WaitTimeoutError(f"gave up waiting for {what} after {timeout:g} s")
         sleep(interval)
 

@@ -101,6 +101,7 @@ def test_a_job_on_fake_nodes_runs_until_its_time_is_over(fakes: Cluster) -> None
 
 def test_a_pod_stays_running_unless_told_otherwise_and_can_fail(fakes: Cluster) -> None:
     fakes.apply(pod("stays"))
+    reaches(fakes, "stays", "Running")
     fakes.apply(pod("fails", run_seconds="1", exit_code="3"))
     reaches(fakes, "fails", "Failed")
     ended = get(fakes, "pod", "fails")["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -285,7 +286,7 @@ def test_two_clusters_live_side_by_side(fakes: Cluster, tmp_path: Path) -> None:
             fakes.kubectl("get", "namespace", "only-here")
     finally:
         other.down()
-    assert fakes.client.ready()
+    wait_for("the other to be ready", fakes.client.ready, timeout=120)
     assert not any(traces(other).values())
 
 

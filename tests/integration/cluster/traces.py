@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ def traces(cluster: Cluster) -> dict[str, list[str]]:
 def untouched() -> dict[str, list[str]]:
     """Return what no cluster may ever change: the machine's firewall and kernel settings."""
     return {
-        "iptables": [line for line in _run("iptables-save") if not line.startswith("#")],
+        # Without what each chain has counted: packets of anybody.
+        "iptables": [re.sub(r"\[\d+:\d+\]", "", s) for s in _run("iptables-save") if not s.startswith("#")],
         "sysctls": [
             f"{path}={path.read_text().strip()}"
             for name in ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")

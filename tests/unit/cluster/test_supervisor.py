@@ -11,10 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
-from scavenger_cluster import ports, services, supervisor, wait_for
+from scavenger_cluster import cgroups, ports, services, supervisor, wait_for
+from scavenger_cluster.api import ApiClient
 from scavenger_cluster.errors import ClusterError, ComponentFailedError
+from scavenger_cluster.layout import Layout
 from scavenger_cluster.plan import ports_from
 from scavenger_cluster.process import Identity, ProcessTable, Program
 from scavenger_cluster.state import ClusterState
@@ -280,3 +283,45 @@ def test_one_that_answers_has_come_up(table: ProcessTable) -> None:
     table.start(Program(NAME, words, ENVIRONMENT, restart=True))
     services.wait_for_probe(NAME, f"http://127.0.0.1:{port}/", table, timeout=10)
     assert restarts(table) == 0
+
+
+class Tokens:
+    """An API server that gives tokens to service accounts."""
+
+    def request(self, method: str, path: str, body: object = None) -> dict[str, dict[str, str]]:
+        return {"status": {"token": "secret"}}
+
+
+class Late(ProcessTable):
+    """Looks at what it has started after that has ended, as a test does that a busy machine has stopped."""
+
+    def start(self, program: Program) -> Identity:
+        identity = super().start(program)
+        until("its end", lambda: not identity.alive())
+        return identity
+
+
+def test_of_one_that_is_meant_to_end_nobody_asks_whether_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "with_cpu_claim", tuple)
+    layout = Layout(tmp_path)
+    layout.pki.mkdir()
+    (layout.pki / "ca.crt").write_text("authority")
+    processes = Late(layout.run, layout.logs)
+    command = ["sh", "-c", "echo done"]
+    ended = services.start(
+        "tester",
+        state=state(),
+        layout=layout,
+        processes=processes,
+        client=cast("ApiClient", Tokens()),
+        environment=ENVIRONMENT,
+        command=command,
+        wait=None,
+        restart=False,
+    )
+    assert ended.log.read_text() == "done\n"
+    with pytest.raises(ClusterError, match="service/tester is not running"):
+        services.running("tester", state=state(), processes=processes)
+    processes.stop(NAME)
