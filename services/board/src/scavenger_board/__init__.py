@@ -1,0 +1,1 @@
+"""The page for who runs the cluster: what is, what was, and why."""

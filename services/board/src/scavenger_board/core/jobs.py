@@ -1,0 +1,80 @@
+"""Jobs, and why each is where it is: in the words of the admitter, which decides, and what its words stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from scavenger_api.reasons import LISTS
+from scavenger_api.states import Phase
+from scavenger_api.times import format_time
+
+from scavenger_board.core.picture import JobRow
+from scavenger_board.core.snapshot import JobFacts, PodFacts
+
+MESSAGE: Final = 400
+"""Characters of a message that are shown: thousands of jobs may wait with one each."""
+
+NOT_SEEN: Final = "the admitter has written nothing of it yet"
+
+
+def job_rows(jobs: Iterable[JobFacts], pods: Iterable[PodFacts], lines: Mapping[str, Sequence[str]]) -> list[JobRow]:
+    """All jobs by key."""
+    nodes: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.job and pod.node:
+            nodes.setdefault(pod.job, set()).add(pod.node)
+    places = {key: place for line in lines.values() for place, key in enumerate(line, start=1)}
+    rows = [_row(job, sorted(nodes.get(job.key, ())), places.get(job.key)) for job in jobs]
+    return sorted(rows, key=lambda row: row.key)
+
+
+def _row(job: JobFacts, nodes: list[str], place: int | None) -> JobRow:
+    since = in_phase_since(job)
+    return JobRow(
+        key=job.key,
+        queue=job.queue,
+        phase=job.phase or Phase.WAITING.value,
+        since=format_time(since) if since is not None else None,
+        place=place,
+        why=job.reason if job.in_line or job.suspended else "",
+        means=_meaning(job.reason) if job.in_line else "",
+        says=_says(job),
+        interrupted=job.interrupted,
+        useful=job.useful,
+        lost=job.lost,
+        at_risk=job.at_risk if job.phase == Phase.RUNNING else None,
+        preemption_class=job.preemption_class if job.phase == Phase.RUNNING else "",
+        cpu=job.cpu * job.pods,
+        memory=job.memory * job.pods,
+        pods=job.pods,
+        nodes=nodes,
+        reclaimed=job.reclaimed,
+    )
+
+
+def in_phase_since(job: JobFacts) -> datetime | None:
+    """Since when it has been where it is; None where nothing says so."""
+    if job.phase in (Phase.COMPLETED, Phase.FAILED):
+        return job.finished
+    if job.phase == Phase.RUNNING:
+        return job.runs[-1] if job.runs else None
+    if job.phase == Phase.INTERRUPTED and job.interruptions:
+        return job.interruptions[-1]
+    return (job.since or job.created) if job.in_line else None
+
+
+def _says(job: JobFacts) -> str:
+    if job.deleting:
+        return "it is being deleted: its pods get their grace period"
+    if not job.phase:
+        return NOT_SEEN
+    return job.message[:MESSAGE]
+
+
+def _meaning(word: str) -> str:
+    for reasons in LISTS:
+        if (known := reasons.of(word)) is not None:
+            return known.__doc__ or ""
+    return ""

@@ -1,0 +1,118 @@
+"""The load against the levels, and whether anything may start now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.reasons import WaitReason
+from scavenger_api.times import format_time
+
+from scavenger_board.core.picture import AdmissionRow, LevelsRow, ResourceRow, ServiceRow
+
+PAST: Final = "Past"
+"""`visibility` of levels that were."""
+
+
+def levels_row(view: LevelsView) -> LevelsRow:
+    """The levels as they are published."""
+    levels = view.levels
+    if levels is None:
+        return LevelsRow(view.visibility.value, says=view.reason)
+    resources = {
+        name: ResourceRow(one.load, one.lower, one.admission, one.upper, one.mean, one.stdev)
+        for name, one in levels.resources.items()
+    }
+    fresh = view.visibility is Visibility.FRESH
+    above = above_upper(resources) if fresh else None
+    return LevelsRow(
+        visibility=view.visibility.value,
+        state=levels.state.value,
+        observed_at=format_time(levels.observed_at) if levels.observed_at is not None else None,
+        period_seconds=levels.period_seconds,
+        preemptible_percentage=levels.preemptible_percentage,
+        message=levels.message,
+        resources=resources,
+        above=above,
+        says=_against_upper(resources, above) if above is not None else _unseen(view),
+    )
+
+
+def _unseen(view: LevelsView) -> str:
+    """Without the age: a sentence that changes every second would be a new picture every second."""
+    if view.visibility is Visibility.STALE:
+        return "The regulator is silent: what it published last is stale, and says nothing about now."
+    return f"Nobody sees the load: {view.reason}."
+
+
+def above_upper(resources: Mapping[str, ResourceRow]) -> list[str] | None:
+    """The resources whose load has reached the upper level; None where no load is known."""
+    known = {name: one for name, one in resources.items() if one.load is not None and one.upper is not None}
+    if not known:
+        return None
+    return [name for name, one in known.items() if (one.load or 0.0) >= (one.upper or 0.0)]
+
+
+def _against_upper(resources: Mapping[str, ResourceRow], above: list[str]) -> str:
+    figures = [
+        f"{name} {one.load:.1f} % of upper {one.upper:.1f} %"
+        for name, one in resources.items()
+        if one.load is not None and one.upper is not None
+    ]
+    where = f"Above the upper level: {', '.join(above)}" if above else "Below the upper level"
+    return f"{where} ({'; '.join(figures)})."
+
+
+def past_levels_row(resources: dict[str, ResourceRow], state: str, source: str) -> LevelsRow:
+    """The levels at a moment that is over. source: who remembers them, to follow `as`."""
+    above = above_upper(resources)
+    if above is None:
+        says = (
+            f"What the load was, nobody remembers; state {state}." if state else "What the load was, nobody remembers."
+        )
+    else:
+        says = f"{_against_upper(resources, above)[:-1]}, as {source}."
+    return LevelsRow(PAST, state=state, resources=resources, above=above, says=says)
+
+
+def admission_row(view: LevelsView, services: list[ServiceRow]) -> AdmissionRow:
+    """Whether anything new may start now, as far as load and services are concerned: what a single job lacks beside
+    that stands in its own row."""
+    admitter = next((one for one in services if one.name == names.ADMITTER), None)
+    if admitter is not None and not admitter.answers:
+        return AdmissionRow(False, f"No: nothing starts without an admitter: {admitter.says}.")
+    if view.visibility is Visibility.ABSENT:
+        limit = names.FALLBACK_ADMISSION_PERCENT
+        return AdmissionRow(
+            True, f"Yes: no regulator publishes levels; jobs start while requests are below {limit:g} %."
+        )
+    if view.visibility is Visibility.STALE:
+        return AdmissionRow(False, f"No: {view.visibility.value}. {_unseen(view)}")
+    if view.visibility is Visibility.BLIND:
+        return AdmissionRow(False, f"No: {WaitReason.BLIND.__doc__} {_unseen(view)}")
+    if not view.admit:
+        said = view.levels.message if view.levels is not None else ""
+        return AdmissionRow(False, f"No: {WaitReason.ADMIT_FALSE.__doc__}" + (f" It says: {said}." if said else ""))
+    return _by_load(view)
+
+
+def _by_load(view: LevelsView) -> AdmissionRow:
+    """As the admitter reads the levels (`scavenger_admitter.core.admission`): what gives way is in nobody's way, and
+    what pods in their first minutes have asked for is spoken for."""
+    full, figures = [], []
+    for name in names.LEVELS_RESOURCES:
+        load, admission = view.load(name), view.admission(name)
+        if load is None or admission is None:
+            continue
+        counted = max(0.0, load - view.gives_way(name)) + view.ramping(name)
+        figures.append(f"{name} {counted:.1f} % of {admission:.1f} %")
+        if counted >= admission:
+            full.append(name)
+    shown = "; ".join(figures)
+    if full:
+        return AdmissionRow(False, f"No: {' and '.join(full)} at or above the admission level ({shown}).")
+    return AdmissionRow(
+        True, f"Yes: below the admission level ({shown}); a job starts that fits with what it asks for."
+    )

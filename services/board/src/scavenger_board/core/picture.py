@@ -1,0 +1,156 @@
+"""What the page shows of one moment: the rows of its tables. Times are RFC 3339, shares percent, CPU time seconds.
+
+Nothing in it changes by itself as time passes, ages are reckoned where they are shown: otherwise every picture would
+differ from the one before.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Row(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Base of what is shown: immutable, camelCase on the wire."""
+
+
+class ResourceRow(Row, frozen=True, gc=False, rename="camel"):
+    """Load of a resource against its levels, in percent; None for what is not known."""
+
+    load: float | None = None
+    lower: float | None = None
+    admission: float | None = None
+    upper: float | None = None
+    mean: float | None = None
+    stdev: float | None = None
+
+
+class LevelsRow(Row, frozen=True, gc=False, rename="camel"):
+    """The levels. visibility: as of `LevelsView`, or Past. says: what they come to, for a person. above: resources at
+    or above their upper level; None where the load is not known."""
+
+    visibility: str
+    state: str = ""
+    observed_at: str | None = None
+    period_seconds: float = 0.0
+    preemptible_percentage: float | None = None
+    message: str = ""
+    resources: dict[str, ResourceRow] = {}
+    above: list[str] | None = None
+    says: str = ""
+
+
+class AdmissionRow(Row, frozen=True, gc=False, rename="camel"):
+    """Whether anything new may start. admits: None where that is not known. says: why, or why not."""
+
+    admits: bool | None
+    says: str
+
+
+class ServiceRow(Row, frozen=True, gc=False, rename="camel"):
+    """A service of ours. answers: None where it is not installed. silent_since: its leader, when last heard of."""
+
+    name: str
+    answers: bool | None
+    says: str
+    ready: int = 0
+    replicas: int = 0
+    silent_since: str | None = None
+
+
+class ShareRow(Row, frozen=True, gc=False, rename="camel"):
+    """One resource of a node. load: percent of allocatable, used where that is measured, else requested."""
+
+    allocatable: int = 0
+    ordinary: int = 0
+    scavenger: int = 0
+    reclaimed: int = 0
+    used: int | None = None
+    load: float | None = None
+
+
+class NodeRow(Row, frozen=True, gc=False, rename="camel"):
+    """A node. note: why nothing new starts there. jobs: keys of the ScavengerJobs with a pod there."""
+
+    name: str
+    note: str
+    cpu: ShareRow
+    memory: ShareRow
+    pods: int = 0
+    jobs: list[str] = []
+
+
+class QueueRow(Row, frozen=True, gc=False, rename="camel"):
+    """A queue. over: resources of which it has more than its share; None where that is not known. line: the first in
+    line, by key; in_line: how many there are."""
+
+    name: str
+    state: str
+    weight: int | None
+    jobs: dict[str, int]
+    allocated: dict[str, int] | None
+    deserved: dict[str, int] | None
+    over: list[str] | None
+    line: list[str]
+    in_line: int
+
+
+class JobRow(Row, frozen=True, gc=False, rename="camel"):
+    """A job. since: when it came into its phase. place: in the line of its queue, from 1. why: one word, and in says a
+    sentence; means: what the word stands for. useful, lost, at_risk: CPU-seconds, None where not known. cpu, memory: of
+    all its pods."""
+
+    key: str
+    queue: str
+    phase: str
+    since: str | None = None
+    place: int | None = None
+    why: str = ""
+    means: str = ""
+    says: str = ""
+    interrupted: int = 0
+    useful: float | None = None
+    lost: float | None = None
+    at_risk: float | None = None
+    preemption_class: str = ""
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 1
+    nodes: list[str] = []
+    reclaimed: bool = False
+
+
+class EntryRow(Row, frozen=True, gc=False, rename="camel"):
+    """An entry of the timeline. kind: `left` (a job) or `levels` (the regulator's state). cause: why, with means: what
+    the word stands for. whom: for whom it had to leave, None where nothing says so. lost: CPU-seconds, None where
+    nothing says so; at_most: no more than these. source: `event` or `status`."""
+
+    id: str
+    at: str
+    kind: str
+    job: str = ""
+    queue: str = ""
+    cause: str = ""
+    means: str = ""
+    whom: str | None = None
+    pod: str = ""
+    lost: float | None = None
+    at_most: bool = False
+    says: str = ""
+    source: str = "event"
+
+
+class Picture(Row, frozen=True, gc=False, rename="camel"):
+    """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
+    where not known. unknown: what of that moment nobody knows any more, in sentences."""
+
+    time: str
+    past: bool
+    levels: LevelsRow
+    admission: AdmissionRow
+    services: list[ServiceRow]
+    nodes: list[NodeRow]
+    queues: list[QueueRow]
+    jobs: list[JobRow]
+    timeline: list[EntryRow]
+    waiting_pods: int | None = None
+    unknown: list[str] = []

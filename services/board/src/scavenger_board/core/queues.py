@@ -1,0 +1,53 @@
+"""Queues, and who is in line in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.states import QueueState
+from scavenger_domain.queues import line_order, over_share
+
+from scavenger_board.core.picture import QueueRow
+from scavenger_board.core.snapshot import JobFacts, QueueFacts
+
+SHOWN: Final = 10
+"""Jobs of a line, the first ones; the others are found by their rows."""
+
+
+def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
+    """The keys of the jobs in line, in order, by queue."""
+    waiting: dict[str, list[JobFacts]] = {}
+    for job in jobs:
+        if job.in_line and not job.deleting:
+            waiting.setdefault(job.queue, []).append(job)
+    return {
+        queue: [job.key for job in sorted(found, key=lambda job: line_order(job.earned, job.queued, job.key))]
+        for queue, found in waiting.items()
+    }
+
+
+def queue_rows(queues: Sequence[QueueFacts], line: Mapping[str, Sequence[str]]) -> list[QueueRow]:
+    """All queues by name; those that only jobs name, and do not exist, as well."""
+    known = {queue.name: queue for queue in queues}
+    return [_row(known.get(name), name, line.get(name, ())) for name in sorted({*known, *line})]
+
+
+def _row(queue: QueueFacts | None, name: str, line: Sequence[str]) -> QueueRow:
+    if queue is None:
+        # Of weight 1, open, always there (section 3 of the design); all others do not exist.
+        state = QueueState.OPEN.value if name == names.DEFAULT_QUEUE else ""
+        weight = 1 if name == names.DEFAULT_QUEUE else None
+        return QueueRow(name, state, weight, {}, None, None, None, list(line[:SHOWN]), len(line))
+    return QueueRow(
+        name=name,
+        state=queue.state,
+        weight=queue.weight,
+        jobs=dict(queue.jobs),
+        allocated=dict(queue.allocated),
+        deserved=dict(queue.deserved),
+        over=over_share(queue.allocated, queue.deserved),
+        line=list(line[:SHOWN]),
+        in_line=len(line),
+    )

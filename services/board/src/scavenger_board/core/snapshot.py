@@ -1,0 +1,137 @@
+"""What is known at one moment, as plain values. Amounts are millicores of cpu and bytes of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.states import Phase
+
+Amounts = Mapping[str, int]
+
+SERVICES: Final = (names.ADMITTER, names.REGULATOR, names.PRIORITIZER, names.WEBHOOK, names.SCHEDULER)
+"""The services that may be installed, by the names of their charts."""
+
+LEADERLESS: Final = frozenset({names.WEBHOOK})
+"""Services of which every replica answers: there is no Lease to tell that one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """A ScavengerJob.
+
+    cpu, memory: of one pod. pods: in the gang. queued: `queuedTimestamp` as it is written. since: when it came to be in
+    line. runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
+    message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
+    CPU-seconds. at_risk: CPU-seconds, None where nobody has said.
+    """
+
+    key: str
+    uid: str
+    queue: str
+    phase: str
+    created: datetime | None
+    finished: datetime | None = None
+    deleting: bool = False
+    suspended: bool = False
+    reclaimed: bool = False
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 1
+    queued: str | None = None
+    since: datetime | None = None
+    runs: tuple[datetime, ...] = ()
+    interruptions: tuple[datetime, ...] = ()
+    interrupted: int = 0
+    earned: int = 0
+    reason: str = ""
+    message: str = ""
+    cause: str = ""
+    useful: float = 0.0
+    lost: float = 0.0
+    preemption_class: str = ""
+    at_risk: float | None = None
+
+    @property
+    def in_line(self) -> bool:
+        """Whether it waits for admission. A job that no admitter has seen has no phase, and waits as well."""
+        return not self.phase or self.phase in (Phase.WAITING, Phase.INTERRUPTED)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has, or should have, pods."""
+        return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A pod that has not ended. job: key of its ScavengerJob, empty for ordinary ones. requests: as the scheduler
+    counts them, reclaimed capacity by its own names. service: the one of ours that it is a replica of. waits: an
+    ordinary pod without a node."""
+
+    key: str
+    node: str
+    job: str = ""
+    requests: Amounts = field(default_factory=dict)
+    service: str = ""
+    ready: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node. note: why nothing new starts there, or empty; it counts for the levels without one. offered: reclaimed
+    capacity, as cpu and memory."""
+
+    name: str
+    allocatable: Amounts
+    offered: Amounts = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A ScavengerQueue. jobs: how many, by phase in lower case."""
+
+    name: str
+    state: str
+    weight: int = 1
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    allocated: Amounts = field(default_factory=dict)
+    deserved: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """An Event. at: of its last repetition. about, related: `Kind namespace/name`; uid: of what it is about."""
+
+    key: str
+    at: datetime
+    about: str
+    uid: str
+    reason: str
+    message: str
+    related: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything at one moment.
+
+    levels: data of the ConfigMap, None where there is none. leases: when the leader of each service last renewed.
+    used: what nodes really use, None where nobody measures. unfollowed: kinds that this process can no longer follow.
+    """
+
+    now: datetime
+    jobs: Sequence[JobFacts] = ()
+    pods: Sequence[PodFacts] = ()
+    nodes: Sequence[NodeFacts] = ()
+    queues: Sequence[QueueFacts] = ()
+    events: Sequence[EventFacts] = ()
+    levels: Mapping[str, str] | None = None
+    leases: Mapping[str, datetime | None] = field(default_factory=dict)
+    used: Mapping[str, Amounts] | None = None
+    unfollowed: frozenset[str] = frozenset()

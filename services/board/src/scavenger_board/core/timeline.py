@@ -1,0 +1,153 @@
+"""Who left, when, for whom, and at what cost: statuses of jobs say when, and Events the rest.
+
+The API server keeps Events for an hour by default. A status has the last twenty interruptions of a job for as long as
+the job exists, and no more than their moments. Where only one of the two is left, what the other would have said is
+None, and not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from scavenger_api.reasons import InterruptionReason
+from scavenger_api.times import format_time
+from scavenger_domain import interruptions
+from scavenger_domain.interruptions import Interruption
+
+from scavenger_board.core.picture import EntryRow
+from scavenger_board.core.snapshot import EventFacts, JobFacts
+
+MOST: Final = 1000
+"""Entries, the newest ones."""
+
+CLOCKS: Final = timedelta(seconds=5)
+"""By which an Event may be earlier than the moment in the status that it is about. It may be much later: an admitter
+that was down tells of what happened meanwhile, and Events wait for their turn to be written. So it is about the last
+moment before it."""
+
+ROOM_MADE: Final = timedelta(minutes=10)
+"""At most from a victim's Event to the interruption: a grace period lies between them."""
+
+LEFT: Final = "left"
+LEVELS: Final = "levels"
+
+_POD: Final = re.compile(r"(.+)-[0-9]+-[^-]+")
+"""Name of a pod of an Indexed Job: the Job's, the index, a random part."""
+
+_TELLS_WHOM: Final = (interruptions.PREEMPTED_BY, interruptions.PREEMPTED)
+
+
+def timeline(jobs: Iterable[JobFacts], events: Sequence[EventFacts], *, levels_about: str) -> list[EntryRow]:
+    """All that is known, newest first. levels_about: what Events of the regulator's state are about
+    (`ConfigMap namespace/name`)."""
+    told: dict[str, list[EventFacts]] = {}
+    for event in events:
+        if event.reason == interruptions.EVENT_REASON and event.about.startswith("ScavengerJob "):
+            told.setdefault(event.uid or event.about, []).append(event)
+    victims = _victims(events)
+    found: list[tuple[datetime, EntryRow]] = []
+    for job in jobs:
+        found += _departures(job, told.pop(job.uid, []), victims)
+    for orphans in told.values():  # of jobs that are gone
+        found += [_entry(event.at, event.about.partition(" ")[2], "", event, victims) for event in orphans]
+    found += [_state(event) for event in events if event.about == levels_about]
+    found.sort(key=lambda pair: (pair[0], pair[1].id), reverse=True)
+    return [entry for _, entry in found[:MOST]]
+
+
+def _departures(
+    job: JobFacts, told: list[EventFacts], victims: dict[str, list[EventFacts]]
+) -> Iterator[tuple[datetime, EntryRow]]:
+    """The interruptions of one job: each moment of its status with its Event, and the Events that have none."""
+    left = sorted(told, key=lambda event: event.at)
+    for number, at in enumerate(job.interruptions):
+        after = job.interruptions[number + 1] if number + 1 < len(job.interruptions) else None
+        event = next((one for one in left if _tells_of(one, at, after)), None)
+        if event is not None:
+            left.remove(event)
+            yield _entry(at, job.key, job.queue, event, victims)
+            continue
+        last = number == len(job.interruptions) - 1
+        cause = job.cause if last else ""  # the condition is about the last one
+        row = EntryRow(
+            id=f"{job.key} {format_time(at)}",
+            at=format_time(at),
+            kind=LEFT,
+            job=job.key,
+            queue=job.queue,
+            cause=cause,
+            means=meaning(cause),
+            whom=_whom(job.key, at, victims),
+            says="no Event tells of it any more: what it cost is in the sum of the job",
+            source="status",
+        )
+        yield at, row
+    for event in left:
+        yield _entry(event.at, job.key, job.queue, event, victims)
+
+
+def _tells_of(event: EventFacts, at: datetime, after: datetime | None) -> bool:
+    """Whether an Event is about the interruption at a moment. after: the next one of that job."""
+    return event.at >= at - CLOCKS and (after is None or event.at < after - CLOCKS)
+
+
+def _entry(
+    at: datetime, key: str, queue: str, event: EventFacts, victims: dict[str, list[EventFacts]]
+) -> tuple[datetime, EntryRow]:
+    told = interruptions.read(event.message)
+    cause = "" if told is None or told.cause is None else told.cause.value
+    row = EntryRow(
+        id=f"{key} {format_time(at)}",
+        at=format_time(at),
+        kind=LEFT,
+        job=key,
+        queue=queue,
+        cause=cause,
+        means=meaning(cause),
+        whom=_whom(key, at, victims) or _words(told),
+        pod="" if told is None else told.pod,
+        lost=None if told is None else told.lost,
+        at_most=told is not None and told.at_most,
+        says=event.message,
+    )
+    return at, row
+
+
+def _words(told: Interruption | None) -> str | None:
+    """For whom, where the admitter itself took the room back and says so."""
+    by_admitter = told is not None and told.cause is InterruptionReason.QUEUE_RECLAIMED
+    return told.detail if told is not None and by_admitter and told.detail else None
+
+
+def _victims(events: Iterable[EventFacts]) -> dict[str, list[EventFacts]]:
+    """Events that name the pod for which a victim had to go, by the key of the victim's job; those that name it in
+    words as well first."""
+    found: dict[str, list[EventFacts]] = {}
+    for event in sorted(events, key=lambda event: event.reason != interruptions.PREEMPTED_BY):
+        if event.reason not in _TELLS_WHOM or not event.related.startswith("Pod "):
+            continue
+        namespace, _, pod = event.about.removeprefix("Pod ").partition("/")
+        if (match := _POD.fullmatch(pod)) is not None:
+            found.setdefault(f"{namespace}/{match[1]}", []).append(event)
+    return found
+
+
+def _whom(key: str, at: datetime, victims: dict[str, list[EventFacts]]) -> str | None:
+    near = [event for event in victims.get(key, ()) if abs(event.at - at) <= ROOM_MADE]
+    nearest = min(near, key=lambda event: abs(event.at - at), default=None)
+    return None if nearest is None else nearest.related.removeprefix("Pod ")
+
+
+def _state(event: EventFacts) -> tuple[datetime, EntryRow]:
+    stamp = format_time(event.at)
+    row = EntryRow(f"{event.key} {stamp}", stamp, LEVELS, cause=event.reason, says=event.message)
+    return event.at, row
+
+
+def meaning(cause: str) -> str:
+    """What a word of an interruption stands for; empty for one that is not known."""
+    known = InterruptionReason.of(cause)
+    return (known.__doc__ or "") if known is not None else ""

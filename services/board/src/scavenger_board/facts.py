@@ -1,0 +1,205 @@
+"""From the objects of the API to what pictures are made of: plain values. Pure: no clock, no client.
+
+Never raises: what cannot be read counts as absent, as nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.quantity import QuantityError, readable_amounts
+from scavenger_api.reclaimed import RECLAIMED, asked_for
+from scavenger_api.states import Capacity, ConditionType, Phase
+from scavenger_api.times import parse_time
+from scavenger_domain.nodes import counts
+from scavenger_domain.queues import in_line_since, queue_state
+from scavenger_domain.requests import pod_requests
+from scavenger_domain.taints import blocking
+from scavenger_kube.kinds import Condition, Event, Node, ObjectMeta, ObjectReference, Pod, Struct, condition
+from scavenger_kube.resources import Lease, Resource, scavenger_jobs, scavenger_queues
+from scavenger_kube.scavenger_kinds import ScavengerJob, ShownStatus
+
+from scavenger_board.core.snapshot import EventFacts, JobFacts, NodeFacts, PodFacts, QueueFacts
+
+NAME_LABEL: Final = "app.kubernetes.io/name"
+PART_LABEL: Final = "app.kubernetes.io/part-of"
+PART_OF_US: Final = "scavenger-jobs"
+"""Labels that the charts give to the pods of services."""
+
+
+class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob."""
+
+    status: ShownStatus = ShownStatus()
+
+
+class QueueSpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a ScavengerQueue."""
+
+    weight: int = 1
+    closed: bool = False
+
+
+class QueueStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status of a ScavengerQueue."""
+
+    jobs: dict[str, int] = {}  # noqa: RUF012 - msgspec copies it
+    allocated: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+    deserved: dict[str, str | int | float] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class Queue(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerQueue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class BoardEvent(Event, frozen=True, gc=False, rename="camel"):
+    """core/v1 Event, with whom it is about beside its object."""
+
+    related: ObjectReference | None = None
+    first_timestamp: str | None = None
+
+
+JOBS: Final = scavenger_jobs(Job)
+QUEUES: Final = scavenger_queues(Queue)
+EVENTS: Final = Resource("", "v1", "events", "Event", True, BoardEvent)
+
+
+def job_facts(job: Job) -> JobFacts:
+    """What is shown of a ScavengerJob."""
+    meta, spec, status = job.metadata, job.spec, job.status
+    asked = readable_amounts(asked_for(spec.resources.requests, spec.resources.limits))
+    admitted = condition(status.conditions, ConditionType.ADMITTED)
+    interrupted = condition(status.conditions, ConditionType.INTERRUPTED)
+    created = parse_time(meta.creation_timestamp)
+    queued = parse_time(status.queued_timestamp)
+    return JobFacts(
+        key=meta.key,
+        uid=meta.uid,
+        queue=spec.queue,
+        phase=status.phase,
+        created=created,
+        finished=parse_time(status.finished_timestamp),
+        deleting=meta.deletion_timestamp is not None,
+        suspended=status.phase == Phase.SUSPENDED,
+        reclaimed=spec.capacity == Capacity.RECLAIMED,
+        cpu=asked.get("cpu", 0),
+        memory=asked.get("memory", 0),
+        pods=spec.parallelism,
+        queued=status.queued_timestamp,
+        since=in_line_since(queued, parse_time(status.ended_timestamp)),
+        runs=_moments(status.running_timestamps),
+        interruptions=_moments(status.interrupted_timestamps),
+        interrupted=status.interrupted_count,
+        earned=status.earned_count,
+        reason=admitted.reason if admitted is not None and admitted.status != "True" else "",
+        message=_message(admitted, status),
+        cause=interrupted.reason if interrupted is not None and interrupted.status == "True" else "",
+        useful=status.useful_cpu_seconds,
+        lost=status.lost_cpu_seconds,
+        preemption_class=status.preemption.class_ or names.PREEMPTIBLE,
+        at_risk=status.preemption.running_priority,
+    )
+
+
+def _message(admitted: Condition | None, status: ShownStatus) -> str:
+    waits = admitted is not None and admitted.status != "True"
+    return (admitted.message if waits and admitted is not None else "") or status.message
+
+
+def _moments(stamps: tuple[str, ...]) -> tuple[datetime, ...]:
+    return tuple(at for stamp in stamps if (at := parse_time(stamp)) is not None)
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    """What is shown of a pod that has not ended."""
+    meta = pod.metadata
+    job = meta.labels.get(names.LABEL_JOB, "")
+    service = meta.labels.get(NAME_LABEL, "") if meta.labels.get(PART_LABEL) == PART_OF_US else ""
+    ready = condition(pod.status.conditions, "Ready")
+    return PodFacts(
+        key=meta.key,
+        node=pod.spec.node_name,
+        job=f"{meta.namespace}/{job}" if job else "",
+        requests=_requests(pod),
+        service=service,
+        ready=ready is not None and ready.status == "True",
+        waits=not job and not pod.spec.node_name and meta.deletion_timestamp is None,
+    )
+
+
+def _requests(pod: Pod) -> dict[str, int]:
+    try:
+        return pod_requests(pod)
+    except QuantityError:
+        return {}
+
+
+def node_facts(node: Node) -> NodeFacts:
+    """What is shown of a node."""
+    allocatable = readable_amounts(node.status.allocatable)
+    offered = {resource: allocatable.get(extended, 0) * unit for resource, (extended, unit) in RECLAIMED.items()}
+    return NodeFacts(
+        name=node.metadata.name,
+        allocatable={resource: allocatable.get(resource, 0) for resource in names.LEVELS_RESOURCES},
+        offered=offered,
+        note=_note(node),
+    )
+
+
+def _note(node: Node) -> str:
+    """Why it does not count for the levels, and nothing new starts there."""
+    if counts(node):
+        return ""
+    if node.metadata.deletion_timestamp is not None:
+        return "being deleted"
+    if not node.ready:
+        return "not ready"
+    if node.spec.unschedulable:
+        return "cordoned"
+    return f"taint {', '.join(sorted({taint.key for taint in blocking(node.spec.taints)}))}"
+
+
+def queue_facts(queue: Queue) -> QueueFacts:
+    """What is shown of a ScavengerQueue."""
+    return QueueFacts(
+        name=queue.metadata.name,
+        state=queue_state(deleting=queue.metadata.deletion_timestamp is not None, closed=queue.spec.closed).value,
+        weight=queue.spec.weight,
+        jobs=dict(queue.status.jobs),
+        allocated=readable_amounts(queue.status.allocated),
+        deserved=readable_amounts(queue.status.deserved),
+    )
+
+
+def event_facts(event: BoardEvent) -> EventFacts | None:
+    """What is shown of an Event; None for one without a time. Those of the newer API have an eventTime only."""
+    stamps = (event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
+    at = next((moment for stamp in stamps if (moment := parse_time(stamp)) is not None), None)
+    if at is None:
+        return None
+    about = event.involved_object
+    return EventFacts(
+        key=event.metadata.key,
+        at=at,
+        about=reference(about),
+        uid=about.uid,
+        reason=event.reason,
+        message=event.message,
+        related=reference(event.related) if event.related is not None else "",
+    )
+
+
+def reference(about: ObjectReference) -> str:
+    """`Kind namespace/name`."""
+    return f"{about.kind} {about.namespace}/{about.name}" if about.namespace else f"{about.kind} {about.name}"
+
+
+def renewed_at(lease: Lease) -> datetime | None:
+    """When the leader last renewed its Lease; None where nobody holds it."""
+    return parse_time(lease.spec.renew_time) if lease.spec.holder_identity else None

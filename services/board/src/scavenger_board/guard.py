@@ -1,0 +1,110 @@
+"""Who may look, and what a browser may do with what it gets: before any request reaches the application."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from scavenger_runtime.metrics_access import MetricsAccess
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from scavenger_board import metrics
+
+ACCESS_PATH: Final = "/scavenger/board"
+"""The nonResourceURL that who looks must be allowed to `get`, with --access=token."""
+
+API: Final = "/api/"
+"""Only here is anything of the cluster; page, style and code are the same for everybody."""
+
+OWN: Final = ("same-origin", "none")
+"""Sec-Fetch-Site of requests of the page itself, and of a person; programs send none."""
+
+LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+HEADERS: Final[dict[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+"""On every answer. Trusted types: nothing that a user has written can become HTML, whatever the page's code does."""
+
+
+class Guard:
+    """access: judges tokens; None where the address alone says who may look. Then only names of this machine are taken
+    as the Host of a request: a page of somebody else's, whose name was made to lead here (DNS rebinding), gets
+    nothing. Such a page could not read an answer under our own name, but ask all the same: it gets none either."""
+
+    def __init__(self, app: ASGIApp, access: MetricsAccess | None) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        if scope["type"] != "http":
+            return
+        refusal = await self._refusal(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                metrics.REQUESTS.labels(str(message["status"])).inc()
+                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        await (refusal or self._app)(scope, receive, guarded)
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if self._access is None and not local(headers.get("host", "")):
+            return _wrong_host(headers.get("host", ""))
+        if not scope["path"].startswith(API):
+            return None
+        if headers.get("sec-fetch-site", OWN[0]) not in OWN:
+            return problem(HTTPStatus.FORBIDDEN, "asked by a page of another site", "open the board itself")
+        if self._access is None:
+            return None
+        verdict = await self._access.judge(headers.get("authorization"))
+        return None if verdict is HTTPStatus.OK else _no_access(verdict)
+
+
+def local(host: str) -> bool:
+    """Whether a Host header names this machine, at whatever port."""
+    try:
+        return urlsplit(f"//{host}").hostname in LOCAL_HOSTS
+    except ValueError:
+        return False
+
+
+def problem(status: int, error: str, remedy: str, **headers: str) -> Response:
+    """An answer that says what is wrong and what would be right."""
+    body = msgspec.json.encode({"error": error, "remedy": remedy})
+    return Response(
+        body, status, {name.replace("_", "-"): value for name, value in headers.items()}, "application/json"
+    )
+
+
+def _wrong_host(host: str) -> Response:
+    return problem(
+        HTTPStatus.MISDIRECTED_REQUEST,
+        f"Host: {host[:100]!r} is not this machine",
+        "open http://localhost:PORT of the port-forward (kubectl sj board)",
+    )
+
+
+def _no_access(verdict: HTTPStatus) -> Response:
+    if verdict is HTTPStatus.UNAUTHORIZED:
+        remedy = "send Authorization: Bearer TOKEN, with a token of the cluster (kubectl create token)"
+        return problem(verdict, "Authorization: no token, or not a good one", remedy, WWW_Authenticate="Bearer")
+    if verdict is HTTPStatus.FORBIDDEN:
+        return problem(verdict, "you may not look", f"be allowed to get the nonResourceURL {ACCESS_PATH}")
+    return problem(verdict, "the API server does not say who you are", "try again")

@@ -1,0 +1,223 @@
+"""An incident, as the API server and Prometheus tell of it: the load is above its upper level, jobs leave, others wait.
+
+All times hang on one moment, `began`, shortly before the test begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
+from scavenger_api.reasons import InterruptionReason, WaitReason
+from scavenger_api.times import format_micro_time, format_time
+from scavenger_board.core.recorded import LEVELS, LOAD, MOMENT
+from scavenger_board.facts import EVENTS, JOBS, QUEUES
+from scavenger_domain import interruptions
+from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
+from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
+from scavenger_testing.fake_api import FakeApi
+
+Object = dict[str, Any]
+
+NODE_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, dict)
+SYSTEM: Final = names.SYSTEM_NAMESPACE
+PREEMPTOR: Final = "web/checkout-5"
+FULLEST: Final = "node-07"
+SILENT: Final = names.PRIORITIZER
+PAST_LOAD: Final = 0.62
+"""Of the CPU an hour ago, as Prometheus has it."""
+
+
+def queue(name: str, weight: int, allocated: str, deserved: str, **jobs: int) -> Object:
+    """A ScavengerQueue with its status; shares of cpu."""
+    status = {"state": "Open", "jobs": jobs, "allocated": {"cpu": allocated}, "deserved": {"cpu": deserved}}
+    return {"metadata": {"name": name, "uid": f"queue-{name}"}, "spec": {"weight": weight}, "status": status}
+
+
+def event(name: str, about: Object, reason: str, message: str, at: datetime, related: Object | None = None) -> Object:
+    """An Event, as services and scheduler write them."""
+    stamp = {"lastTimestamp": format_time(at)} if related is None else {"eventTime": format_micro_time(at)}
+    meta = {"name": name, "namespace": about.get("namespace", "default"), "creationTimestamp": format_time(at)}
+    return {
+        "metadata": meta,
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
+        "type": "Normal",
+        **stamp,
+        **({"related": related} if related else {}),
+    }
+
+
+def admitted(reason: str, message: str) -> list[Object]:
+    """Conditions of a job that waits."""
+    return [{"type": "Admitted", "status": "False", "reason": reason, "message": message}]
+
+
+def levels(now: datetime) -> dict[str, str]:
+    """data of the ConfigMap, observed just now."""
+    resources = {"cpu": ResourceLevels(91.0, 70.0, 80.0, 85.0), "memory": ResourceLevels(40.0, 70.0, 80.0, 85.0)}
+    published = PublishedLevels(
+        LevelsState.EVICTING, 100.0, False, 20.0, now, 10.0, resources, message="evicting down to the lower level"
+    )
+    return published.to_data()
+
+
+class Incident:
+    """The objects in a fake API server. `beat` keeps alive what lives."""
+
+    def __init__(self, api: FakeApi, began: datetime) -> None:
+        self.api = api
+        self.began = began
+        self._put_nodes()
+        self._put_queues()
+        self._put_waiting()
+        self._put_departures()
+        self.beat(datetime.now(UTC))
+
+    def ago(self, **span: float) -> datetime:
+        """A moment before it began."""
+        return self.began - timedelta(**span)
+
+    def beat(self, now: datetime) -> None:
+        """What services write every few seconds: levels, and Leases of all but the one that is silent."""
+        found = self.api.get(CONFIGMAPS, SYSTEM, names.LEVELS_CONFIGMAP)
+        made = found or configmap_dict(names.LEVELS_CONFIGMAP, namespace=SYSTEM)
+        self.api.put(CONFIGMAPS, {**made, "data": levels(now)})
+        for name in (names.ADMITTER, names.REGULATOR, names.PRIORITIZER, names.SCHEDULER):
+            renewed = self.ago(minutes=9) if name == SILENT else now
+            spec = {"holderIdentity": f"{name}-0", "renewTime": format_micro_time(renewed)}
+            self.api.put(
+                LEASES, {"metadata": {"name": name, "namespace": SYSTEM, "uid": f"lease-{name}"}, "spec": spec}
+            )
+
+    def interrupted(
+        self, name: str, at: datetime, cause: InterruptionReason, lost: float, detail: str = "", **status: Any
+    ) -> Object:
+        """A job that has left, with the admitter's Event about it."""
+        pod = "" if cause in interruptions.WITHOUT_A_POD else f"{name}-0-abcde"
+        sentence = interruptions.tell(cause, pod, detail, lost, at_most=False)
+        conditions = admitted(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)")
+        conditions.append({"type": "Interrupted", "status": "True", "reason": cause.value})
+        job = self.job(
+            name,
+            "Interrupted",
+            conditions=conditions,
+            interruptedCount=1,
+            queuedTimestamp=format_micro_time(at),
+            runningTimestamps=[format_time(at - timedelta(hours=2))],
+            interruptedTimestamps=[format_time(at)],
+            lostCPUSeconds=lost,
+            **status,
+        )
+        about = {"kind": "ScavengerJob", "namespace": "lab", "name": name, "uid": job["metadata"]["uid"]}
+        told = event(f"{name}.left", about, interruptions.EVENT_REASON, sentence, at + timedelta(seconds=2))
+        self.api.put(EVENTS, told)
+        return job
+
+    def job(self, name: str, phase: str, *, queue: str = "lab", cpu: str = "4", **status: Any) -> Object:
+        """A ScavengerJob of namespace `lab`, three hours old."""
+        made = scavengerjob_dict(
+            name,
+            namespace="lab",
+            uid=f"uid-{name}",
+            queue=queue,
+            cpu=cpu,
+            memory="2Gi",
+            phase=phase,
+            status=status,
+            created=format_time(self.ago(hours=3)),
+        )
+        return self.api.put(JOBS, made)
+
+    def crowd(self, nodes: int, jobs: int) -> None:
+        """So many more nodes and jobs; of the jobs every other one runs."""
+        for number in range(nodes):
+            self.api.put(NODES, node_dict(f"more-{number:04}", cpu="16", memory="64Gi"))
+        held = admitted(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)")
+        for number in range(jobs):
+            runs = number % 2 == 0
+            began = {"runningTimestamps": [format_time(self.ago(minutes=30))]} if runs else {"conditions": held}
+            self.job(f"many-{number:04}", "Running" if runs else "Waiting", cpu="1", **began)
+
+    def _put_nodes(self) -> None:
+        for number in range(1, 13):
+            name = f"node-{number:02}"
+            self.api.put(NODES, node_dict(name, cpu="16", memory="64Gi", unschedulable=number == 12))
+            ordinary = pod_dict(
+                f"web-{number}", namespace="web", node=name, cpu="6", memory="16Gi", phase="Running", priority=1000
+            )
+            self.api.put(PODS, ordinary)
+            used = {"cpu": "15200m" if name == FULLEST else "9", "memory": "20Gi"}
+            self.api.put(NODE_METRICS, {"metadata": {"name": name}, "timestamp": "", "window": "", "usage": used})
+        for number, name in ((1, "trains"), (2, "renders"), (7, "simulates")):
+            self.job(
+                name,
+                "Running",
+                cpu="8",
+                runningTimestamps=[format_time(self.ago(minutes=50))],
+                preemption={"class": "preemptible", "runningPriority": 14400.0},
+            )
+            labels = {names.LABEL_JOB: name}
+            run = pod_dict(f"{name}-0-fghij", namespace="lab", node=f"node-{number:02}", cpu="8", labels=labels)
+            self.api.put(PODS, run | {"status": {"phase": "Running"}})
+        self.api.put(PODS, pod_dict("checkout-6", namespace="web", cpu="8", phase="Pending"))
+
+    def _put_queues(self) -> None:
+        self.api.put(QUEUES, queue("lab", 1, "24", "12", running=3, waiting=1, interrupted=3))
+        self.api.put(QUEUES, queue("guest", 2, "0", "24", waiting=1))
+
+    def _put_waiting(self) -> None:
+        message = "with it, the CPU load would be 93.0 %; new jobs start below 80.0 %"
+        queued = format_micro_time(self.ago(minutes=40))
+        conditions = admitted(WaitReason.ADMISSION_LEVEL, message)
+        self.job("folds", "Waiting", conditions=conditions, queuedTimestamp=queued)
+        held = admitted(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)")
+        self.job("guests-job", "Waiting", queue="guest", conditions=held, queuedTimestamp=queued)
+
+    def _put_departures(self) -> None:
+        at = self.ago(minutes=12)
+        self.interrupted("docks", at, InterruptionReason.PREEMPTED, 5400.0)
+        victim = {"kind": "Pod", "namespace": "lab", "name": "docks-0-abcde", "uid": "uid-of-a-pod"}
+        namespace, _, name = PREEMPTOR.partition("/")
+        whom = {"kind": "Pod", "namespace": namespace, "name": name, "uid": "uid-of-whom"}
+        words = f"Made room on node node-03 for pod {PREEMPTOR}: 5400 CPU-seconds at risk in its job"
+        self.api.put(EVENTS, event("docks.for", victim, interruptions.PREEMPTED_BY, words, at, whom))
+        self.interrupted("aligns", self.ago(minutes=5), InterruptionReason.ABOVE_UPPER_LEVEL, 1800.0)
+        self.interrupted("sorts", self.ago(minutes=95), InterruptionReason.NODE_LOST, 90000.0)
+        about = {"kind": "ConfigMap", "namespace": SYSTEM, "name": names.LEVELS_CONFIGMAP, "uid": "levels"}
+        self.api.put(EVENTS, event("evicting", about, "Evicting", "cpu 91 %; state Evicting", self.ago(minutes=6)))
+
+
+def prometheus_answer(query: str, at: float) -> Sequence[Object]:
+    """Series of an instant query: the load was lower then."""
+    shares = {"cpu": PAST_LOAD, "memory": 0.3}
+    levels = {"lower": 0.7, "admission": 0.8, "upper": 0.85}
+    found: dict[str, Sequence[Object]] = {
+        LOAD: [one(at, share, resource=resource) for resource, share in shares.items()],
+        LEVELS: [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()],
+        MOMENT["state"]: [one(at, 1, state="Filling")],
+        MOMENT["admit"]: [one(at, 1)],
+    }
+    return found.get(query, ())
+
+
+def one(at: float, value: float, **labels: str) -> Object:
+    """A series of an instant query."""
+    return {"metric": labels, "value": [at, str(value)]}
+
+
+def prometheus_range(query: str, start: float, end: float, step: float) -> Sequence[Object]:
+    """The same over a span: a slope of the load up to what it is now."""
+    times = [start + number * step for number in range(int((end - start) / step) + 1)]
+    series = []
+    for then in prometheus_answer(query, end):
+        last = float(then["value"][1])
+        top = {"cpu": 0.91, "memory": 0.4}[then["metric"]["resource"]] if query == LOAD else last
+        shares = [min(1.0, (at - start) / 3600) for at in times]
+        values = [[at, f"{last + (top - last) * share:.4f}"] for at, share in zip(times, shares, strict=True)]
+        series.append({"metric": then["metric"], "values": values})
+    return series

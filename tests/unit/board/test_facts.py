@@ -1,0 +1,143 @@
+"""Objects of the API as facts; what cannot be read counts as absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from scavenger_api import names
+from scavenger_board.facts import (
+    BoardEvent,
+    Job,
+    Queue,
+    event_facts,
+    job_facts,
+    node_facts,
+    pod_facts,
+    queue_facts,
+    renewed_at,
+)
+from scavenger_kube.resources import Lease
+from scavenger_testing.builders import condition, node, pod, scavengerjob_dict
+
+
+def job(**fields: Any) -> Job:
+    return msgspec.convert(scavengerjob_dict("a", namespace="lab", **fields), Job)
+
+
+def test_a_job_that_waits() -> None:
+    status = {
+        "conditions": [condition("Admitted", "False", "NoPlace", "no node has room")],
+        "queuedTimestamp": "2026-01-05T07:00:00.000001Z",
+        "interruptedCount": 3,
+        "ownInterruptedCount": 1,
+        "interruptedTimestamps": ["2026-01-05T06:00:00Z", "yesterday"],
+        "lostCPUSeconds": 12.5,
+        "message": "something else",
+    }
+    found = job_facts(job(phase="Waiting", status=status, cpu="500m", memory="1Gi", parallelism=2))
+
+    assert (found.key, found.reason, found.message) == ("lab/a", "NoPlace", "no node has room")
+    assert (found.cpu, found.memory, found.pods) == (500, 2**30, 2)
+    assert (found.interrupted, found.earned, found.lost) == (3, 2, 12.5)
+    assert [at.hour for at in found.interruptions] == [6]
+    assert found.in_line
+
+
+def test_what_an_admitted_job_says_is_its_message_and_no_reason_to_wait() -> None:
+    status = {"conditions": [condition("Admitted", "True", "Started")], "message": "running", "preemption": {}}
+    found = job_facts(job(phase="Running", status=status))
+
+    assert (found.reason, found.message, found.preemption_class) == ("", "running", names.PREEMPTIBLE)
+
+
+def test_the_cause_of_the_last_interruption_while_it_is_the_last_word() -> None:
+    conditions = [condition("Interrupted", "True", "NodeLost")]
+    assert job_facts(job(phase="Interrupted", status={"conditions": conditions})).cause == "NodeLost"
+    conditions = [condition("Interrupted", "False", "Running")]
+    assert job_facts(job(phase="Running", status={"conditions": conditions})).cause == ""
+
+
+def test_a_job_that_nobody_has_seen_and_one_that_asks_for_nonsense() -> None:
+    found = job_facts(job(cpu="lots"))
+
+    assert (found.phase, found.in_line, found.cpu) == ("", True, 0)
+
+
+def test_pods_of_jobs_of_services_and_ordinary_ones() -> None:
+    labels = {names.LABEL_JOB: "a"}
+    assert pod_facts(pod("p", namespace="lab", labels=labels, node="n")).job == "lab/a"
+    ours = {"app.kubernetes.io/name": "scavenger-webhook", "app.kubernetes.io/part-of": "scavenger-jobs"}
+    found = pod_facts(pod("w", labels=ours, node="n", conditions=[condition("Ready")]))
+    assert (found.service, found.ready, found.job) == ("scavenger-webhook", True, "")
+    assert pod_facts(pod("o", labels={"app.kubernetes.io/name": "scavenger-webhook"})).service == ""
+    assert pod_facts(pod("o")).waits
+    assert not pod_facts(pod("o", node="n")).waits
+    assert pod_facts(pod("o", cpu="much")).requests == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "note"),
+    [
+        ({}, ""),
+        ({"ready": False}, "not ready"),
+        ({"unschedulable": True}, "cordoned"),
+        ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, "taint gpu"),
+        ({"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]}, ""),
+        ({"deleted": "2026-01-05T08:00:00Z"}, "being deleted"),
+    ],
+)
+def test_why_nothing_new_starts_on_a_node(fields: dict[str, Any], note: str) -> None:
+    assert node_facts(node("n", **fields)).note == note
+
+
+def test_what_a_node_offers_of_reclaimed_capacity_counts_as_cpu_and_memory() -> None:
+    allocatable = {
+        "cpu": "4",
+        "memory": "8Gi",
+        names.RESOURCE_RECLAIMED_CPU: "1500",
+        names.RESOURCE_RECLAIMED_MEMORY: "2",
+    }
+    found = node_facts(node("n", allocatable=allocatable))
+
+    assert found.offered == {"cpu": 1500, "memory": 2 * 2**20}
+
+
+def test_a_queue_as_it_is_asked_for_and_not_as_its_status_lags() -> None:
+    raw = {
+        "metadata": {"name": "q"},
+        "spec": {"closed": True},
+        "status": {"state": "Open", "deserved": {"cpu": "1500m"}},
+    }
+    found = queue_facts(msgspec.convert(raw, Queue))
+
+    assert (found.state, found.deserved) == ("Closed", {"cpu": 1500})
+
+
+@pytest.mark.parametrize(
+    ("stamps", "hour"),
+    [
+        ({"lastTimestamp": "2026-01-05T09:00:00Z", "firstTimestamp": "2026-01-05T08:00:00Z"}, 9),
+        ({"lastTimestamp": None, "eventTime": "2026-01-05T07:00:00.000001Z"}, 7),
+        ({}, None),
+    ],
+)
+def test_events_of_both_apis_have_a_time(stamps: dict[str, Any], hour: int | None) -> None:
+    raw = {
+        "metadata": {"name": "e", "namespace": "lab"},
+        "involvedObject": {"kind": "Pod", "namespace": "lab", "name": "a-0-x"},
+        "related": {"kind": "Pod", "namespace": "web", "name": "shop"},
+        **stamps,
+    }
+    found = event_facts(msgspec.convert(raw, BoardEvent))
+
+    assert (None if found is None else found.at.hour) == hour
+    if found is not None:
+        assert (found.about, found.related) == ("Pod lab/a-0-x", "Pod web/shop")
+
+
+def test_a_lease_that_was_given_back_is_nobody_s() -> None:
+    spec = {"renewTime": "2026-01-05T07:00:00.000001Z", "holderIdentity": "a"}
+    assert renewed_at(msgspec.convert({"spec": spec}, Lease)) is not None
+    assert renewed_at(msgspec.convert({"spec": {**spec, "holderIdentity": ""}}, Lease)) is None
