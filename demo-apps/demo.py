@@ -80,7 +80,7 @@ def tell(stage: Stage, name: str, parallelism: int, cpu: str, work: tuple[int, i
     stage.phase(name, "Running")
     where = "in a real container" if stage.real else "on a fake node"
     say(f"[b]{name}[/b] Running {where} ({time.monotonic() - submitted:.1f} s after it was submitted)", "green")
-    time.sleep(seconds * 0.4)  # long enough to have something at risk
+    time.sleep(seconds * 0.3)  # long enough to have something at risk, and to be interrupted well before the end
 
     stage.apply(ordinary_pod(f"{name}-web"))
     say(f"an ordinary pod arrives and needs {ORDINARY_CPU} CPU: there is no such room beside {name}")
@@ -157,11 +157,14 @@ def story(cluster: Cluster, metrics: Callable[[], None]) -> None:
         say("the closed loop is left out: it needs the figures of real containers", "yellow")
 
 
-def perform(cluster: Cluster, nodes: str) -> None:
-    """Bring everything up and tell the story; what is needed last is built while the first part is told."""
+def perform(cluster: Cluster, nodes: str, *, dns: bool) -> None:
+    """Bring everything up and tell the story; what is needed last is built while the first part is told.
+
+    No pod of the story asks for a name, so a name server is for those who look around afterwards: `dns`.
+    """
     say("bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while")
     with stack.counter_image_meanwhile(cluster.report):
-        cluster.up(nodes, fake_cpu="1", arguments={"kubelet": stack.offer(cpu=1000)})
+        cluster.up(nodes, dns=dns, fake_cpu="1", arguments={"kubelet": stack.offer(cpu=1000)})
     stack.install(cluster)
     stack.start(cluster, ["admitter", "webhook"])
     if not cluster.state.real:
@@ -195,7 +198,7 @@ def show(cluster: Cluster, nodes: str, *, keep: bool) -> None:
     cluster.down()
     try:
         with cgroups.cpu_claim():
-            perform(cluster, nodes)
+            perform(cluster, nodes, dns=keep)
     finally:
         if keep:
             console.print(f"\nThe cluster is still there: {stack.paste_line(cluster)}")

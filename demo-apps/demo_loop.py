@@ -20,12 +20,12 @@ JOBS = 6
 BURN = ["python3", "-c", "while True: pass"]
 SETTINGS = {
     # Faster than in earnest, and levels that suit one core: 6 jobs of 0.1, with what the node itself uses, are below
-    # the lower one, and so are 3 of them beside the burst; all 6 and the burst are far above the upper one, so that a
+    # the lower one, and so are 4 of them beside the burst; all 6 and the burst are far above the upper one, so that a
     # machine that holds them back for others tells the same story.
     **stack.FIXED_LEVELS,
     "SCAVENGER_MAX_AGE": "60",
-    "SCAVENGER_INITIAL_LOWER": "70",
-    "SCAVENGER_INITIAL_ADMISSION": "75",
+    "SCAVENGER_INITIAL_LOWER": "76",
+    "SCAVENGER_INITIAL_ADMISSION": "78",
     "SCAVENGER_INITIAL_UPPER": "80",
 }
 COLUMNS = ("time", "load", "levels", "state", "preemptible", "running", "classes", "interrupted")

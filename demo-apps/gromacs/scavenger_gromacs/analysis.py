@@ -1,19 +1,17 @@
-"""From trajectory and energies to result.json."""
+"""From trajectory and energies to density and self-diffusion."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from scavenger_checkpoint import write_atomically
+from scavenger_water.configuration import Configuration
+from scavenger_water.quantities import Quantity
 
 from scavenger_gromacs import outcome
-from scavenger_gromacs.configuration import Configuration
 from scavenger_gromacs.gmx import Gmx
-from scavenger_gromacs.record import Record, computed, ns_per_day
 
 
-def analyse(configuration: Configuration, gmx: Gmx, folder: Path) -> dict[str, object]:
+def analyse(configuration: Configuration, gmx: Gmx, folder: Path) -> tuple[Quantity, Quantity]:
     """Density and self-diffusion after equilibration.
 
     Raises ToolError, StoppedError, NotFiniteError, and ValueError where a tool does not say what it should.
@@ -29,21 +27,4 @@ def analyse(configuration: Configuration, gmx: Gmx, folder: Path) -> dict[str, o
     gmx("msd", "-f", "frames.xtc", "-s", "topol.tpr", "-sel", "name OW", *window, "-o", "msd.xvg")
     (folder / "frames.xtc").unlink()
     diffusion = outcome.diffusion((folder / "msd.xvg").read_text(), configuration.frame_ps)
-    return {"density": outcome.density(energies).to_json(), "diffusion": diffusion.to_json()}
-
-
-def write_result(
-    target: Path, quantities: dict[str, object], configuration: Configuration, record: Record, ranks: int, threads: int
-) -> None:
-    """result.json: what was measured, and what it took."""
-    speed = ns_per_day(record.starts, configuration.time_step_fs)
-    result = {
-        **quantities,
-        "ns_per_day": speed,
-        "steps": configuration.steps,
-        "recomputed_steps": max(0, computed(record.starts) - configuration.steps),
-        "starts": len(record.starts),
-        "ranks": ranks,
-        "threads": threads,
-    }
-    write_atomically(target, json.dumps(result, indent=1) + "\n")
+    return outcome.density(energies), diffusion

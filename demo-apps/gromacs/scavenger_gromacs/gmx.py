@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from scavenger_checkpoint import StopRequest
+from scavenger_water.ends import StoppedError
 
 from scavenger_gromacs import outcome
 
@@ -18,10 +19,6 @@ _KEPT: Final = 64 * 1024
 """Characters of the output of mdrun that are looked at when it has ended: the last ones, and as many of the first."""
 _ENVIRONMENT: Final = {"GMX_MAXBACKUP": "-1", "GMX_MAXCONSTRWARN": "50"}
 """No `#file.1#` of each restart; and an end when constraints cannot be satisfied again and again."""
-
-
-class StoppedError(Exception):
-    """The wrapper was told to end while a program ran, which was ended."""
 
 
 class ToolError(Exception):

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from scavenger_gromacs.configuration import Configuration
+from scavenger_water.configuration import Configuration
 
+MODELS: Final = ("spc", "spce", "tip3p", "tip4p", "tip4pew")
+"""As the files of the AMBER99SB-ILDN force field are called."""
 FOUR_SITES: Final = ("tip4p", "tip4pew")
-_BOX_OF_216: Final = 1.86206
-"""Edge in nm of the equilibrated box of SPC water that comes with GROMACS."""
-_WIDE: Final = 2.1
-"""Edge in nm from which on a box has room for the cut-off of 0.9 nm, its buffer, and what it may shrink by."""
-
-
-def box_edge(molecules: int) -> float:
-    """Edge in nm of a cubic box in which so many molecules of water have about their density."""
-    return float(_BOX_OF_216 * (molecules / 216) ** (1 / 3))
-
-
-def cutoff(configuration: Configuration) -> float:
-    """Of the interactions, in nm: shorter in the smallest boxes, which must be wider than twice that."""
-    return 0.9 if box_edge(configuration.molecules) >= _WIDE else 0.8
 
 
 def solvent(configuration: Configuration) -> str:
@@ -45,7 +33,7 @@ nsteps                  = 500
 emtol                   = 200
 {_interactions(configuration)}
 verlet-buffer-tolerance = -1
-rlist                   = {cutoff(configuration)}
+rlist                   = {configuration.cutoff}
 """
 
 
@@ -78,7 +66,7 @@ ld-seed                 = {configuration.seed}
 
 
 def _interactions(configuration: Configuration) -> str:
-    length = cutoff(configuration)
+    length = configuration.cutoff
     return f"""\
 cutoff-scheme           = Verlet
 coulombtype             = PME

@@ -6,22 +6,11 @@ import enum
 import math
 import re
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-
-class Reason(enum.Enum):
-    """Why a configuration cannot be computed as it is: `reason` in failure.json."""
-
-    INVALID_CONFIGURATION = "InvalidConfiguration"
-    OTHER_CONFIGURATION = "OtherConfiguration"
-    PREPARATION = "Preparation"
-    UNSTABLE = "Unstable"
-    OUT_OF_MEMORY = "OutOfMemory"
-    WALL_TIME = "WallTime"
-    DECOMPOSITION = "Decomposition"
-    ERROR = "Error"
+from scavenger_water.ends import Reason
+from scavenger_water.quantities import Quantity, quantity
 
 
 class End(enum.Enum):
@@ -134,23 +123,6 @@ def checkpoint_step(dump: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A measured value, with its error where that could be estimated."""
-
-    value: float
-    error: float | None
-    unit: str
-
-    def to_json(self) -> Mapping[str, object]:
-        """As result.json has it."""
-        return {"value": self.value, "error": self.error, "unit": self.unit}
-
-
-class NotFiniteError(ValueError):
-    """A quantity is infinite or no number: the simulation was unstable."""
-
-
 def density(energy: str) -> Quantity:
     """From the output of `gmx energy`. Raises NotFiniteError, and ValueError where it is not there."""
     found = re.search(r"^Density\s+(\S+)\s+(\S+)\s+\S+\s+\S+\s+\(kg/m\^3\)", energy, re.MULTILINE)
@@ -175,6 +147,4 @@ def _quantity(value: str, error: str, factor: float, unit: str) -> Quantity:
         numbers = [float(value) * factor, float(error) * factor]
     except ValueError:  # gmx energy writes -- where there is too little to estimate an error from
         numbers = [float(value) * factor, math.nan]
-    if not math.isfinite(numbers[0]):
-        raise NotFiniteError(f"{value} {unit}")
-    return Quantity(numbers[0], numbers[1] if math.isfinite(numbers[1]) else None, unit)
+    return quantity(numbers[0], numbers[1], unit)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from scavenger_checkpoint import write_atomically
+from scavenger_water.configuration import Configuration
 
 from scavenger_gromacs import inputs
-from scavenger_gromacs.configuration import Configuration
 from scavenger_gromacs.gmx import Gmx, ToolError
 
 _WIDER: Final = (1.0, 1.01, 1.03, 1.06, 1.1)
@@ -34,7 +34,7 @@ def prepare(folder: Path, configuration: Configuration, gmx: Gmx, threads: int) 
 
 
 def _solvate(folder: Path, configuration: Configuration, gmx: Gmx) -> None:
-    edge, wanted = inputs.box_edge(configuration.molecules), configuration.molecules
+    edge, wanted = configuration.edge, configuration.molecules
     found = 0
     for factor in _WIDER:
         box = [f"{edge * factor:.5f}"] * 3

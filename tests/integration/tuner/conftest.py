@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 from scavenger_cluster import MissingRequirementError
+from scavenger_testing.postgres import Postgres, serving
 from scavenger_tuner.database.engine import connect
 from scavenger_tuner.database.schema import migrate
 from sqlalchemy.ext.asyncio import AsyncEngine
-
-from .postgres import Postgres, install_postgresql
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    try:
-        install_postgresql()
-    except MissingRequirementError as error:
-        pytest.skip(str(error))
-    server = Postgres()
-    try:
-        server.start()
+    with ExitStack() as stays:
+        try:
+            server = stays.enter_context(serving())
+        except MissingRequirementError as error:
+            pytest.skip(str(error))
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

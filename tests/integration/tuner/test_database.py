@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from scavenger_testing.postgres import Postgres
 from scavenger_tuner.cli import main
 from scavenger_tuner.core.endings import Figure, JobFacts, Result
 from scavenger_tuner.core.learning import Run
@@ -25,8 +26,6 @@ from scavenger_tuner.database.tables import Base
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
-
-from .postgres import Postgres
 
 FOR_EVER = 3600.0
 FIGURE = Figure(value=1.0, error=0.1, unit="g/cm3")

@@ -6,13 +6,10 @@ crash; nothing is taken twice and nothing is lost.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-import subprocess
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,45 +21,23 @@ from scavenger_api.job import ScavengerJob
 from scavenger_kube.blocking import Client
 from scavenger_kube.errors import NotFound, TooManyRequests
 from scavenger_kube.kubeconfig import load
+from scavenger_testing.postgres import Postgres
+from scavenger_testing.tuners import MANIFESTS, Tuners, as_somebody, rights_in
 from scavenger_testing.waiting import wait
 from scavenger_tuner.core.objects import scavenger_job
 from scavenger_tuner.core.trial import Configuration, Shape, Trial
-from scavenger_tuner.database.engine import connect
-from scavenger_tuner.database.reading import everything
-from scavenger_tuner.database.store import add
-from scavenger_tuner.database.tables import AttemptRow, ConfigurationRow
 from scavenger_tuner.settings import TunerSettings
 
-from tests.integration.conftest import REPOSITORY, Kubectl
+from tests.integration.conftest import Kubectl
 
-from .postgres import Postgres
+from .database import Database, Rows
 from .programs import HOPELESS_SEED, HUNGRY_SEED, LARGE_SEED, UNSTABLE_SEED, Object, outcome
 
-MANIFESTS = REPOSITORY / "demo-apps" / "tuner" / "manifests"
 ADMITTER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.ADMITTER}"
 TIMEOUT = 240.0
 
 SEEDS = range(1, 13)
 CONCURRENCY = 3
-SETTINGS = {
-    "claim-period": "500ms",
-    "claim-ttl": "4s",
-    "follow-period": "2s",
-    "too-large-after": "0s",
-    "concurrency": str(CONCURRENCY),
-    "max-cores": "2",
-    "health-address": "127.0.0.1",
-    "health-port": "0",
-}
-
-
-def as_somebody(kubeconfig: Path, target: Path, user: str, *groups: str) -> Path:
-    """A kubeconfig for acting as that account."""
-    found = yaml.safe_load(kubeconfig.read_text())
-    for entry in found["users"]:
-        entry["user"].update({"as": user, **({"as-groups": list(groups)} if groups else {})})
-    target.write_text(json.dumps(found))
-    return target
 
 
 class Cluster:
@@ -103,93 +78,18 @@ class Cluster:
         self._client.close()
 
 
-class Tuners:
-    """Tuners as processes."""
-
-    def __init__(self, kubeconfig: Path, namespace: str, folder: Path, url: str) -> None:
-        user = f"system:serviceaccount:{namespace}:tuner"
-        self._config = as_somebody(kubeconfig, folder / "tuner", user)
-        self._folder = folder
-        self._options = {
-            **SETTINGS,
-            "kubeconfig": str(self._config),
-            "namespace": namespace,
-            "folder": str(folder / "work"),
-            "database-url": url,
-        }
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str) -> None:
-        flags = [f"--{key}={value}" for key, value in self._options.items()]
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "scavenger_tuner", "run", f"--identity={name}", *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def at_work(self, name: str) -> bool:
-        """Whether it follows the cluster, and so would stop in good order when told to."""
-        return '"synced"' in (self._folder / f"{name}.log").read_text()
-
-    def kill(self, name: str) -> None:
-        process = self.running.pop(name)
-        assert process.poll() is None, self.logs()
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-
-    def stop(self) -> list[int]:
-        """The exit codes of those that ran, told to stop."""
-        for process in self.running.values():
-            process.send_signal(signal.SIGTERM)
-        codes = [process.wait(60) for process in self.running.values()]
-        self.running.clear()
-        return codes
-
-    def close(self) -> None:
-        for name in list(self.running):
-            process = self.running.pop(name)
-            process.kill()
-            process.wait(30)
-
-    def logs(self) -> str:
-        return "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in sorted(self._folder.glob("*.log")))
-
-
-Rows = Sequence[tuple[ConfigurationRow, Sequence[AttemptRow]]]
-
-
-class Database:
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def ask_for(self, configurations: Sequence[Configuration]) -> None:
-        async def ask() -> None:
-            engine = connect(self._url)
-            await add(engine, "s", configurations)
-            await engine.dispose()
-
-        asyncio.run(ask())
-
-    def rows(self) -> Rows:
-        return asyncio.run(everything(self._url))
-
-    def finished(self) -> int:
-        return sum(row.finished_at is not None for row, _ in self.rows())
-
-
 @pytest.fixture
 def rights(api_cluster: Kubectl, namespace: str) -> None:
-    """What the manifests of the tuner give its service account, in this namespace."""
-    rendered = yaml.safe_load_all(api_cluster.ok("kustomize", str(MANIFESTS / "tuner")))
-    wanted = [each for each in rendered if each["kind"] in ("ServiceAccount", "Role", "RoleBinding")]
-    for each in wanted:
-        each["metadata"]["namespace"] = namespace
-        for subject in each.get("subjects", ()):
-            subject["namespace"] = namespace
-    assert len(wanted) == 3
-    api_cluster.ok("apply", "-f", "-", stdin=yaml.safe_dump_all(wanted))
+    """What the manifests of the tuner give its service account, in this namespace, where it holds already."""
+    rendered = api_cluster.ok("kustomize", str(MANIFESTS / "tuner"))
+    api_cluster.ok("apply", "-f", "-", stdin=rights_in(rendered, namespace))
+    wait("the rights", lambda: may(api_cluster, namespace, "create", "scavengerjobs.scavenger.dev"))
+
+
+def may(kubectl: Kubectl, of: str, verb: str, resource: str, where: str = "") -> bool:
+    """Whether the tuner of one namespace may do that there, or elsewhere."""
+    account = f"--as=system:serviceaccount:{of}:tuner"
+    return kubectl("auth", "can-i", account, verb, resource, f"--namespace={where or of}").stdout.strip() == "yes"
 
 
 @pytest.fixture
@@ -202,7 +102,7 @@ def cluster_of(kubeconfig: Path, namespace: str, rights: None, tmp_path: Path) -
 
 @pytest.fixture
 def tuners(kubeconfig: Path, namespace: str, rights: None, tmp_path: Path, url: str) -> Iterator[Tuners]:
-    made = Tuners(kubeconfig, namespace, tmp_path, url)
+    made = Tuners(kubeconfig, namespace, tmp_path, url, {"concurrency": str(CONCURRENCY), "max-cores": "2"})
     yield made
     made.close()
 
@@ -264,15 +164,11 @@ def _check(rows: Rows, uids: dict[str, set[str]]) -> None:
 
 
 def test_the_rights_are_no_more_than_needed(api_cluster: Kubectl, namespace: str, rights: None) -> None:
-    account = f"--as=system:serviceaccount:{namespace}:tuner"
-
-    def may(verb: str, resource: str, where: str = namespace) -> bool:
-        return api_cluster("auth", "can-i", account, verb, resource, f"--namespace={where}").stdout.strip() == "yes"
-
-    assert all(may(verb, "scavengerjobs.scavenger.dev") for verb in ("list", "watch", "create", "delete"))
-    assert may("create", "persistentvolumeclaims")
-    assert may("get", "persistentvolumeclaims/tuner")
-    assert not may("create", "scavengerjobs.scavenger.dev", "default")
+    allowed = partial(may, api_cluster, namespace)
+    assert all(allowed(verb, "scavengerjobs.scavenger.dev") for verb in ("list", "watch", "create", "delete"))
+    assert allowed("create", "persistentvolumeclaims")
+    assert allowed("get", "persistentvolumeclaims/tuner")
+    assert not allowed("create", "scavengerjobs.scavenger.dev", "default")
     for verb, resource in (
         ("get", "secrets"),
         ("list", "pods"),
@@ -282,7 +178,7 @@ def test_the_rights_are_no_more_than_needed(api_cluster: Kubectl, namespace: str
         ("patch", "scavengerjobs.scavenger.dev"),
         ("patch", "scavengerjobs.scavenger.dev/status"),
     ):
-        assert not may(verb, resource), (verb, resource)
+        assert not allowed(verb, resource), (verb, resource)
 
 
 def test_the_pods_of_its_jobs_pass_the_guard_and_pod_security(

@@ -48,7 +48,7 @@ def start(folder: Path, *flags: str, index: int = 0, parallelism: int = 1, **env
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output = process.communicate(timeout=20)[0]
+    output = process.communicate(timeout=50)[0]
     return process.returncode, output
 
 

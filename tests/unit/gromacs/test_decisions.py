@@ -2,88 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-import math
-import re
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import pytest
-from scavenger_cluster import stack
+from scavenger_gromacs import inputs, outcome
+from scavenger_water import quantities
 
-APPLICATION = Path(__file__).resolve().parents[3] / "demo-apps" / "gromacs"
-if TYPE_CHECKING:
-    from scavenger_gromacs import configuration, inputs, outcome, record
-else:
-    sys.path.insert(0, str(APPLICATION))
-    configuration, inputs, outcome, record = (
-        importlib.import_module(f"scavenger_gromacs.{name}")
-        for name in ("configuration", "inputs", "outcome", "record")
-    )
+from tests.unit.water import given
 
-GIVEN: dict[str, Any] = {
-    "model": "spce",
-    "molecules": 500,
-    "temperature": 298.15,
-    "seed": 1,
-    "time_step_fs": 2,
-    "steps": 1000,
-    "output_interval": 50,
-}
-
-
-def read(**changes: Any) -> configuration.Configuration:
-    given = {key: value for key, value in {**GIVEN, **changes}.items() if value is not ...}
-    return configuration.read_configuration(json.dumps(given))
-
-
-# --- configuration ---
-
-
-def test_a_configuration_has_defaults() -> None:
-    found = read()
-    assert (found.pressure, found.equilibration, found.wall_seconds) == (1.0, 0.2, None)
-    assert (found.frames, found.frame_ps) == (16, 0.1)
-    assert found.equilibration_ps == pytest.approx(0.4)
-
-
-def test_the_same_configuration_is_the_same_text() -> None:
-    assert read().to_json() == read(time_step_fs=2.0, pressure=1, wall_seconds=None).to_json()
-    assert read().to_json() != read(seed=2).to_json()
-    assert configuration.read_configuration(read(wall_seconds=60).to_json()) == read(wall_seconds=60.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"model": "tip9p"}, ["model: must be one of spc, spce, tip3p, tip4p, tip4pew"]),
-        ({"model": ["spce"]}, ["model: must be one of"]),
-        ({"molecules": 215}, ["molecules: must be a whole number from 216 to"]),
-        ({"molecules": 300.5}, ["molecules: must be a whole number"]),
-        ({"seed": 0}, ["seed: must be"]),
-        ({"seed": True}, ["seed: must be"]),
-        ({"temperature": "298"}, ["temperature: must be a number from 200 to 600"]),
-        ({"temperature": math.nan}, ["temperature: must be"]),
-        ({"temperature": None}, ["temperature: must be"]),
-        ({"wall_seconds": 0}, ["wall_seconds: must be"]),
-        ({"steps": ..., "colour": "blue", "seed": -1}, ["steps: missing", "colour: unknown", "seed: must be"]),
-        ({"output_interval": 100}, ["the analysis needs 10 frames, not 8"]),
-        ({"equilibration": 0.6}, ["the analysis needs 10 frames, not 8"]),
-    ],
-)
-def test_all_that_is_wrong_is_told(changes: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(configuration.ConfigurationError) as refused:
-        read(**changes)
-    assert all(part in str(refused.value) for part in words)
-    assert str(refused.value).count(";") == len(words) - 1
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
-def test_a_configuration_is_a_json_object(text: str) -> None:
-    with pytest.raises(configuration.ConfigurationError):
-        configuration.read_configuration(text)
+read = partial(given.read, inputs.MODELS)
 
 
 # --- inputs ---
@@ -116,11 +44,6 @@ def test_inputs_say_what_the_configuration_says() -> None:
     assert expected.items() <= md.items()
     assert inputs.solvent(chosen) == "tip4p.gro"
     assert inputs.solvent(read()) == "spc216.gro"
-
-
-@pytest.mark.parametrize("molecules", [216, 300, 309, 310, 311, 500, 10_000])
-def test_the_box_is_wider_than_twice_the_cutoff(molecules: int) -> None:
-    assert inputs.box_edge(molecules) > 2.2 * inputs.cutoff(read(molecules=molecules))
 
 
 @pytest.mark.parametrize("interval", [1, 7, 100, 101, 250, 1000])
@@ -208,11 +131,6 @@ def test_messages_are_one_line() -> None:
     assert outcome.fatal_error("nothing of that kind") == ""
 
 
-def test_the_readme_names_every_reason() -> None:
-    told = (APPLICATION / "README.md").read_text()
-    assert all(f"| `{reason.value}` |" in told for reason in outcome.Reason)
-
-
 # --- what the tools say ---
 
 ENERGY = """
@@ -234,9 +152,9 @@ def test_quantities_are_read() -> None:
 
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf"])
 def test_what_is_not_finite_is_no_result(value: str) -> None:
-    with pytest.raises(outcome.NotFiniteError):
+    with pytest.raises(quantities.NotFiniteError):
         outcome.density(ENERGY.replace("1012.36", value))
-    with pytest.raises(outcome.NotFiniteError):
+    with pytest.raises(quantities.NotFiniteError):
         outcome.diffusion(MSD.replace("0.2500", value), 1)
 
 
@@ -254,58 +172,3 @@ def test_steps_are_read_as_they_come() -> None:
     assert outcome.steps_seen("stepping 5, timestep 4, ") == []
     assert outcome.checkpoint_step("simulation part # = 1\nstep = 2000\nt = 4.0\n") == 2000
     assert outcome.checkpoint_step("nstep = 3\n") is None
-
-
-# --- the image ---
-
-
-def test_the_image_is_built_from_what_its_containerfile_copies() -> None:
-    copied = re.findall(r"^COPY (\S+) ", (stack.GROMACS / "Containerfile").read_text(), re.MULTILINE)
-    assert tuple(copied) == stack.GROMACS_PARTS
-    assert all((stack.ROOT / part / "__init__.py").is_file() for part in copied)
-
-
-# --- the record ---
-
-
-def test_a_record_survives_every_kill(tmp_path: Path) -> None:
-    first = record.Record(tmp_path)
-    first.begin(0)
-    first.seen(0, 10.0)
-    first.seen(400, 14.0)  # killed with SIGKILL here
-    second = record.Record(tmp_path)
-    assert [(start.first, start.reached) for start in second.starts] == [(0, 400)]
-    second.begin(300)
-    second.seen(350, 100.0)
-    second.seen(900, 105.5)
-    second.end(925)
-    third = record.Record(tmp_path)
-    third.begin(925)
-    assert [(start.first, start.reached) for start in record.Record(tmp_path).starts] == [
-        (0, 400),
-        (300, 925),
-        (925, 925),
-    ]
-    assert record.computed(third.starts) == 400 + 625
-    # 400 steps in 4 s and 550 in 5.5 s, of 2 fs each.
-    assert record.ns_per_day(third.starts, 2.0) == pytest.approx(950 * 2e-6 / 9.5 * 86400)
-
-
-def test_a_start_that_was_killed_at_once_has_no_speed(tmp_path: Path) -> None:
-    found = record.Record(tmp_path)
-    assert record.ns_per_day(found.starts, 2.0) is None
-    found.begin(0)
-    found.seen(0, 1.0)
-    assert record.ns_per_day(record.Record(tmp_path).starts, 2.0) is None
-
-
-def test_a_damaged_record_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    whole = record.Record(tmp_path)
-    for first in (0, 100):
-        whole.begin(first)
-        whole.end(first + 100)
-    (tmp_path / "mark.json").write_text('{"start": 2, "fir')
-    assert [start.reached for start in record.Record(tmp_path).starts] == [100, 100]
-    log = tmp_path / "starts.jsonl"
-    log.write_text(log.read_text()[:-9])
-    assert [start.reached for start in record.Record(tmp_path).starts] == [100]

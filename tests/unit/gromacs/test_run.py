@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scavenger_checkpoint
 from scavenger_checkpoint import reported_checkpoint
 from scavenger_checkpoint.contract import ENV_MESSAGE_PATH
+from scavenger_cluster import stack
 
-SOURCES = (
-    Path(scavenger_checkpoint.__file__).parents[1],
-    Path(__file__).resolve().parents[3] / "demo-apps" / "gromacs",
-)
+LIMIT = 590.0
+"""Each start is ten processes, one after the other: seconds by itself, a minute beside a load of 40."""
+pytestmark = pytest.mark.timeout(LIMIT + 10)
 CONFIGURATION = {
     "model": "spce",
     "molecules": 216,
@@ -56,7 +55,7 @@ class Folder:
             [sys.executable, "-S", "-m", "scavenger_gromacs", f"--dir={self.path}"],
             env={
                 "PATH": self.search,
-                "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
+                "PYTHONPATH": stack.python_path("gromacs"),
                 ENV_MESSAGE_PATH: str(self.message),
                 **environment,
             },
@@ -67,7 +66,7 @@ class Folder:
 
     def finish(self, **environment: str) -> tuple[int, str]:
         process = self.start(**environment)
-        output = process.communicate(timeout=50)[0]
+        output = process.communicate(timeout=LIMIT)[0]
         return process.returncode, output
 
     def stop_at(self, step: int) -> tuple[int, str]:
@@ -77,7 +76,7 @@ class Folder:
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.01)
         process.terminate()
-        output = process.communicate(timeout=50)[0]
+        output = process.communicate(timeout=LIMIT)[0]
         return process.returncode, output
 
     def mark(self) -> dict[str, Any]:

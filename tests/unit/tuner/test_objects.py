@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from scavenger_api.job import ScavengerJob
 from scavenger_api.names import MAX_NAME_LENGTH
+from scavenger_checkpoint import EXIT_SAVED
 from scavenger_domain.pod_security import Level, breaches
 from scavenger_tuner.core.objects import MAX_INSTANCE_LENGTH, job_name, scavenger_job, selector, volume_claim
 from scavenger_tuner.core.trial import Configuration, Shape, Trial, expected_memory
@@ -26,6 +27,7 @@ def test_a_job_as_the_contract_reads_it() -> None:
     assert job.spec.persistent_volume_claims is not None
     (mount,) = job.spec.persistent_volume_claims
     assert (mount.name, mount.mount_path, mount.sub_path) == ("tuner", "/data", "tuner-5-abcdef01-2")
+    assert job.spec.checkpoint_exit_code == EXIT_SAVED, "what the wrapper of its programs ends with"
     assert not list(breaches(job.spec, Level.RESTRICTED))
     selected = dict(part.split("=") for part in selector(SITE).split(","))
     assert selected.items() <= body["metadata"]["labels"].items()

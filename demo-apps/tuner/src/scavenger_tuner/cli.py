@@ -16,11 +16,9 @@ from scavenger_runtime.settings import ENV_PREFIX
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from scavenger_tuner.controller import main as service
-from scavenger_tuner.core.trial import Configuration
-from scavenger_tuner.database.engine import connect
 from scavenger_tuner.database.reading import everything
 from scavenger_tuner.database.schema import migrate
-from scavenger_tuner.database.store import add
+from scavenger_tuner.database.store import ask
 from scavenger_tuner.report import Found, Listed, as_csv, found, list_table, listed, results_table
 from scavenger_tuner.settings import DATABASE_URL, TunerSettings
 from scavenger_tuner.study import Study, StudyError, explain
@@ -70,16 +68,8 @@ def _add(given: argparse.Namespace) -> str:
             time_step=given.time_step,
         )
     asked = study.configurations()
-    new = asyncio.run(_ask(given.database_url, study.study, asked))
+    new = asyncio.run(ask(given.database_url, study.study, asked))
     return f"{new} added to study {study.study}, {len(asked) - new} were there\n"
-
-
-async def _ask(url: str, study: str, asked: Sequence[Configuration]) -> int:
-    engine = connect(url)
-    try:
-        return await add(engine, study, asked)
-    finally:
-        await engine.dispose()
 
 
 def _list(given: argparse.Namespace) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_checkpoint.contract import EXIT_SAVED
 
 from scavenger_tuner.core.trial import Trial
 
@@ -84,6 +85,7 @@ def scavenger_job(site: Site, name: str, configuration: int, trial: Trial) -> Ob
             "persistentVolumeClaims": [{"name": site.claim, "mountPath": WORK_FOLDER, "subPath": name}],
             "interruptionAfter": site.interruption_after,
             "terminationGracePeriodSeconds": site.grace_seconds,
+            "checkpointExitCode": EXIT_SAVED,
             "ttlSecondsAfterFinished": site.ttl,
         },
     }

@@ -8,7 +8,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 CONNECT_ARGS: Final[dict[str, Any]] = {
-    "connect_timeout": 5,
+    "connect_timeout": 20,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,

@@ -24,6 +24,7 @@ from scavenger_tuner.core.endings import JobFacts, Result
 from scavenger_tuner.core.learning import Run, Seen
 from scavenger_tuner.core.rules import Failure, GiveUp, Reason
 from scavenger_tuner.core.trial import Configuration, Shape, Trial
+from scavenger_tuner.database.engine import connect
 from scavenger_tuner.database.tables import AttemptRow, AttemptState, ConfigurationRow, State
 
 RUNS: Final = 500
@@ -231,6 +232,15 @@ class Store:
             row.claims == claim.number,
             row.finished_at.is_(None),
         )
+
+
+async def ask(url: str, study: str, configurations: Collection[Configuration]) -> int:
+    """`add` to a database that is not connected to yet."""
+    engine = connect(url)
+    try:
+        return await add(engine, study, configurations)
+    finally:
+        await engine.dispose()
 
 
 async def add(engine: AsyncEngine, study: str, configurations: Collection[Configuration]) -> int:

@@ -13,7 +13,7 @@ from scavenger_checkpoint import write_atomically
 
 @dataclass(frozen=True)
 class Start:
-    """One start of mdrun."""
+    """One start of the simulation."""
 
     first: int
     """The step of the checkpoint that it went on from."""
@@ -53,18 +53,18 @@ class Record:
             self.starts[-1] = _read_mark(self._mark, len(self.starts)) or self.starts[-1]
 
     def begin(self, first: int) -> None:
-        """mdrun is started, from this step."""
+        """It is started, from this step."""
         self.starts.append(Start(first, first))
         write_atomically(self._log, "".join(json.dumps(asdict(start)) + "\n" for start in self.starts))
         self._began = None
         self._write_mark()
 
     def seen(self, step: int, clock: float) -> None:
-        """mdrun has said that it is at this step. `clock`: monotonic, in seconds."""
+        """It is at this step. `clock`: monotonic, in seconds."""
         if self._began is None:
             self._began = (step, clock)
         step_then, then = self._began
-        # Not behind what it went on from: after a signal it repeats its last step.
+        # Not behind what it went on from: after a signal mdrun repeats its last step.
         self.starts[-1] = replace(
             self.starts[-1],
             reached=max(self.starts[-1].reached, step),
@@ -74,7 +74,7 @@ class Record:
         self._write_mark()
 
     def end(self, step: int | None) -> None:
-        """mdrun has ended, with a checkpoint of this step, if any."""
+        """It has ended, with a checkpoint of this step, if any."""
         if step is not None:
             self.starts[-1] = replace(self.starts[-1], reached=max(self.starts[-1].reached, step))
         self._write_mark()

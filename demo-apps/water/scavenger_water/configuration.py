@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-MODELS: Final = ("spc", "spce", "tip3p", "tip4p", "tip4pew")
-"""As the files of the AMBER99SB-ILDN force field are called."""
 FEWEST_MOLECULES: Final = 216
 """Of these a box is just wider than twice the shortest cut-off."""
 FEWEST_FRAMES: Final = 10
 """That are written after equilibration: a mean square displacement cannot be fitted to fewer."""
+
+_BOX_OF_216: Final = 1.86206
+"""Edge in nm of an equilibrated box of SPC water, the one that comes with GROMACS."""
+_WIDE: Final = 2.1
+"""Edge in nm from which on a box has room for the cut-off of 0.9 nm, its buffer, and what it may shrink by."""
 
 
 class ConfigurationError(ValueError):
@@ -57,20 +60,30 @@ class Configuration:
         """Intervals between frames that the analysis has."""
         return int(self.steps * (1 - self.equilibration)) // self.output_interval
 
+    @property
+    def edge(self) -> float:
+        """Of a cubic box in which so many molecules of water have about their density; nm."""
+        return float(_BOX_OF_216 * (self.molecules / 216) ** (1 / 3))
+
+    @property
+    def cutoff(self) -> float:
+        """Of the interactions, in nm: shorter in the smallest boxes, which must be wider than twice that."""
+        return 0.9 if self.edge >= _WIDE else 0.8
+
     def to_json(self) -> str:
         """The same text for the same configuration, however it was written."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=1) + "\n"
 
 
-def read_configuration(text: str) -> Configuration:
-    """The configuration that a JSON text holds. Raises ConfigurationError."""
+def read_configuration(text: str, models: Sequence[str]) -> Configuration:
+    """The configuration that a JSON text holds, of one of these models of water. Raises ConfigurationError."""
     try:
         found = json.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"it is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError("it is not a JSON object")
-    problems = [*_missing_or_unknown(found), *_wrong(found)]
+    problems = [*_missing_or_unknown(found), *_wrong(found, models)]
     if not problems:
         # 2 and 2.0 are the same time step.
         reals = {name: float(found[name]) for name, (whole, _, _) in _RANGES.items() if not whole and found.get(name)}
@@ -102,10 +115,10 @@ def _missing_or_unknown(found: Mapping[str, Any]) -> list[str]:
     return missing + [f"{name}: unknown" for name in sorted(set(found) - {field.name for field in fields})]
 
 
-def _wrong(found: Mapping[str, Any]) -> list[str]:
+def _wrong(found: Mapping[str, Any], models: Sequence[str]) -> list[str]:
     problems = []
-    if "model" in found and found["model"] not in MODELS:
-        problems.append(f"model: must be one of {', '.join(MODELS)}")
+    if "model" in found and found["model"] not in models:
+        problems.append(f"model: must be one of {', '.join(models)}")
     for name, (whole, least, most) in _RANGES.items():
         value: Any = found.get(name)
         if value is None and (name not in found or name == "wall_seconds"):

@@ -1,0 +1,1 @@
+"""What programs have in common that measure density and self-diffusion of water: configuration, results, ends."""
