@@ -31,13 +31,19 @@ NAME: Final = "kubectl-sj"
 OURS: Final = ("api", "cli", "domain", "kube")
 EPOCH: Final = 315532800
 """1980-01-01, the first moment a zip file knows: of all files, so that the same ones come out as the same archive."""
-ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""As Go, krew and images call machines; those that are not here have the same name everywhere."""
 NOT_SHIPPED: Final = ("__pycache__", "*.pth", "_virtualenv.py", "direct_url.json", "uv_cache.json", "RECORD")
 """What an environment has beside its packages, and what in these names the folder or the moment they were made in."""
 DESCRIPTION: Final = """\
 Submit, watch and understand scavenger jobs: low-priority batch jobs that run on what is idle in a cluster, leave when
 ordinary workloads need the room, and go on from their last checkpoint.
 """
+
+
+def architecture() -> str:
+    """What this machine is called in the names of files and in a manifest for krew."""
+    return ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def install(environment: Path) -> Path:
@@ -62,6 +68,7 @@ def bundle(target: Path) -> None:
         packages = Path(folder) / "packages"
         shutil.copytree(install(Path(folder) / "environment"), packages, ignore=shutil.ignore_patterns(*NOT_SHIPPED))
         for path in sorted(packages.rglob("*")):
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
             os.utime(path, (EPOCH, EPOCH))
         words = ["--site-packages", str(packages), "--console-script", NAME, "--python", interpreter]
         command = [sys.executable, "-m", "shiv.cli", *words, "--reproducible", "--output-file", str(target)]
@@ -105,20 +112,29 @@ def krew_manifest(version: str, uri: str, sha256: str, system: str, machine: str
     }
 
 
+def write(into: Path, base_url: str | None) -> None:
+    """Write the file and the archive into a folder, and the manifest where it is known where the archive will be.
+
+    Raises subprocess.CalledProcessError.
+    """
+    version = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]["version"]
+    system, machine = platform.system().lower(), architecture()
+    bundle(into / NAME)
+    packed = into / f"{NAME}-{system}-{machine}.tar.gz"
+    digest = archive([into / NAME, ROOT / "LICENSE"], packed)
+    if base_url is not None:
+        manifest = krew_manifest(version, f"{base_url.rstrip('/')}/{packed.name}", digest, system, machine)
+        (into / "sj.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+
+
 def main() -> int:
     """Write the file, the archive and the manifest; the exit code of the process."""
     parser = argparse.ArgumentParser(description="kubectl sj as one file.")
     parser.add_argument("--base-url", default="file://" + str(OUTPUT), help="where the archive will be published")
-    base = parser.parse_args().base_url.rstrip("/")
-    version = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())["project"]["version"]
-    system, machine = platform.system().lower(), ARCHITECTURES[platform.machine()]
+    base_url = parser.parse_args().base_url
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir(parents=True)
-    bundle(OUTPUT / NAME)
-    packed = OUTPUT / f"{NAME}-{system}-{machine}.tar.gz"
-    digest = archive([OUTPUT / NAME, ROOT / "LICENSE"], packed)
-    manifest = krew_manifest(version, f"{base}/{packed.name}", digest, system, machine)
-    (OUTPUT / "sj.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    write(OUTPUT, base_url)
     for path in sorted(OUTPUT.iterdir()):
         sys.stdout.write(f"{path.relative_to(ROOT)}\t{path.stat().st_size / 1e6:.1f} MB\n")
     return 0

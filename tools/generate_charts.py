@@ -36,7 +36,9 @@ from scavenger_runtime.settings import ServiceSettings, parse_seconds
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 VALUES: Final = ROOT / "tools" / "values"
-SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
+LOOKED_AT: Final = frozenset({"board"})
+"""Services that nothing in the cluster waits for: one replica."""
 SCHEDULER: Final = "scheduler"
 """kube-scheduler with a plugin: flags, probes and values of its own, and nothing to clean up."""
 NOT_OF_THE_SCHEDULER: Final = frozenset({"uninstall", "metrics", "extraEnv", "extraVolumes", "extraVolumeMounts"})
@@ -62,8 +64,8 @@ GIVEN_BY_THE_CHART: Final = frozenset(
         "metrics_port",
     }
 )
-HANDED_DOWN: Final = frozenset({"global", "scavenger-library"})
-"""In the schemas because helm adds them to the values of every chart that has another in it."""
+HANDED_DOWN: Final = frozenset({"scavenger-library"})
+"""In the schemas because helm adds it to the values of every chart that has the library in it."""
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
 MANIFESTS_OF_A_SERVICE: Final = (
     "rbac",
@@ -151,6 +153,8 @@ def chart_files() -> Files:
     for service in SERVICES:
         head = "# " + HEADER.format(source=f"tools/values and the settings of the {service}") + "\n\n"
         values = (VALUES / "services.yaml").read_text().replace("SERVICE", service)
+        if service in LOOKED_AT:
+            values = values.replace("replicas: 2", "replicas: 1")
         files[charts / f"scavenger-{service}" / "values.yaml"] = head + values + "\n" + own_values(service)
     for component in (*SERVICES, SCHEDULER):
         schema = json.dumps(values_schema(component), indent=2)

@@ -1,8 +1,8 @@
-"""What is in each image, as CycloneDX 1.5: dist/sbom/<component>.cdx.json.
+"""What is in each image, and in the command line, as CycloneDX 1.5: dist/sbom/<component>.cdx.json.
 
     python tools/sbom.py
 
-Of the Python services it is what `uv.lock` has for them, without what only developers need; of the scheduler the
+Of what is in Python it is what `uv.lock` has for them, without what only developers need; of the scheduler the
 modules that its program is built from. What the base image of the Python services brings is not in it: that is said by
 whoever publishes the base.
 """
@@ -20,7 +20,8 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 OUTPUT: Final = ROOT / "dist" / "sbom"
-SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
+COMPONENTS: Final = (*SERVICES, "scheduler", "tuner", "cli")
 SCHEDULER: Final = ROOT / "services" / "scheduler"
 MODULE: Final = (
     "{{with .Module}}{{if not .Main}}{{with .Replace}}{{.Path}} {{.Version}}{{else}}{{.Path}} {{.Version}}{{end}}"
@@ -30,7 +31,7 @@ MODULE: Final = (
 
 
 def of_service(service: str) -> dict[str, Any]:
-    """The runtime dependencies of a Python service. Raises subprocess.CalledProcessError."""
+    """The runtime dependencies of a package in Python. Raises subprocess.CalledProcessError."""
     words = ["export", "--quiet", "--frozen", "--no-dev", "--preview-features=sbom-export", "--format=cyclonedx1.5"]
     command = [str(ROOT / "tools" / "uv"), *words, f"--package=scavenger-{service}"]
     made: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
@@ -67,18 +68,24 @@ def go_document(name: str, version: str, modules: Iterable[str]) -> dict[str, An
     }
 
 
+def write(component: str, into: Path) -> Path:
+    """Write one of COMPONENTS into a folder; the file. Raises OSError and subprocess.CalledProcessError."""
+    document = of_scheduler() if component == "scheduler" else of_service(component)
+    file = into / f"{component}.cdx.json"
+    file.write_text(json.dumps(document, indent=2) + "\n")
+    return file
+
+
 def main() -> int:
     """Write them all; 1 where one cannot be made."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    try:
-        made = {service: of_service(service) for service in SERVICES} | {"scheduler": of_scheduler()}
-    except (OSError, subprocess.CalledProcessError) as error:
-        sys.stderr.write(f"error: {error}\n{getattr(error, 'stderr', '') or ''}\n")
-        return 1
-    for component, document in made.items():
-        file = OUTPUT / f"{component}.cdx.json"
-        file.write_text(json.dumps(document, indent=2) + "\n")
-        sys.stdout.write(f"{file.relative_to(ROOT)}: {len(document['components'])} components\n")
+    for component in COMPONENTS:
+        try:
+            file = write(component, OUTPUT)
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.stderr.write(f"error: {error}\n{getattr(error, 'stderr', '') or ''}\n")
+            return 1
+        sys.stdout.write(f"{file.relative_to(ROOT)}: {len(json.loads(file.read_text())['components'])} components\n")
     return 0
 
 

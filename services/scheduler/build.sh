@@ -10,5 +10,5 @@ stamp=()
 for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   stamp+=("-X $package.gitVersion=$version" "-X $package.gitMajor=1" "-X $package.gitMinor=$minor")
 done
-CGO_ENABLED=0 GOFLAGS='' GOWORK=off go build -p 2 -mod=readonly -buildvcs=false -trimpath \
+CGO_ENABLED=0 GOFLAGS='' GOWORK=off go build -p 2 -mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false \
   -ldflags "-s -w ${stamp[*]}" -o "$output" ./cmd/scavenger-scheduler

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_cluster.build import ensure_tools
-from scavenger_cluster.errors import MissingRequirementError
+from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings
@@ -30,6 +29,7 @@ SERVICES: dict[str, type[ServiceSettings]] = {
     "regulator": RegulatorSettings,
     "prioritizer": PrioritizerSettings,
     "webhook": WebhookSettings,
+    "board": BoardSettings,
 }
 LIBRARY = ROOT / "charts" / "scavenger-library"
 CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY})
@@ -72,14 +72,6 @@ EVERYTHING: dict[str, Any] = {
     "extraVolumeMounts": [{"name": "token", "mountPath": "/token", "readOnly": True}],
     "settings": {"logLevel": "debug", "leaseDuration": "1m", "shutdownTimeout": 50},
 }
-
-
-@pytest.fixture(scope="session")
-def helm() -> Path:
-    try:
-        return ensure_tools(["helm"], lambda line: print(line, flush=True))["helm"]  # noqa: T201
-    except MissingRequirementError as error:
-        pytest.skip(f"helm cannot be built here: {error}")
 
 
 class Chart:
@@ -159,13 +151,15 @@ def test_version_is_the_project_s(chart: Path) -> None:
 def test_every_value_has_a_default_and_a_schema(chart: Path) -> None:
     def agree(schema: dict[str, Any], values: dict[str, Any]) -> None:
         assert not schema.get("additionalProperties"), chart.name
-        assert set(values) == set(schema["properties"]) - {"global", LIBRARY.name}
+        assert set(values) == set(schema["properties"]) - handed_down
         for name, child in schema["properties"].items():
             if "properties" in child and values.get(name):
                 agree(child, values[name])
 
     values = yaml.safe_load((chart / "values.yaml").read_text())
     schema = json.loads((chart / "values.schema.json").read_text())
+    with_images = chart.name.removeprefix("scavenger-") in USERS_OF_THE_LIBRARY
+    handed_down = {LIBRARY.name} if with_images else {LIBRARY.name, "global"}
     for loose in ("affinity", "settings"):
         values.pop(loose, None)
         schema["properties"].pop(loose, None)
@@ -187,6 +181,7 @@ def test_lint(helm: Path, name: str, values: dict[str, Any]) -> None:
         ("admitter", {"image": {"repo": "x"}}, "'repo'"),
         ("admitter", {"image": {"digest": "1234"}}, "/image/digest"),
         ("admitter", {"image": {"registry": "mirror.example/"}}, "/image/registry"),
+        ("admitter", {"global": {"image": {"registry": "mirror.example/"}}}, "/global/image/registry"),
         ("admitter", {"resources": {"request": {"cpu": 1}}}, "'request'"),
         ("admitter", {"affinity": {"nodeAfinity": {}}}, "'nodeAfinity'"),
         ("admitter", {"settings": {"startTimeot": "5m"}}, "'startTimeot'"),
@@ -253,6 +248,9 @@ def test_charts_of_two_services_in_one_do_not_mix(helm: Path, tmp_path: Path) ->
     together = list(both.objects(values).values())
     assert len(together) == sum(map(len, alone.values()))
     assert all(o in together for objects in alone.values() for o in objects)
+
+    once = {"global": {"image": {"registry": REGISTRY}}, "scavenger-webhook": {"admission": {"caBundle": AUTHORITY}}}
+    assert list(both.objects(once).values()) == together
 
 
 # --- services ---
@@ -328,9 +326,33 @@ def test_a_name_that_anybody_may_own_is_refused(helm: Path, name: str) -> None:
     said = chart.refused({"image": {"tag": "0.1.0"}})
 
     assert f"image.registry is not set: scavenger/{name} without one is a name on Docker Hub" in said
+    assert "--set global.image.registry=" in said
     assert "--set image.registry=" in said
     for image in ({"registry": "localhost"}, {"repository": "registry.example/mine"}, {"digest": f"sha256:{'0' * 64}"}):
         assert container(chart.objects({"image": image})["Deployment"])["image"]
+
+
+@pytest.mark.parametrize("name", USERS_OF_THE_LIBRARY)
+def test_one_registry_for_all_charts_or_one_of_its_own(helm: Path, name: str) -> None:
+    def pulled(*, own: str = "", **image: str) -> set[str]:
+        """The images of all containers, with a registry for all charts and one of its own."""
+        values = {"image": {"registry": own, **image}, "global": {"image": {"registry": "all.example"}, "of": "others"}}
+        specs = pod_specs(Chart(helm, name).objects(values)).values()
+        return {c["image"] for spec in specs for c in (*spec["containers"], *spec.get("initContainers", ()))}
+
+    assert pulled() == {f"all.example/scavenger/{name}:0.1.0"}
+    assert pulled(own="own.example") == {f"own.example/scavenger/{name}:0.1.0"}
+    digest = f"sha256:{'0' * 64}"
+    assert pulled(digest=digest) == {f"all.example/scavenger/{name}@{digest}"}
+    assert pulled(repository="mine/it", tag="2") == {"all.example/mine/it:2"}
+    for repository in ("third.example/mine", "third:5000/mine", "localhost/mine"):
+        assert pulled(repository=repository, tag="2") == {f"{repository}:2"}
+
+
+@pytest.mark.parametrize("name", ["crds", "base"])
+def test_charts_without_images_take_the_registry_of_all(helm: Path, name: str) -> None:
+    chart = Chart(helm, name)
+    assert chart.objects({"global": {"image": {"registry": "all.example"}}}) == chart.objects()
 
 
 @pytest.mark.parametrize(("name", "settings"), SERVICES.items())
@@ -519,6 +541,23 @@ def test_pods_are_ranked_by_the_webhook_or_by_a_policy_and_never_by_both(
         {"pods": {"defaulting": defaulting}, "admission": {"pods": False}}, more=cluster
     )
     assert not {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"} & set(none)
+
+
+@pytest.mark.parametrize("cluster", [(), POLICIES])
+def test_nobody_looks_at_pods_where_their_classes_rank_them(helm: Path, cluster: tuple[str, ...]) -> None:
+    """What `auto` makes of a real cluster is in tests/integration/webhook/test_pods_class.py."""
+    values: dict[str, Any] = {"pods": {"defaulting": "class"}}
+    objects = Chart(helm, "webhook").objects(values, more=cluster)
+
+    assert set(hooks(objects)) == {"scavengerjobs.scavenger.dev"}
+    assert not {"MutatingAdmissionPolicy", "MutatingWebhookConfiguration"} & set(objects)
+    policy, binding = objects["ValidatingAdmissionPolicy"]["spec"], objects["ValidatingAdmissionPolicyBinding"]["spec"]
+    assert [rule["resources"] for rule in policy["matchConstraints"]["resourceRules"]] == [["priorityclasses"]]
+    assert (policy["failurePolicy"], binding["validationActions"]) == ("Ignore", ["Warn"]), "refuses nothing"
+    none = Chart(helm, "webhook").objects({**values, "admission": {"pods": False}}, more=cluster)
+    assert not {kind for kind in none if "AdmissionPolicy" in kind}
+    quotas = Chart(helm, "webhook").objects({**values, "admission": {"quotas": True}}, more=cluster)
+    assert set(hooks(quotas)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
 
 
 def test_quotas_are_sent_where_pods_are_not(helm: Path) -> None:
@@ -815,6 +854,18 @@ def test_on_ordinary_pods_no_policy_gets_beyond_its_conditions(helm: Path) -> No
     policies = guard(helm)
     assert all(policies[name]["matchConditions"] for name in matched(helm, "CREATE", "pods", {}))
     assert all(policies[name]["matchConditions"] for name in matched(helm, "DELETE", "pods", {}))
+
+
+def test_classes_that_may_be_low_are_named(helm: Path) -> None:
+    ours = "'scavenger-preemptible', 'scavenger-non-preemptible'"
+    for values, names in (({}, f"[{ours}]"), ({"lowPriorityClasses": ["cheap", "a.b"]}, f"[{ours}, 'cheap', 'a.b']")):
+        policy = guard(helm, values)["priority-classes"]
+        assert policy["matchConditions"][0]["expression"].endswith(f"object.metadata.name in {names})")
+
+
+def test_values_of_a_release_from_before_there_were_names_will_do(helm: Path) -> None:
+    """`helm upgrade --reuse-values` has the values of the old chart, and nothing of what the new one adds."""
+    assert Chart(helm, "base").objects({"guard": {"lowPriorityClasses": None}}) == Chart(helm, "base").objects()
 
 
 def test_interactive_pods_are_everybodys_unless_namespaces_are_named(helm: Path) -> None:

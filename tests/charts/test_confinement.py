@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .test_charts import ROOT, SERVICES, USERS_OF_THE_LIBRARY, Chart, container, helm
-
-__all__ = ["helm"]  # the fixture
+from .test_charts import ROOT, SERVICES, USERS_OF_THE_LIBRARY, Chart, container
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 

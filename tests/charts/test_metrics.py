@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from .test_charts import SERVICES, USERS_OF_THE_LIBRARY, Chart, container, environment, helm
-
-__all__ = ["helm"]  # the fixture
+from .test_charts import SERVICES, USERS_OF_THE_LIBRARY, Chart, container, environment
 
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 

@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNTIME: Final = "runtime"
-SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
 SCHEDULER: Final = "scheduler"
 SCHEDULER_SOURCE: Final = ROOT / "services" / "scheduler" / "pkg" / "preemption" / "metrics.go"
 

@@ -1,14 +1,19 @@
 {{- /*
-The image of the component. Without a registry its name would be one of Docker Hub, where anybody may own it: that is
-refused, unless the content is given by its digest, or a repository of one's own.
+The image of the component, from its own registry, or the one for all charts, unless its repository begins with one.
+Without any its name would be one of Docker Hub, where anybody may own it: that is refused, unless the content is given by
+its digest, or a repository of one's own.
 */ -}}
 {{- define "scavenger.image" -}}
 {{- $image := .Values.image -}}
 {{- $own := printf "scavenger/%s" (trimPrefix "scavenger-" .Chart.Name) -}}
-{{- if and (eq $image.repository $own) (not (or $image.registry $image.digest)) -}}
-{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub that is not ours. Build the image with services/build-image.sh, push it, and name your registry: --set image.registry=registry.example.com (or localhost, where the image is loaded into every node)" $own) -}}
+{{- $registry := $image.registry -}}
+{{- if not (or $registry (regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository)) -}}
+{{- $registry = ((.Values.global).image).registry -}}
 {{- end -}}
-{{- with $image.registry }}{{ . }}/{{ end -}}
+{{- if and (eq $image.repository $own) (not (or $registry $image.digest)) -}}
+{{- fail (printf "image.registry is not set: %s without one is a name on Docker Hub that is not ours. Build the image with services/build-image.sh, push it, and name your registry: --set global.image.registry=registry.example.com, for all charts, or --set image.registry=registry.example.com, for this one (localhost, where the image is loaded into every node)" $own) -}}
+{{- end -}}
+{{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end }}

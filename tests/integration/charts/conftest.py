@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scavenger_cluster import Cluster
+from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.requirements import obstacles
 from scavenger_testing.cluster_names import cluster_name
+from scavenger_testing.waiting import wait
 
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "scavenger-system"
@@ -63,8 +64,15 @@ class Helm:
         return done.stdout
 
     def install(self, chart: str, *words: str) -> str:
-        """Install it, or change what is installed; images are those that have been loaded into the node."""
-        return self(*self.installation(chart, *words))
+        """Install it, or change what is installed; images are those that have been loaded into the node.
+
+        helm does not wait until the definitions of chart crds are served; we do.
+        """
+        said = self(*self.installation(chart, *words))
+        if chart == "crds":
+            what = "the definitions to be served"
+            wait(what, lambda: stack.serves_definitions(self.cluster), describe=self.describe)
+        return said
 
     def installation(self, chart: str, *words: str) -> tuple[str, ...]:
         """The arguments of helm for that."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.errors import ClusterError
+from scavenger_testing import pages
 from scavenger_testing.waiting import wait
 from scavenger_testing.world import scavenger_job
 
@@ -17,6 +20,8 @@ from .conftest import ROOT, SYSTEM, Helm, get
 
 pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # images are built and unpacked
 
+PAGE = ROOT / "docs" / "install.md"
+REGISTRY_OF_THE_PAGE = "registry.example.com"
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
 CHARTS = ("crds", "base", *SERVICES, "scheduler")
 FINALIZER = "scavenger.dev/interruption-record"
@@ -132,9 +137,45 @@ def images(cluster: Cluster) -> set[str]:
     return found
 
 
+class Shell:
+    """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster."""
+
+    def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
+        for name, words in (("helm", [str(helm.program)]), ("kubectl", cluster.kubectl_command)):
+            program = folder / name
+            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            program.chmod(0o755)
+        self.helm = helm
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        self.environment = helm.environment | {"PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
+
+    def paste(self, commands: str) -> None:
+        """Run them; the registry, which nobody has, is where the images that were loaded are from."""
+        here = commands.replace(REGISTRY_OF_THE_PAGE, "localhost")
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", here],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
+
+
+@pytest.fixture
+def shell(cluster: Cluster, helm: Helm, tmp_path: Path) -> Shell:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return Shell(cluster, helm, folder)
+
+
 @pytest.mark.real
-def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str]) -> None:
-    install_everything(helm, images)
+def test_life_of_an_installation(cluster: Cluster, helm: Helm, shell: Shell, images: set[str]) -> None:
+    """As docs/install.md has it: the commands of the page are what runs."""
+    cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
+    install_everything(helm, shell, images)
     cluster.kubectl("create", "namespace", "research")
     if "webhook" in images:
         refuses_a_bad_job(cluster)
@@ -144,14 +185,27 @@ def test_life_of_an_installation(cluster: Cluster, helm: Helm, images: set[str])
     helm.install("admitter", "--set=settings.explainAfter=2s", "--set=replicas=1", "--wait")
     changed = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
     assert changed["metadata"]["generation"] == generation + 1
-    assert changed["status"]["readyReplicas"] == 1
+
+    def ready_replicas() -> int:
+        return int(get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)["status"].get("readyReplicas", 0))
+
+    wait("one replica, which is ready", lambda: ready_replicas() == 1, describe=helm.describe)
 
     start(cluster, helm, "long", "--seconds=3600", "--steps=100000")
-    uninstall_everything(cluster, helm)
-    held = [pod for pod in get(cluster, "pods", "-n", "research")["items"] if pod["metadata"].get("finalizers")]
-    assert not held, "a finalizer that nobody will take off"
-    assert not get(cluster, "jobs", "-n", "research")["items"]
+    leave, for_good = pages.blocks(PAGE, "## Uninstall")
+    uninstall_everything(cluster, shell, leave)
+
+    def held() -> list[dict[str, Any]]:
+        return [pod for pod in get(cluster, "pods", "-n", "research")["items"] if pod["metadata"].get("finalizers")]
+
+    # That of the Job controller goes soon; of ours nobody would take it off.
+    wait("no finalizer", lambda: not held(), describe=helm.describe)
+    wait("no Job", lambda: not get(cluster, "jobs", "-n", "research")["items"], describe=helm.describe)
     assert len(get(cluster, "scavengerjobs", "-n", "research")["items"]) == 2, "kept, as their definition is"
+    shell.paste(for_good)
+    assert not definitions(cluster)
+    assert SYSTEM not in cluster.kubectl("get", "namespaces", "-o", "name")
+    assert not ours(cluster, f"{CLUSTER_SCOPED},flowschemas,prioritylevelconfigurations")
     delete_research(cluster)
 
 
@@ -159,20 +213,32 @@ def delete_research(cluster: Cluster) -> None:
     cluster.kubectl("delete", "namespace", "research", "--timeout=180s", timeout=200)
 
 
-def install_everything(helm: Helm, images: set[str]) -> None:
-    helm.install("crds")
-    helm.install("base")
-    own = {"regulator": ["--set=settings.source=requests", "--set=settings.period=2s", "--set=replicas=1"]}
-    for name in SERVICES:
-        # A service without an image yet: all of it but the running pods; python3 for its hook is in the admitter's.
-        stand_in = [] if name in images else ["--set=replicas=0", "--set=image.repository=scavenger/admitter"]
-        helm.install(name, *own.get(name, []), *stand_in, "--wait", "--timeout=180s")
+def install_everything(helm: Helm, shell: Shell, images: set[str]) -> None:
+    """What the page installs; then the webhook, and a regulator that needs no measurement and decides soon."""
+    assert images == set(SERVICES)
+    (install,) = pages.blocks(PAGE, "## With Helm")
+    shell.paste(install)
+    helm.install("webhook", "--wait", "--timeout=300s")
+    soon = ("--set=settings.source=requests", "--set=settings.period=2s", "--set=replicas=1")
+    helm.install("regulator", *soon, "--wait", "--timeout=300s")
 
 
 def refuses_a_bad_job(cluster: Cluster) -> None:
     """Through its Service, by a replica in a pod, under the authority that the replicas have agreed on."""
+
+    def answer() -> str:
+        """What is said of it; empty while the API server does not know of the webhook yet, and so has nothing against
+        it. Until the node knows where the Service leads, it says that the webhook cannot be reached."""
+        try:
+            cluster.kubectl("apply", "-n", "research", "--dry-run=server", "-f", "-", input=yaml.safe_dump(bad))
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+    bad = scavenger_job("bad", "run", queue="nowhere")
+    wait("it to be refused", lambda: "there is no queue 'nowhere'; choose another queue" in answer(), describe=answer)
     with pytest.raises(ClusterError, match="there is no queue 'nowhere'; choose another queue"):
-        apply(cluster, scavenger_job("bad", "run", queue="nowhere"))
+        apply(cluster, bad)
 
 
 def apply(cluster: Cluster, body: dict[str, Any]) -> None:
@@ -199,10 +265,10 @@ def wait_phase(cluster: Cluster, helm: Helm, name: str, phase: str) -> None:
     def describe() -> str:
         return f"{status()}\n{helm.describe()}"
 
-    wait(f"{name} {phase}", lambda: status().get("phase") == phase, describe=describe)
+    wait(f"{name} {phase}", lambda: status().get("phase") == phase, 300, describe)
 
 
-def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
+def uninstall_everything(cluster: Cluster, shell: Shell, leave: str) -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -210,16 +276,9 @@ def uninstall_everything(cluster: Cluster, helm: Helm) -> None:
         "spec": {"minAvailable": 1000000, "selector": {"matchLabels": {"scavenger.dev/preemption-class": "x"}}},
     }
     apply(cluster, budget)  # as the prioritizer would have made it
-    helm.uninstall("webhook", "--wait")
-    helm.uninstall("prioritizer", "--wait")
+    shell.paste(leave)
     assert not ours(cluster, "poddisruptionbudgets", "-n", "research")
-
-    helm.uninstall("regulator", "--wait")
     assert not ours(cluster, "configmaps", "-n", SYSTEM)
-
-    helm.uninstall("admitter", "--wait")
-    for chart in ("base", "crds"):
-        helm.uninstall(chart)
     assert not ours(cluster, CLUSTER_SCOPED)
     left = ours(cluster, "deployments,services,serviceaccounts,roles,rolebindings,jobs,poddisruptionbudgets", "-A")
     assert not left, "what the hooks have made goes with them"
@@ -255,7 +314,7 @@ def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified
     stack.build_images(cluster)
     helm.install("crds")
     helm.install("base", "--set=guard.enabled=false")  # scavenger pods are made by hand here
-    helm.install("scheduler", "--wait", "--timeout=180s")
+    helm.install("scheduler", "--wait", "--timeout=300s")
 
     def leader() -> str:
         words = ("lease", SCHEDULER, "-n", SYSTEM, "--ignore-not-found", "-o=jsonpath={.spec.holderIdentity}")
@@ -264,6 +323,8 @@ def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified
     found = wait("somebody to lead", leader, describe=helm.describe)
     assert found.startswith(f"{SCHEDULER}-"), "a pod of the Deployment leads"
     cluster.kubectl("create", "namespace", "research")
+    # Before that no pod is taken.
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "research", "--timeout=110s")
     (node,) = get(cluster, "nodes")["items"]
     cores = float(node["status"]["allocatable"]["cpu"])
 

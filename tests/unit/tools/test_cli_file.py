@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tools import cli_file
 
@@ -49,6 +47,12 @@ def test_in_an_empty_environment_it_needs_nothing_that_only_services_do(tmp_path
         done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(output)
+
+
+@pytest.mark.parametrize(("machine", "named"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")])
+def test_every_machine_has_a_name(monkeypatch: pytest.MonkeyPatch, machine: str, named: str) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert cli_file.architecture() == named
 
 
 def test_an_archive_is_the_same_whenever_it_is_made(tmp_path: Path) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tools import sbom
 

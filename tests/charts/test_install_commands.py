@@ -1,0 +1,112 @@
+"""What README and docs/install.md have to paste: in an order that works, into one namespace, and all of it undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_testing import pages
+
+pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
+
+ROOT = Path(__file__).resolve().parents[2]
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "install.md"
+RECORD = """\
+#!/usr/bin/env python3
+import json, os, sys
+with open(os.environ["RECORD"], "a") as record:
+    record.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
+"""
+SOURCES = {
+    "README.md": [(README, "## Install")],
+    "docs/install.md": [(PAGE, "## With Helm"), (PAGE, "## Uninstall")],
+}
+
+Words = list[str]
+
+
+@pytest.fixture(params=SOURCES)
+def pasted(request: pytest.FixtureRequest, tmp_path: Path) -> list[Words]:
+    """Every helm and kubectl that the commands of the page come to, in order: install, leave, and for good."""
+    for name in ("helm", "kubectl"):
+        (tmp_path / name).write_text(RECORD)
+        (tmp_path / name).chmod(0o755)
+    record = tmp_path / "record"
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "RECORD": str(record)}
+    for page, heading in SOURCES[request.param]:
+        for block in pages.blocks(page, heading):
+            subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=ROOT, env=environment, check=True)
+    return [json.loads(line) for line in record.read_text().splitlines()]
+
+
+def with_words(pasted: list[Words], *words: str) -> list[Words]:
+    return [command for command in pasted if command[: len(words)] == list(words)]
+
+
+def namespace(command: Words) -> str:
+    return command[command.index("--namespace") + 1]
+
+
+def test_the_namespace_is_made_first_and_everything_is_in_it(pasted: list[Words]) -> None:
+    assert pasted[0][:3] == ["kubectl", "create", "namespace"]
+    (made,) = {words[3] for words in with_words(pasted, "kubectl", "create", "namespace")}
+    assert {namespace(words) for words in with_words(pasted, "helm")} == {made}
+    assert pasted[-1] == ["kubectl", "delete", "namespace", made]
+
+
+def test_charts_are_installed_in_order_and_uninstalled_in_the_opposite_one(pasted: list[Words]) -> None:
+    installed = [words[3] for words in with_words(pasted, "helm", "upgrade", "--install")]
+    left = [words[2] for words in with_words(pasted, "helm", "uninstall")]
+
+    assert installed[:2] == ["scavenger-crds", "scavenger-base"]
+    assert [name for name in reversed(left) if name in installed][:2] == installed[:2]
+    charts = {path.parent.name for path in ROOT.glob("charts/*/Chart.yaml")} - {"scavenger-library"}
+    assert set(left) == charts, "whoever has the optional ones is rid of them as well"
+    for words in with_words(pasted, "helm", "uninstall"):
+        assert "--ignore-not-found" in words
+    definitions = {
+        yaml.safe_load(file.read_text())["metadata"]["name"] for file in (ROOT / "manifests/crds").glob("*_*")
+    }
+    (deleted,) = with_words(pasted, "kubectl", "delete", "crd")
+    assert set(deleted[3:]) == definitions
+
+
+def test_every_chart_renders_with_the_words_of_the_page_and_pulls_from_the_registry_named_there(
+    pasted: list[Words], helm: Path
+) -> None:
+    pulled: dict[str, set[str]] = {}
+    for _, _, _, release, chart, *words in with_words(pasted, "helm", "upgrade", "--install"):
+        assert Path(chart).name == release
+        assert "--wait" in words
+        command = [str(helm), "template", release, str(ROOT / chart), *(word for word in words if word != "--wait")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        pulled[release] = set(images(list(yaml.safe_load_all(done.stdout))))
+
+    assert not pulled.pop("scavenger-crds") | pulled.pop("scavenger-base")
+    for release, names in pulled.items():
+        assert {name.rpartition(":")[0] for name in names} == {f"registry.example.com/{release.replace('-', '/')}"}
+
+
+def images(node: Any) -> list[str]:
+    """Every `image` in what is rendered."""
+    if isinstance(node, dict):
+        own = [node["image"]] if isinstance(node.get("image"), str) else []
+        return own + [found for child in node.values() for found in images(child)]
+    return [found for child in node for found in images(child)] if isinstance(node, list) else []
+
+
+def test_a_heading_without_commands_is_no_page_to_test(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n## One\n\n```sh\na\n```\n\n### Below\n\n```sh\nb\n```\n\n## Two\n\n    c\n")
+    assert pages.blocks(page, "## One") == ["a\n", "b\n"]
+    assert pages.blocks(page, "### Below") == ["b\n"]
+    with pytest.raises(ValueError, match="no commands under '## Two'"):
+        pages.blocks(page, "## Two")
+    with pytest.raises(ValueError, match="no heading '## Three'"):
+        pages.blocks(page, "## Three")

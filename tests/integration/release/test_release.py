@@ -1,0 +1,139 @@
+"""`make release` in two clones of one commit makes the same bytes, and what it makes can be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+from scavenger_cluster import requirements
+from scavenger_cluster.build import ensure_tools
+
+pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[3]
+WITHOUT_IMAGES = "wheels charts cli sbom"
+SOMEBODY = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (
+    ("NAME", "test"), ("EMAIL", "test@example.org"), ("DATE", "2026-01-02T03:04:05Z"))}  # fmt: skip
+
+
+def git(folder: Path, *words: str) -> str:
+    """Without the user's own settings, but in this checkout: there they may be what makes it a safe one for git."""
+    environment = os.environ | SOMEBODY | ({} if folder == ROOT else {"GIT_CONFIG_GLOBAL": os.devnull})
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True, env=environment
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def clones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """Two clones, in folders of other names, of one commit: this checkout as it stands, whether committed or not. They
+    go afterwards: with environments and images they are large, and pytest would keep those of three runs."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    first = tmp_path_factory.mktemp("first") / "scavenger"
+    second = tmp_path_factory.mktemp("second") / "another-name"
+    git(ROOT, "clone", "--quiet", "--no-hardlinks", str(ROOT), str(first))
+    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").rstrip("\0").split("\0"):
+        source, target = ROOT / name, first / name
+        target.unlink(missing_ok=True)
+        if source.is_symlink() or source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    git(first, "add", "--all")
+    git(first, "commit", "--quiet", "--allow-empty", "--message=as it stands")
+    git(first, "clone", "--quiet", "--no-hardlinks", str(first), str(second))
+    yield [first, second]
+    for clone in (first, second):
+        shutil.rmtree(clone)
+
+
+def release(clone: Path, parts: str, umask: int) -> str:
+    """Make parts of a release; what it printed."""
+    ours = ("MAKE", "MFLAGS", "VIRTUAL_ENV", "PYTEST", "PYTHONDONTWRITEBYTECODE", "SOURCE_DATE_EPOCH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    words = ["make", "--no-print-directory", "release", f"PARTS={parts}"]
+    done = subprocess.run(words, cwd=clone, env=environment, capture_output=True, text=True, check=False, umask=umask)
+    assert done.returncode == 0, done.stdout + done.stderr
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=clone / "dist", check=True)
+    return done.stdout
+
+
+def sums(clone: Path) -> dict[str, str]:
+    """The checksum of each file of the release."""
+    lines = (clone / "dist" / "SHA256SUMS").read_text().splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def test_wheels_charts_command_line_and_sboms_are_the_same_from_two_clones(clones: list[Path], tmp_path: Path) -> None:
+    said = release(clones[0], WITHOUT_IMAGES, 0o022)
+    release(clones[1], WITHOUT_IMAGES, 0o077)
+    first, second = map(sums, clones)
+
+    assert first == second
+    found = {name.partition("/")[0] for name in first}
+    assert found == set(WITHOUT_IMAGES.split())
+    assert "2026-01-02T03:04:05Z" in said, "the time of the commit"
+    assert "left out" not in said
+    dist = clones[0] / "dist"
+    wheels_are_whole(dist / "wheels")
+    charts_install(dist / "charts", tmp_path)
+    done = subprocess.run([dist / "cli" / "kubectl-sj", "version", "--client"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"Client: {Version(version(clones[0]))}\n")
+    for file in (dist / "sbom").iterdir():
+        assert json.loads(file.read_text())["components"], file
+
+
+def version(clone: Path) -> str:
+    return subprocess.run(
+        ["sed", "-nE", 's/^version = "(.*)"$/\\1/p', "pyproject.toml"], cwd=clone, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def wheels_are_whole(folder: Path) -> None:
+    """One of each package that is shipped; the embedded cluster's has the modules that it builds from."""
+    names = {wheel.name.partition("-")[0] for wheel in folder.iterdir()}
+    assert {"scavenger_api", "scavenger_admitter", "scavenger_cli", "scavenger_tuner"} <= names
+    assert "scavenger_testing" not in names
+    (cluster,) = folder.glob("scavenger_cluster-*.whl")
+    with zipfile.ZipFile(cluster) as wheel:
+        assert "scavenger_cluster/go/scheduler/go.mod" in wheel.namelist()
+
+
+def charts_install(folder: Path, home: Path) -> None:
+    """Each is what helm takes, from the file alone."""
+    helm = ensure_tools(["helm"], print)["helm"]
+    packed = sorted(folder.iterdir())
+    assert len(packed) == len(list(ROOT.glob("charts/*/Chart.yaml"))) - 1, "all but the library"
+    for chart in packed:
+        words = [str(helm), "template", "release", str(chart), "--set=global.image.registry=registry.example.com"]
+        if "webhook" in chart.name:
+            words.append("--set=settings.certificates=self-managed")
+        done = subprocess.run(words, capture_output=True, text=True, cwd=home, check=False)
+        assert done.returncode == 0, done.stderr
+        with tarfile.open(chart) as tar:
+            assert {(one.uid, one.uname, one.isfile()) for one in tar.getmembers()} == {(0, "", True)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="images are built as root")
+def test_an_image_is_the_same_from_two_clones(clones: list[Path]) -> None:
+    if requirements.missing_image_packages():
+        pytest.skip("buildah and debootstrap are not installed")
+    for clone, umask in zip(clones, (0o022, 0o077), strict=True):
+        release(clone, "images/admitter", umask)
+    first, second = map(sums, clones)
+    assert first == second
+    (name,) = first
+    with tarfile.open(clones[0] / "dist" / name) as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        (manifest,) = json.load(index)["manifests"]
+    tag = f"localhost/scavenger/admitter:{version(clones[0])}"
+    assert manifest["annotations"]["org.opencontainers.image.ref.name"] == tag
