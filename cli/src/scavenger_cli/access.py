@@ -21,13 +21,14 @@ from scavenger_cli.objects import Job, Named, Queue, decode, decode_items
 
 
 class Access:
-    """One cluster, one namespace (or all), for the length of one command."""
+    """One cluster, one namespace (or all), for the length of one command. flags: the global ones, as given."""
 
     def __init__(
         self, client: Client, namespace: str | None, all_namespaces: bool = False, system_namespace: str = ""
     ) -> None:
         self.client = client
         self.all_namespaces = all_namespaces
+        self.flags: Mapping[str, Any] = {}
         self._namespace = namespace
         self._system_namespace = system_namespace
 
@@ -35,7 +36,9 @@ class Access:
     def of(cls, flags: Mapping[str, Any]) -> Self:
         """The cluster and the namespace of a command's global flags. Raises CliError."""
         everywhere, system = bool(flags.get("all_namespaces")), connection.system_namespace(flags)
-        return cls(connection.client(flags), flags.get("namespace"), everywhere, system)
+        made = cls(connection.client(flags), flags.get("namespace"), everywhere, system)
+        made.flags = flags
+        return made
 
     def __enter__(self) -> Self:
         return self

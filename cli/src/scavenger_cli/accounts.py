@@ -12,35 +12,10 @@ from typing import Any
 from scavenger_api.names import LABEL_JOB, LEVELS_RESOURCES
 from scavenger_api.quantity import amount, format_amount
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_domain.accounts import Account
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli.room import used_by_node
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """One resource of a node: millicores of cpu, bytes of memory.
-
-    reserved: requests of ordinary pods and Guaranteed jobs. used: measured; None where nobody does. offered: reclaimed
-    capacity that the regulator publishes. taken: by jobs with `capacity: Reclaimed`; may be more than is offered now.
-    """
-
-    allocatable: int
-    reserved: int
-    used: int | None
-    offered: int
-    taken: int
-
-    @property
-    def free(self) -> int:
-        """What may still be requested."""
-        return max(0, self.allocatable - self.reserved)
-
-    @property
-    def load(self) -> float:
-        """The fraction of allocatable that is used, or reserved where nobody measures."""
-        taken = self.reserved if self.used is None else self.used
-        return taken / self.allocatable if self.allocatable else 0.0
 
 
 @dataclass(frozen=True, slots=True)

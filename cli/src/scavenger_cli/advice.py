@@ -60,6 +60,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.ADMIT_FALSE: ("wait: it starts when the load has fallen", "kubectl sj levels shows the load"),
     WaitReason.ADMISSION_LEVEL: (_PASSES,),
     WaitReason.NO_PLACE: (_PASSES,),
+    WaitReason.NO_HEADROOM: ("wait: it starts when less is used on a node",),
     WaitReason.NOTHING_RECLAIMED: (
         "ask an administrator: the regulator publishes it when started with --reclaimed",
         "submit it again with capacity: Guaranteed",
@@ -131,4 +132,5 @@ _HINTS: Final[Mapping[WaitReason, Callable[[Facts], tuple[str, ...]]]] = {
     WaitReason.HELD_BACK: _stuck,
     WaitReason.ADMISSION_LEVEL: _smaller,
     WaitReason.NO_PLACE: _fits_now,
+    WaitReason.NO_HEADROOM: _fits_now,
 }

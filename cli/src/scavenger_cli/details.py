@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Capacity, Phase
 from scavenger_api.times import parse_time
 from scavenger_domain.selectors import spelled
@@ -15,7 +16,7 @@ from scavenger_kube.kinds import Event, Pod
 from scavenger_cli import objects
 from scavenger_cli.lists import displayed_phase, spell_quota
 from scavenger_cli.objects import Job, Queue, QueueCounts
-from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
+from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _CAPACITY: Final = {
     "Guaranteed": "Guaranteed: room that nobody has requested",
@@ -181,7 +182,7 @@ def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:
     """Label and text of every line of `queue get`."""
     counts = queue.status.jobs or QueueCounts()
     jobs = [f"{getattr(counts, name)} {name}" for name in QueueCounts.__struct_fields__ if getattr(counts, name)]
-    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+    allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)
     lines = [("Queue", queue.metadata.name), ("State", queue.state), ("Weight", str(queue.spec.weight))]
     selector = queue.spec.namespace_selector
     if selector is not None and (labels := spelled(selector)):

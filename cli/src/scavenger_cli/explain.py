@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.quantity import readable_amounts
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import parse_time
@@ -18,7 +19,7 @@ from scavenger_cli.advice import command, remedies
 from scavenger_cli.details import cpu_time_label
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.figures import loads, over_share, total_requests
-from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
+from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
 
@@ -32,8 +33,7 @@ EXIT_CODES: Final = {
 }
 """Exit codes that say more than `failed`; 128 + n is signal n."""
 
-SILENT_AFTER: Final = timedelta(seconds=60)
-"""An admitter renews its Lease every few seconds; after this long nobody leads."""
+SILENT_AFTER: Final = timedelta(seconds=names.LEADER_SILENT_SECONDS)
 
 
 def explain(facts: Facts) -> Explanation:
@@ -141,10 +141,13 @@ def _room(facts: Facts) -> list[Finding]:
     findings = [Finding("it needs", needs)]
     if room is None or room.open == 0:
         return findings
-    if room.largest_free is not None:
+    if room.largest_free is not None and room.nearest is None:
         free = spell({name: room.largest_free.amounts.get(name, 0) for name in spec.requests})
         label = "largest offer left" if spec.reclaimed else "largest free place"
         findings.append(Finding(label, f"{free} (node {room.largest_free.node})"))
+    if room.nearest is not None:
+        left = spell({name: room.nearest.amounts.get(name, 0) for name in spec.requests})
+        findings.append(Finding("nearest node", f"{room.nearest.node}: {left} left up to its own level"))
     nodes = plural(room.open, "node")
     fit = plural(room.places, "such pod") if room.places else "no such pod"
     findings.append(Finding("room now", f"for {fit} on {nodes} it may use"))
@@ -162,7 +165,7 @@ def _queue_share(facts: Facts) -> list[Finding]:
     queue = facts.queue
     if queue is None or not queue.status.deserved:
         return []
-    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+    allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)
     parts = [
         f"{short_amount(name, allocated.get(name, 0))} of {short_amount(name, share)} {name}"
         for name, share in deserved.items()

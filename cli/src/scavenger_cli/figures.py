@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
+from scavenger_api.quantity import readable_amounts
+from scavenger_domain import queues
 
 from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Queue
 from scavenger_cli.room import Room
-from scavenger_cli.words import quantities
 
 
 class Load(NamedTuple):
@@ -67,5 +68,4 @@ def total_requests(facts: Facts) -> dict[str, int]:
 
 def over_share(queue: Queue) -> bool:
     """Whether a queue uses more than its share of anything."""
-    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
-    return any(allocated.get(name, 0) > share for name, share in deserved.items())
+    return bool(queues.over_share(readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)))

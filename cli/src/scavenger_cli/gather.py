@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from scavenger_api.levels import LevelsView
@@ -12,6 +12,7 @@ from scavenger_api.names import LABEL_JOB
 from scavenger_api.times import parse_time
 from scavenger_kube.errors import Forbidden, NotFound, Unavailable
 from scavenger_kube.kinds import ConfigMap, Node, ObjectMeta, Pod, Struct
+from scavenger_kube.resources import LIVING, Lease
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access
@@ -19,20 +20,7 @@ from scavenger_cli.facts import Facts
 from scavenger_cli.objects import Job, decode, decode_items, place_in_line
 from scavenger_cli.room import Room, room_for
 
-PENDING_OR_RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 T = TypeVar("T")
-
-
-class LeaseSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a Lease."""
-
-    renew_time: str | None = None
-
-
-class Lease(Struct, frozen=True, gc=False, rename="camel"):
-    """coordination.k8s.io/v1 Lease: who leads, and since when it has been silent."""
-
-    spec: LeaseSpec = LeaseSpec()
 
 
 class NodeUse(Struct, frozen=True, gc=False, rename="camel"):
@@ -111,7 +99,7 @@ class Reader:
 
     def pods(self) -> list[Pod] | None:
         """All pods that occupy a node, of all namespaces."""
-        params = {"fieldSelector": PENDING_OR_RUNNING}
+        params = {"fieldSelector": LIVING}
         return self.optional(
             "pods of other namespaces", lambda: decode_items(self.access.client.get(paths.PODS, params), Pod)
         )
@@ -191,4 +179,4 @@ def _room(reader: Reader, job: Job, levels: LevelsView | None) -> Room | None:
         return None
     if levels is None:
         return room_for(job.spec, nodes, pods)
-    return room_for(job.spec, nodes, pods, levels.closed_nodes, levels.unseen_since)
+    return room_for(job.spec, nodes, pods, levels.closed_nodes, levels.unseen_since, levels.headroom)

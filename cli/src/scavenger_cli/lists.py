@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from scavenger_api.quantity import QuantityError
+from scavenger_api.quantity import QuantityError, readable_amounts
 
 from scavenger_cli.objects import Job, Queue, QueueCounts
-from scavenger_cli.words import age, quantities, short_amount
+from scavenger_cli.words import age, short_amount
 
 UNKNOWN = "<none>"
 
@@ -67,7 +67,7 @@ QUEUE_HEADER = ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING", "CPU", "SHARE",
 def queue_row(queue: Queue, now: datetime) -> list[str]:
     """The cells of one queue: CPU in use, and the CPU it deserves now."""
     counts = queue.status.jobs or QueueCounts()
-    allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+    allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)
     return [
         queue.metadata.name,
         queue.state,

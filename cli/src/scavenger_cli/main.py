@@ -96,6 +96,7 @@ COMMANDS: Final = {
     "delete": "changing.delete",
     "top": "showing.top",
     "levels": "showing.levels",
+    "board": "boarding.board",
     "version": "describing.version",
     "simulate": "simulating.simulate",
 }

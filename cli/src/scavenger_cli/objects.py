@@ -16,10 +16,10 @@ from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import parse_time
-from scavenger_domain.queues import queue_state
+from scavenger_domain import queues
 from scavenger_domain.risk import safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
-from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
 
 PHASES: Final = tuple(Phase)
 QUEUED: Final = tuple(phase for phase in Phase if phase.queued)
@@ -56,24 +56,11 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
         return parse_duration(self.interruption_after)
 
 
-class JobStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
-    """status of a ScavengerJob. Times as they are written; CPU time in core-seconds."""
-
-    conditions: tuple[Condition, ...] = ()
-    queued_timestamp: str | None = None
-    interrupted_timestamps: tuple[str, ...] = ()
-    ended_timestamp: str | None = None
-    finished_timestamp: str | None = None
-    useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
-    lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
-    message: str = ""
-
-
 class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     """A ScavengerJob."""
 
     spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
+    status: ShownStatus = ShownStatus()
 
     @property
     def name(self) -> str:
@@ -99,8 +86,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
     @property
     def in_line_since(self) -> datetime | None:
         """Since when it has been in line; a job that ended with its checkpointExitCode has an older place there."""
-        queued, ended = parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp)
-        return max(queued, ended) if queued is not None and ended is not None else queued
+        return queues.in_line_since(parse_time(self.status.queued_timestamp), parse_time(self.status.ended_timestamp))
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None."""
@@ -202,7 +188,7 @@ class Queue(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def state(self) -> QueueState:
         """Open, Closed or Releasing. By the spec, which the status follows a second later: `open` is seen at once."""
-        return queue_state(deleting=self.metadata.deletion_timestamp is not None, closed=self.spec.closed)
+        return queues.queue_state(deleting=self.metadata.deletion_timestamp is not None, closed=self.spec.closed)
 
 
 class Named(Struct, frozen=True, gc=False, rename="camel"):
@@ -253,7 +239,7 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 def line_order(job: Job) -> tuple[int, str, str]:
     """The order inside a queue: most interruptions by others first, then first come, first served."""
-    return (-job.status.earned_count, job.status.queued_timestamp or "9", job.metadata.key)
+    return queues.line_order(job.status.earned_count, job.status.queued_timestamp, job.metadata.key)
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ just started, and what pending ordinary pods are about to take.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.names import LABEL_JOB
 from scavenger_api.quantity import amount
-from scavenger_api.reclaimed import counted_as
+from scavenger_api.reclaimed import counted_as, taken_of_headroom
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.requests import counted_requests, pod_requests
@@ -55,13 +55,15 @@ class Room:
 
     open: nodes it may use now, by labels and taints; ready, not cordoned, not at a level of their own. places: pods
     like these that fit there now. largest_free: what comes closest to one pod; reclaimed capacity as the cpu and memory
-    it stands for. load: requests over the nodes that count for the levels. unseen: requests of scavenger pods that no
-    measured load knows yet, as they started after it was measured.
+    it stands for. nearest: where by requests there is room for a pod and nothing fits, as nodes have levels of their
+    own: what the node that comes closest has left up to its level. load: requests over the nodes that count for the
+    levels. unseen: requests of scavenger pods that no measured load knows yet, as they started after it was measured.
     """
 
     open: int
     places: int
     largest_free: Place | None = None
+    nearest: Place | None = None
     load: Mapping[str, Use] = field(default_factory=dict)
     unseen: Amounts = field(default_factory=dict)
 
@@ -72,22 +74,31 @@ def room_for(
     pods: Sequence[Pod],
     closed: frozenset[str] = frozenset(),
     unseen_since: datetime | None = None,
+    headroom: Mapping[str, tuple[int, int]] | None = None,
 ) -> Room:
     """What there is for a job now.
 
     closed: nodes on which nothing new may start, as the regulator publishes them. unseen_since: when the load was
-    measured; None where nobody does. Raises QuantityError for what is not a quantity, which the API server lets nobody
-    write.
+    measured; None where nobody does. headroom: thousandths of CPU and memory that nodes have left up to levels of their
+    own; jobs on reclaimed capacity are not bounded by it. Raises QuantityError for what is not a quantity, which the
+    API server lets nobody write.
     """
     asked = {**spec.placed_by, PODS: 1}
     used = used_by_node(pods)
     open_ = [n for n in nodes if schedulable(n) and n.metadata.name not in closed and _lets_in(n, spec)]
     free = [Place(n.metadata.name, _free(n, used, asked)) for n in open_]
+    by_requests = any(pods_in(place, asked) for place in free)
+    left: dict[str, Amounts] = {}
+    if headroom and not spec.reclaimed:
+        left = _left(open_, headroom, _unseen_by_node(pods, unseen_since))
+        free = [Place(place.node, _least(place.amounts, left.get(place.node, {}))) for place in free]
+    places = sum(pods_in(place, asked) for place in free)
     largest_free = closest(free, asked)
     return Room(
         open=len(open_),
-        places=sum(pods_in(place, asked) for place in free),
+        places=places,
         largest_free=_as_counted(largest_free) if largest_free is not None else None,
+        nearest=largest_free if left and by_requests and not places else None,
         load=load_by_requests(nodes, used),
         unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
     )
@@ -103,13 +114,46 @@ def _lets_in(node: Node, spec: JobSpec) -> bool:
 
 def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:
     sums: dict[str, int] = defaultdict(int)
+    for pod in _started_since(pods, since):
+        for name, value in counted_requests(pod).items():
+            sums[name] += value
+    return sums
+
+
+def _started_since(pods: Iterable[Pod], since: datetime) -> Iterator[Pod]:
+    """Scavenger pods that started after a moment, or not yet."""
     for pod in pods:
         started = parse_time(pod.status.start_time)
         mine = LABEL_JOB in pod.metadata.labels and pod.spec.node_name and not pod.ended
         if mine and (started is None or started > since):
-            for name, value in counted_requests(pod).items():
-                sums[name] += value
-    return sums
+            yield pod
+
+
+def _unseen_by_node(pods: Iterable[Pod], since: datetime | None) -> dict[str, dict[str, int]]:
+    """What scavenger pods take of the headroom that its figures do not know yet."""
+    by_node: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pod in _started_since(pods, since) if since is not None else ():
+        for name, value in taken_of_headroom(pod_requests(pod).items()).items():
+            by_node[pod.spec.node_name][name] += value
+    return by_node
+
+
+def _left(
+    nodes: Iterable[Node], headroom: Mapping[str, tuple[int, int]], unseen: Mapping[str, Amounts]
+) -> dict[str, Amounts]:
+    """What nodes have left up to levels of their own, in millicores and bytes; of those of which that is known."""
+    found: dict[str, Amounts] = {}
+    for node in nodes:
+        name = node.metadata.name
+        if name in headroom:
+            room, taken = _allocatable(node, names.LEVELS_RESOURCES), unseen.get(name, {})
+            shares = zip(names.LEVELS_RESOURCES, headroom[name], strict=True)
+            found[name] = {r: max(0, room[r] * share // 1000 - taken.get(r, 0)) for r, share in shares}
+    return found
+
+
+def _least(free: Amounts, left: Amounts) -> dict[str, int]:
+    return {name: min(value, left.get(name, value)) for name, value in free.items()}
 
 
 def _as_counted(place: Place) -> Place:

@@ -12,16 +12,18 @@ from rich.table import Table
 from rich.text import Text
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
+from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Phase
+from scavenger_domain.accounts import Account
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli import objects
-from scavenger_cli.accounts import Account, node_accounts
+from scavenger_cli.accounts import node_accounts
 from scavenger_cli.lists import by_name, displayed_phase, gang_amounts
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.output import PHASE_STYLES
 from scavenger_cli.room import Use, load_by_requests, used_by_node
-from scavenger_cli.words import age, bar, cpu_time, percent, plural, quantities, short_amount
+from scavenger_cli.words import age, bar, cpu_time, percent, plural, short_amount
 
 ADMISSION_MARK: Final = "┃"
 LIMIT: Final = 10
@@ -171,7 +173,7 @@ def queue_section(view: View, width: int) -> list[RenderableType]:
         column.justify = "right"
     cells = max(6, width - 74)
     for queue in sorted(view.queues, key=lambda q: q.metadata.name)[: view.limit]:
-        allocated, deserved = quantities(queue.status.allocated), quantities(queue.status.deserved)
+        allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)
         used, share = allocated.get("cpu", 0), deserved.get("cpu", 0)
         counts = queue.status.jobs or QueueCounts()
         table.add_row(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from scavenger_api.quantity import QuantityError, amount, format_amount
+from scavenger_api.quantity import format_amount
 from scavenger_api.times import parse_time
 
 MINUTE: Final = 60
@@ -84,17 +84,6 @@ def spell(amounts: Mapping[str, int] | Iterable[tuple[str, int]]) -> str:
 def _rounded(resource: str, value: int) -> str:
     exact = format_amount(resource, value)
     return exact if len(exact) <= 7 else short_amount(resource, value)
-
-
-def quantities(values: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Quantities of a status as amounts; what is not a quantity is left out, as nothing is decided by it here."""
-    found = {}
-    for name, text in values.items():
-        try:
-            found[name] = amount(name, text)
-        except QuantityError:
-            continue
-    return found
 
 
 def plural(count: int, noun: str) -> str:

@@ -115,7 +115,8 @@ class Sj:
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         found = self.cluster.client.get(f"{self.path('pods')}?labelSelector={names.LABEL_JOB}%3D{name}")["items"]
-        return [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
+        staying = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in staying if pod.get("status", {}).get("phase") == "Running"]
 
     def until(self, what: str, condition: Callable[[], Any], timeout: float = TIMEOUT) -> None:
         wait(what, condition, timeout, self.describe)

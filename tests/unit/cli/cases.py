@@ -77,7 +77,8 @@ def facts(
     subject = subject or job()
     view = known.setdefault("levels", levels())
     closed, since = (view.closed_nodes, view.unseen_since) if view is not None else (frozenset(), None)
-    room = room_for(subject.spec, nodes() if cluster is None else cluster, others or [], closed, since)
+    headroom = view.headroom if view is not None else {}
+    room = room_for(subject.spec, nodes() if cluster is None else cluster, others or [], closed, since, headroom)
     defaults: dict[str, Any] = {
         "queues": (queue("default", weight=1),),
         "line": (1, 1),

@@ -149,6 +149,16 @@ CASES = {
         "every node is closed",
         "kubectl get nodes",
     ),
+    "no node so far from its own level": Case(
+        facts(
+            told("NoHeadroom", "no node has that much left up to its own level", cpu="2"),
+            levels=levels(nodeHeadroom="node-1=100/900 node-2=200/500 node-3=150/900"),
+        ),
+        WaitReason.NO_HEADROOM,
+        "no node has that much left up to its own level",
+        "pods of 1600m cpu, 16Gi memory or less would fit now",
+        ("node-2: 1600m cpu, 16Gi memory left up to its own level", "for no such pod on 3 nodes it may use"),
+    ),
     "over the measured level": Case(
         facts(told("AdmissionLevel", "cpu load would be 86.7 %", cpu="4"), levels=levels(load_cpu="70")),
         WaitReason.ADMISSION_LEVEL,

@@ -18,7 +18,7 @@ from .cases import NOW, ago, job, queued
 
 PAIRS = [
     (objects.JobSpec, contract.ScavengerJobSpec),
-    (objects.JobStatus, contract.ScavengerJobStatus),
+    (scavenger_kinds.ShownStatus, contract.ScavengerJobStatus),
     (scavenger_kinds.Preemption, contract.Preemption),
     (objects.QueueSpec, queue_contract.ScavengerQueueSpec),
     (objects.QueueStatus, queue_contract.ScavengerQueueStatus),
@@ -55,7 +55,7 @@ def test_a_status_written_by_the_model_is_read_back() -> None:
             "runningTimestamps": [NOW],
         }
     )
-    found = msgspec.convert(status.to_dict(), objects.JobStatus)
+    found = msgspec.convert(status.to_dict(), scavenger_kinds.ShownStatus)
     assert (found.useful_cpu_seconds, found.lost_cpu_seconds) == (12.5, 1.0)
     assert (found.preemption.class_, found.preemption.running_priority) == ("preemptible", 3.5)
     assert found.running_timestamps == ("2026-01-05T12:00:00Z",)

@@ -120,6 +120,27 @@ def test_what_the_measured_load_does_not_know_yet() -> None:
     assert room_for(spec(), nodes(1), pods).unseen == {}
 
 
+def test_nodes_with_levels_of_their_own_have_no_more_than_is_left_up_to_these() -> None:
+    """Of 8 cpu and 32Gi; the second node has room by requests and no headroom, the third the other way round."""
+    mine = {"labels": {"scavenger.dev/job": "sim"}, "phase": "Running"}
+    pods = [
+        builders.pod("full", node="node-3", cpu="8", phase="Running"),
+        builders.pod("seen", node="node-1", cpu="1", started=ago(60), **mine),
+        builders.pod("new", node="node-1", cpu="1", started=ago(5), **mine),
+    ]
+    left = {"node-1": (500, 900), "node-2": (100, 900), "node-3": (900, 900)}
+    since = NOW - timedelta(seconds=10)
+    room = room_for(spec(), nodes(3), pods, unseen_since=since, headroom=left)
+    assert (room.places, room.nearest) == (3, None), "of 4 cpu that were left one is taken since"
+    room = room_for(spec("4"), nodes(3), pods, unseen_since=since, headroom=left)
+    assert room.places == 0
+    assert room.nearest is not None
+    assert (room.nearest.node, room.nearest.amounts["cpu"]) == ("node-1", 3000)
+    assert room_for(spec("4"), nodes(3), pods, unseen_since=since).places == 3, "by requests alone"
+    assert room_for(spec("4"), nodes(3), pods, headroom={"node-3": (0, 0)}).places == 3, "of others nothing is said"
+    assert room_for(spec("7"), nodes(3)[2:], pods, headroom=left).nearest is None, "it is the requests that are missing"
+
+
 @settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 8))
 def test_places_are_what_packing_finds(taken: list[int], asked: int) -> None:

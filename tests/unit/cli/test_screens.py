@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from scavenger_api.levels import LevelsView
-from scavenger_cli.accounts import Account, accounts_data, node_accounts
+from scavenger_cli.accounts import accounts_data, node_accounts
 from scavenger_cli.details import job_details, queue_details, timeline
 from scavenger_cli.lists import QUEUE_HEADER, job_header, job_row, queue_row
 from scavenger_cli.output import columns
 from scavenger_cli.render import pairs
 from scavenger_cli.render import timeline as render_timeline
 from scavenger_cli.top import View, jobs_screen, levels_screen, render
+from scavenger_domain.accounts import Account
 from scavenger_kube.kinds import Pod
 from scavenger_testing import builders
 

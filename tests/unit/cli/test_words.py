@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_cli.words import age, bar, cpu_time, ordinal, percent, plural, quantities, short_amount, span, spell
+from scavenger_cli.words import age, bar, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 from .cases import NOW, ago
 
@@ -69,10 +69,6 @@ def test_sentences() -> None:
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
         *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th")
     ]
-
-
-def test_quantities_of_a_status_that_is_no_quantity() -> None:
-    assert quantities({"cpu": "2", "memory": "much"}) == {"cpu": 2000}
 
 
 @given(st.floats(-1, 3), st.integers(4, 60), st.floats(0, 1))
