@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scavenger_cluster.build import Go
+from scavenger_cluster.build import COMPILER_FLAGS, Go
 from scavenger_cluster.errors import MissingRequirementError
 from scavenger_simulator.scheduler import NodeOutlook, choose_node
 from scavenger_simulator.victims import Share
 
 MODULE = Path(__file__).resolve().parents[2] / "services" / "scheduler"
-SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off"}
+SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
 CASES = 1000
 MIB = 1 << 20
 

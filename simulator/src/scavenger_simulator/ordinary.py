@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import Final, Protocol
 
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE
@@ -165,20 +166,19 @@ class OrdinaryPods:
         cluster, (cpu, memory, _) = self._world.cluster, pod.amounts
         free_cpu, free_memory, free_pods = cluster.free
         kept_cpu, kept_memory, kept_pods = cluster.reserved
-        nodes, count = cluster.nodes, len(cluster.nodes)
-        best, score, found = None, -1.0, 0
-        for step in range(count):
-            i = (self._next_node + step) % count
-            left, left_memory = free_cpu[i] - cpu, free_memory[i] - memory
-            if left < kept_cpu[i] or left_memory < kept_memory[i] or free_pods[i] - 1 < kept_pods[i]:
+        nodes, count, begin = cluster.nodes, len(cluster.nodes), self._next_node
+        best, score, found, last = None, -1.0, 0, begin
+        for last in chain(range(begin, count), range(begin)):
+            left, left_memory = free_cpu[last] - cpu, free_memory[last] - memory
+            if left < kept_cpu[last] or left_memory < kept_memory[last] or free_pods[last] - 1 < kept_pods[last]:
                 continue
             found += 1
-            mine = left / nodes[i].cpu_milli + left_memory / nodes[i].memory_bytes
+            mine = left / nodes[last].cpu_milli + left_memory / nodes[last].memory_bytes
             if mine > score:
-                best, score = i, mine
+                best, score = last, mine
             if found >= self._feasible:
                 break
-        self._next_node = (self._next_node + step + 1) % count if count else 0
+        self._next_node = (last + 1) % count if count else 0
         return best
 
     def retry(self, nodes: Iterable[int]) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_testing.cluster_names import cluster_name
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.simulator.replay import replay_cluster, replaying
 from bench.simulator.scripts import PREEMPTION, mismatches, simulated
