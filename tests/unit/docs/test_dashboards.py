@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from docs import draw_dashboards
 from tools.dashboards.__main__ import DASHBOARDS, FOLDER

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from scavenger_simulator.commands.changes import OF_THE_RUN
+from scavenger_simulator.commands.progress import Progress
 from scavenger_simulator.commands.tuning import KNOBS
-from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES
+from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES, Traces, build
 from scavenger_simulator.inputs.demand_csv import OPTIONAL, REQUIRED, read_demand
 from scavenger_simulator.inputs.habits import HABITS
 from scavenger_simulator.inputs.openb import Window
+from scavenger_simulator.policy import Policy
 from scavenger_simulator.report.document import SCHEMA, camel_case
 from scavenger_simulator.report.figures import Figures, SizeFigures
 from scavenger_simulator.report.table import COLUMNS
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
-from docs.simulate_table import PAGE, main, markers, replaced
+from docs.simulate_table import PAGE, differing, main, markers, replaced, study_of
 
 TEXT = PAGE.read_text()
 KEYS = {field.name for kind in (Figures, SizeFigures) for field in fields(kind)}
@@ -59,6 +59,34 @@ def test_there_is_a_place_for_every_table(name: str) -> None:
     assert replaced(changed, name, "x") == replaced(TEXT, name, "x")
     with pytest.raises(ValueError, match="no markers"):
         replaced(TEXT, "elsewhere", "")
+
+
+@pytest.mark.parametrize("name", ON_TRACES)
+def test_a_check_names_the_lines_that_are_others(name: str) -> None:
+    begin, end = markers(name)
+    table = TEXT.partition(begin)[2].partition(end)[0]
+    rows = [line for line in table.splitlines() if line.startswith("| none |")]
+    assert len(rows) == 1
+    assert differing(TEXT, name, table) == []
+    assert differing(TEXT, name, rows[0]) == []
+    assert differing(TEXT, name, table.replace(rows[0], "| none | 1 |")) == ["| none | 1 |"]
+    with pytest.raises(ValueError, match="no markers"):
+        differing(TEXT, "elsewhere", table)
+
+
+def test_policies_beside_each_other_give_the_figures_of_policies_in_turn() -> None:
+    scenario = build(replace(NAMED["diurnal"], pods=10, length=1800.0), Traces(None))
+    policies, progress = (Policy.OURS, Policy.NONE), Progress(io.StringIO(), lambda: 0.0)
+    in_turn = study_of(scenario, policies, 1, progress)
+    assert [run.policy for run in in_turn.runs] == ["ours", "none"]
+    assert study_of(scenario, policies, 2, progress) == in_turn
+
+
+@pytest.mark.parametrize("words", [["--policy", "ours"], ["--only", "diurnal"], ["--processes", "0"]])
+def test_what_would_spoil_the_page_is_refused(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert PAGE.read_text() == TEXT
 
 
 def test_without_the_folder_nothing_is_written(
