@@ -10,10 +10,11 @@ PYTHON_SOURCES := packages services cli cluster simulator demo-apps bench tests 
 # mypy sees one package at a time: `src` layouts of a workspace share no root. The rest are modules by their path.
 TYPED := packages/api/src packages/checkpoint/src packages/domain/src packages/kube/src packages/runtime/src \
 	packages/testing/src services/admitter/src services/regulator/src services/prioritizer/src \
-	services/webhook/src cli/src cluster/src simulator/src demo-apps docs bench tests tools
+	services/webhook/src services/board/src cli/src cluster/src simulator/src demo-apps docs bench tests tools
 ONLY ?=
 EXAMPLES ?= quick
 CLUSTER ?= scavenger
+NODES ?= auto
 TRACES ?= $(SCAVENGER_TRACES)
 CLUSTER_TESTS := -q -rs --durations=8
 
@@ -31,9 +32,15 @@ help: ## List what can be made
 demo: sync ## Tell the story on a real cluster: run, interrupt, resume, complete; then a gang of two
 	$(RUN) python demo-apps/demo.py
 
+.PHONY: demo-science
+demo-science: sync ## Water by GROMACS, from a database through a tuner, interrupted again and again; table and plot
+	$(RUN) python demo-apps/science.py --data dist/science.json
+	$(RUN) python -m docs.draw_science dist/science.json dist/science.svg
+	@echo "the plot: dist/science.svg"
+
 .PHONY: up
 up: sync ## Leave an embedded cluster running with the CRDs, the RBAC and every service
-	$(RUN) python -m scavenger_cluster.stack up --name $(CLUSTER)
+	$(RUN) python -m scavenger_cluster.stack up --name $(CLUSTER) --nodes $(NODES)
 
 .PHONY: down
 down: sync ## End what `make up` left running
@@ -95,7 +102,9 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python tools/generate_charts.py --check
 	$(RUN) python -m docs.draw_levels --check
 	$(RUN) python -m docs.draw_dashboards --check
+	$(RUN) python -m docs.draw_science --check
 	$(RUN) python -m tools.dashboards --check
+	$(RUN) python -m tools.version --check
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
 
@@ -105,6 +114,7 @@ generate: sync ## Write the generated files anew
 	$(RUN) python tools/generate_charts.py --write
 	$(RUN) python -m docs.draw_levels
 	$(RUN) python -m docs.draw_dashboards
+	$(RUN) python -m docs.draw_science
 	$(RUN) python -m tools.dashboards --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)
@@ -114,17 +124,28 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 	$(RUN) python -m bench $(ONLY)
 
 .PHONY: simulate-table
-simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces
-	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)")
+simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces, TABLE="--check --only openb"
+	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)") $(TABLE)
 
 ##@ Release it
+
+.PHONY: release
+release: sync ## All of a release, the same each time: dist/; PARTS="wheels images/admitter", BASE=python@sha256:…, BASE_URL=…
+	$(RUN) --group release python -m tools.release $(if $(PARTS),--only $(PARTS)) $(if $(BASE),--base "$(BASE)") \
+	  $(if $(BASE_URL),--base-url "$(BASE_URL)")
+
+.PHONY: version
+version: sync ## Write another version wherever it stands: VERSION=0.2.0
+	$(RUN) python -m tools.version --set "$(VERSION)"
+	$(UV) lock --quiet
+	$(MAKE) generate
 
 .PHONY: cli-file
 cli-file: sync ## kubectl sj as one file, with a krew manifest: dist/cli; BASE_URL=… where it will be published
 	$(RUN) --group release python tools/cli_file.py $(if $(BASE_URL),--base-url "$(BASE_URL)")
 
 .PHONY: sbom
-sbom: sync ## What is in each image: dist/sbom/*.cdx.json (CycloneDX)
+sbom: sync ## What is in each image, and in the command line: dist/sbom/*.cdx.json (CycloneDX)
 	$(RUN) python tools/sbom.py
 
 .PHONY: audit

@@ -56,6 +56,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_scheduler": ("scheduler.throughput", "scheduler.cpu_per_pod", "scheduler.preempt"),
+    "bench.science.bench_science": ("science.gromacs", "science.tuner"),
     "bench.webhook.bench_webhook": ("webhook",),
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),

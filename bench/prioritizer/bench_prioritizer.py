@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import socket
 import statistics
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from typing import Any
 import aiohttp
 import msgspec
 from scavenger_api.times import format_time
+from scavenger_cluster.ports import any_free_port
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODDISRUPTIONBUDGETS, PODS
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -166,7 +166,7 @@ async def _steady() -> list[Figure]:
             api.put(PODDISRUPTIONBUDGETS, {"metadata": metadata, "spec": dict(BUDGET_SPEC)})
         with tempfile.TemporaryDirectory() as folder:
             config = api.write_kubeconfig(Path(folder))
-            port = _free_port()
+            port = any_free_port()
             flags = [f"--health-port={port}", "--leader-elect=false", "--log-level=warning"]
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "scavenger_prioritizer", f"--kubeconfig={config}", *flags
@@ -207,13 +207,6 @@ async def _watched(url: str) -> list[Figure]:
         _figure("prioritizer.steady_10k.cpu_cores", cpu / STEADY_SECONDS, "cores"),
         _figure("prioritizer.steady_10k.writes_per_second", written / STEADY_SECONDS, "1/s"),
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:

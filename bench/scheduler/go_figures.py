@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from scavenger_cluster.build import Go
+from scavenger_cluster.build import COMPILER_FLAGS, Go
 from scavenger_cluster.errors import MissingRequirementError
 
 from bench import Skipped
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "services" / "scheduler"
-SETTINGS: Final = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath", "GOWORK": "off"}
+SETTINGS: Final = {"CGO_ENABLED": "0", "GOFLAGS": " ".join(COMPILER_FLAGS), "GOWORK": "off"}
 """As the programs are built: then the same compiled packages serve."""
 
 

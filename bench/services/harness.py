@@ -43,8 +43,8 @@ def plain_cluster(name: str, nodes: int, **options: Any) -> Iterator[Cluster]:
     cluster = Cluster(name, report=lambda line: None)
     try:
         cluster.up(f"fake:{nodes}", scheduler="stock", **options)
+        cluster.client.apply(f"/apis/scheduling.k8s.io/v1/priorityclasses/{LOW_CLASS}", low_class())  # before the guard
         stack.install(cluster)
-        cluster.client.apply(f"/apis/scheduling.k8s.io/v1/priorityclasses/{LOW_CLASS}", low_class())
         yield cluster
     finally:
         cluster.down()

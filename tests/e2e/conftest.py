@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from scavenger_cluster import Cluster, cgroups, stack
 from scavenger_cluster.requirements import obstacles
 from scavenger_testing.cluster_names import cluster_name
-from scavenger_testing.world import SETTINGS, World
+from scavenger_testing.world import SETTINGS, World, shared_folder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,41 +55,5 @@ def world(cluster: Cluster) -> Iterator[World]:
 @pytest.fixture
 def shared(world: World, tmp_path: Path) -> Iterator[str]:
     """The name of a PersistentVolumeClaim on a folder of this machine, which pods of every node can write to."""
-    folder = tmp_path / "volume"
-    folder.mkdir()
-    folder.chmod(0o777)
-    for parent in folder.parents:
-        if parent.is_relative_to(tmp_path.parent):
-            parent.chmod(0o755)
-    volume = world.namespace
-    world.cluster.apply(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": volume},
-                "spec": {
-                    "capacity": {"storage": "1Gi"},
-                    "accessModes": ["ReadWriteMany"],
-                    "storageClassName": volume,
-                    "hostPath": {"path": str(folder), "type": "Directory"},
-                    "claimRef": {"namespace": world.namespace, "name": "state"},
-                },
-            }
-        )
-    )
-    world.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "state"},
-            "spec": {
-                "storageClassName": volume,
-                "volumeName": volume,
-                "accessModes": ["ReadWriteMany"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-    )
-    yield "state"
-    world.cluster.kubectl("delete", "pv", volume, "--wait=false")
+    with shared_folder(world, tmp_path / "volume", "state"):
+        yield "state"

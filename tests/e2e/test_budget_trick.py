@@ -24,10 +24,10 @@ from scavenger_cluster import Cluster
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install, lift_guard
-from scavenger_cluster.waiting import wait_for
 from scavenger_kube.resources import MERGE_PATCH
 from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC
 from scavenger_testing.cluster_names import cluster_name
+from scavenger_testing.waiting import wait
 
 TIMES = 20
 pytestmark = pytest.mark.timeout(600)
@@ -56,7 +56,7 @@ def lab(cluster: Cluster) -> Iterator[Lab]:
         plural = "jobs" if kind == "batch/v1" else "pods"
         query = "?propagationPolicy=Background&gracePeriodSeconds=0"
         made.api.request("DELETE", made.path(kind, plural) + query)
-    wait_for("empty nodes", lambda: not made.pods(), timeout=120)
+    wait("empty nodes", lambda: not made.pods())
     made.api.delete(f"/api/v1/namespaces/{made.namespace}")
 
 
@@ -91,7 +91,7 @@ class Lab:
         run. Finalizers are left out: nobody here would take them off."""
         for name, node in jobs.items():
             self.create(self.path("batch/v1", "jobs"), _job(name, node))
-        wait_for("the jobs to run", lambda: self._running() >= jobs.keys(), timeout=120)
+        wait("the jobs to run", lambda: self._running() >= jobs.keys())
 
     def _running(self) -> set[str]:
         return {
@@ -109,6 +109,12 @@ class Lab:
     def add_budget(self) -> None:
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": dict(BUDGET_SPEC)}
         self.create(self.path("policy/v1", "poddisruptionbudgets"), {**body, "metadata": {"name": BUDGET_NAME}})
+        path = self.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+        # Pods and budgets are watched apart. What a controller has seen, the scheduler was sent as well.
+        wait(
+            "the budget to be seen",
+            lambda: self.api.get(path).get("status", {}).get("observedGeneration"),
+        )
 
     def evict(self, job: str) -> None:
         pod = self.pod_of(job)
@@ -126,7 +132,7 @@ class Lab:
         spec = {"containers": [{"name": "main", "image": "none"}]}
         name = self.create(self.path("v1", "pods"), {**body, "spec": spec})["metadata"]["name"]
         path = self.path("v1", "pods", name)
-        wait_for("the marker to be placed", lambda: self.api.get(path)["spec"].get("nodeName"), timeout=120)
+        wait("the marker to be placed", lambda: self.api.get(path)["spec"].get("nodeName"))
 
     def displace(self, nodes: Sequence[str]) -> None:
         """One ordinary pod of one core for each node; wait until all run."""
@@ -137,7 +143,7 @@ class Lab:
         def running() -> bool:
             return wanted <= {p["metadata"]["name"] for p in self.pods() if p["status"].get("phase") == "Running"}
 
-        wait_for("the ordinary pods to run", running, timeout=120)
+        wait("the ordinary pods to run", running)
 
     def displaced(self) -> set[str]:
         """The jobs that the scheduler took a pod from: by the condition it puts on its victims."""
@@ -248,12 +254,12 @@ def test_the_eviction_api_refuses_the_protected_and_takes_the_other(cluster: Clu
     lab.add_budget()
     lab.set_class("protected", NON_PREEMPTIBLE)
     path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
-    wait_for("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"), timeout=120)
+    wait("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"))
     with pytest.raises(ApiError) as refused:
         lab.evict("protected")
     assert refused.value.status == 429
     lab.evict("other")
-    wait_for("the other to go", lambda: lab.pod_of("other") is None, timeout=120)
+    wait("the other to go", lambda: lab.pod_of("other") is None)
     assert lab.pod_of("protected") is not None
 
 
@@ -300,17 +306,21 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
 
     assert "preemption" not in _status(lab, "much")
     _apply_status(lab, "little", 5, phase="Interrupted")
-    wait_for("the class to go", lambda: "preemption" not in _status(lab, "little"), timeout=120)
+    wait("the class to go", lambda: "preemption" not in _status(lab, "little"))
     _apply_status(lab, "much", 20, phase="Interrupted")
     _apply_status(lab, "little", 5)
     # alone, it is the first third of the running jobs, and nothing is left to protect
     _wait_for_classes(lab, {"little": PREEMPTIBLE})
     path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
-    wait_for("the budget to go", lambda: lab.api.find(path) is None, timeout=120)
+    wait("the budget to go", lambda: lab.api.find(path) is None)
 
-    before = _requests(prioritizer)
-    time.sleep(6)
-    assert _requests(prioritizer) == before, "three passes later nothing has been written"
+    def at_rest() -> bool:
+        """Whether three passes go by without a write; the last one is counted only when it has been answered."""
+        before = _requests(prioritizer)
+        time.sleep(6)
+        return _requests(prioritizer) == before
+
+    wait("three passes without a write", at_rest)
     assert "write refused" not in cluster.service_logs("prioritizer")
 
 
@@ -355,4 +365,4 @@ def _wait_for_classes(lab: Lab, wanted: dict[str, str]) -> None:
                 return False
         return True
 
-    wait_for(f"the classes {wanted}", reached, timeout=120)
+    wait(f"the classes {wanted}", reached)

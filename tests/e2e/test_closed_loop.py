@@ -329,17 +329,20 @@ def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop) -
     time.sleep(12)
     assert world.causes() == {}, "nobody has written a checkpoint"
     victims: set[str] = set()
-    deadline = time.monotonic() + 120
+    slowest, deadline = 0.0, time.monotonic() + 300
     while len(victims) < 2:
-        assert time.monotonic() < deadline, world.describe()
+        round_began = time.monotonic()
+        assert round_began < deadline, world.describe()
         for name in sorted(world.running()):
             world.report_checkpoint(name)
         time.sleep(5)
         victims = set(world.causes())
+        slowest = max(slowest, time.monotonic() - round_began)
     world.wait_load(full - 25, full - 16)
     assert set(world.causes().values()) == {"YieldAtCheckpoint"}
     assert world.running() == jobs - victims
     assert set(world.causes()) == victims, world.describe()
     assert len(victims) == 2
     lost = sum(world.status(name)["lostCPUSeconds"] for name in victims)
-    assert lost <= CORES / 1000 / 10 * 20 * len(victims), "a checkpoint is at most a few periods old"
+    oldest = 2 * slowest + 10
+    assert lost <= CORES / 1000 / 10 * oldest * len(victims), "they leave within a few periods of their checkpoint"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster
 from scavenger_testing.world import SETTINGS, World, ordinary_pod, scavenger_job
@@ -30,12 +31,6 @@ def finalizers(world: World) -> list[str]:
     """Pods of the namespace that still carry our finalizer."""
     held = [pod for pod in world.objects("pods") if FINALIZER in pod["metadata"].get("finalizers", [])]
     return [pod["metadata"]["name"] for pod in held]
-
-
-def said(world: World, job: str, words: str) -> bool:
-    """Whether every pod of the present run has written that to its log."""
-    pods = [pod["metadata"]["name"] for pod in world.staying(job)]
-    return bool(pods) and all(words in world.kubectl("logs", pod, "--tail=-1") for pod in pods)
 
 
 @pytest.fixture
@@ -105,7 +100,7 @@ def test_gang_is_cancelled_as_one_and_a_member_that_had_succeeded_runs_again(wor
     world.kubectl("delete", "pod", running[0], "--wait=false")
     status = world.wait_phase("gang", "Completed")
     assert status["interruptedCount"] == 1
-    indexes = [p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for p in world.staying("gang")]
+    indexes = [p["metadata"]["annotations"][COMPLETION_INDEX] for p in world.staying("gang")]
     assert sorted(indexes) == ["0", "1", "2"]
 
 
@@ -250,7 +245,7 @@ def test_what_an_interrupted_program_saved_is_not_booked_as_lost(world: World, r
     settings = ("--checkpoint-every=1000", f"--on-sigterm={reaction}")
     world.apply(scavenger_job("books", *FOREVER, *settings, terminationGracePeriodSeconds=30))
     world.wait_phase("books", "Running")
-    world.wait("the first checkpoint", lambda: said(world, "books", "event=checkpoint"))
+    world.wait("the first checkpoint", lambda: world.said("books", "event=checkpoint"))
     time.sleep(6)
     world.kubectl("delete", "pod", world.pods("books")[0]["metadata"]["name"], "--wait=false")
     world.wait("interrupted", lambda: world.status("books").get("interruptedCount") == 1)
@@ -285,14 +280,14 @@ def test_a_gang_is_booked_as_far_as_its_oldest_member(world: World) -> None:
     )
     world.apply(scavenger_job("gang", parallelism=2, terminationGracePeriodSeconds=10, **script(text)))
     world.wait_phase("gang", "Running")
-    world.wait("both listen", lambda: said(world, "gang", "ready"))
+    world.wait("both listen", lambda: world.said("gang", "ready"))
     time.sleep(3)
     world.kubectl("delete", "pod", world.pods("gang")[0]["metadata"]["name"], "--wait=false")
     world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 1)
     first = world.wait_phase("gang", "Running")
     assert first["lostCPUSeconds"] > 2 * 0.2 * LEAST, "only one of them has saved anything"
     assert first["usefulCPUSeconds"] == 0
-    world.wait("both listen", lambda: said(world, "gang", "ready"))
+    world.wait("both listen", lambda: world.said("gang", "ready"))
     time.sleep(3)
     world.kubectl("delete", "pod", world.staying("gang")[0]["metadata"]["name"], "--wait=false")
     world.wait("interrupted", lambda: world.status("gang").get("interruptedCount") == 2)

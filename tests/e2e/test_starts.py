@@ -57,7 +57,7 @@ def test_what_is_missing_fails_the_job_at_once(world: World, spec: dict[str, Any
     if "image" in spec:
         job["spec"]["image"] = "registry.example/UPPER:case"
     world.apply(job)
-    status = world.wait_phase("lacking", "Failed", timeout=90)
+    status = world.wait_phase("lacking", "Failed")
     assert words in status["message"]
     assert status["interruptedCount"] == 0
     world.wait("nothing hanging", lambda: not [p for p in world.pods("lacking") if p["status"]["phase"] == "Pending"])
@@ -131,7 +131,7 @@ def test_refused_by_the_kubelet_is_no_interruption(world: World, cluster: Cluste
     assert status["phase"] == "Waiting"
     assert status["interruptedCount"] == 0
     cluster.kubectl("label", "node", node, "e2e/picky=yes", "--overwrite")
-    world.wait_phase("picky", "Running", timeout=90)
+    world.wait_phase("picky", "Running")
     cluster.kubectl("label", "node", node, "e2e/picky-")
 
 
@@ -178,5 +178,5 @@ def test_pod_stuck_on_a_dead_node_holds_the_job_back(world: World, cluster: Clus
         assert len(world.pods("stuck")) == 1, "no second life beside the first"
     finally:
         cluster.node_start(node)
-    status = world.wait_phase("stuck", "Running", timeout=90)
+    status = world.wait_phase("stuck", "Running")
     assert status["interruptedCount"] == 1

@@ -20,6 +20,7 @@ from scavenger_cluster import Cluster, cgroups
 from scavenger_cluster.build import ensure_tools
 from scavenger_testing import debian
 from scavenger_testing.cluster_names import cluster_name
+from scavenger_testing.waiting import TIMEOUT, wait
 
 _log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=TIMEOUT,
             check=False,
         )
 
@@ -102,7 +103,8 @@ def api_cluster(kubeconfig: Path) -> Kubectl:
     kubectl = Kubectl(str(ensure_tools(["kubectl"], _log.info)["kubectl"]), kubeconfig)
     for folder in ("crds", "base"):
         kubectl.ok("apply", "--server-side", "--force-conflicts", "-k", str(REPOSITORY / "manifests" / folder))
-    kubectl.ok("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=scavenger-jobs")
+        # Established is not all: for a moment the API server may still say that there is no such kind.
+        wait("the definitions to be served", lambda: kubectl("get", "scavengerjobs,scavengerqueues").returncode == 0)
     return kubectl
 
 

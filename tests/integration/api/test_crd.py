@@ -756,7 +756,8 @@ def columns(table: str) -> list[dict[str, str]]:
 
 def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
     kubectl = api_cluster.inside(namespace)
-    start = format_time(datetime.now(UTC) - timedelta(minutes=30))
+    # In days, and in the middle of one: minutes would go by while kubectl starts again and again.
+    start = format_time(datetime.now(UTC) - timedelta(days=100, hours=12))
     for name in ("fresh", "runs", "over"):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(changed(MINIMAL_JOB, {"metadata.name": name})))
     admitted = {
@@ -787,14 +788,14 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
         "default",
         "Running",
         "2",
-        "30m",
+        "100d",
     ]
     assert (fresh["STATUS"], fresh["RUNTIME"]) == ("", "")
     assert (ended["STATUS"], ended["INTERRUPTED"], ended["RUNTIME"]) == ("Completed", "0", "")
 
     wide = columns(kubectl.ok("get", "sj", "runs", "-o", "wide"))[0]
     assert list(wide)[6:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
-    assert list(wide.values())[6:] == ["1", "preemptible", "30m", "doing well"]
+    assert list(wide.values())[6:] == ["1", "preemptible", "100d", "doing well"]
 
 
 def test_jobs_are_found_by_phase_and_category(api_cluster: Kubectl, namespace: str) -> None:

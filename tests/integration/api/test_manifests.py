@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scavenger_api import names
+from scavenger_testing.waiting import wait
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Kubectl
@@ -63,9 +64,13 @@ def kubectl(api_cluster: Kubectl) -> Kubectl:
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
 def test_rights_of_the_admitter(kubectl: Kubectl, allowed: bool, words: tuple[str, ...]) -> None:
-    answer = kubectl("auth", "can-i", f"--as={ADMITTER}", *words).stdout.strip()
+    def answer() -> str:
+        return kubectl("auth", "can-i", f"--as={ADMITTER}", *words).stdout.strip()
 
-    assert answer == ("yes" if allowed else "no")
+    if allowed:  # the API server hears of roles and bindings by watches
+        wait("the right", lambda: answer() == "yes")
+    else:
+        assert answer() == "no"
 
 
 def test_priority_classes_have_the_values_of_the_contract(kubectl: Kubectl) -> None:

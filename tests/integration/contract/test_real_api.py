@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).resolve().parents[2] / "contract"
 
 
-@pytest.mark.timeout(300)
 def test_the_real_api_server_keeps_the_contract(kubeconfig: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", str(TESTS), "-q", "-p", "no:cacheprovider", "-rs"],

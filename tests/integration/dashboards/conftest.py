@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from typing import Final
 import pytest
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tools.dashboards.__main__ import FOLDER
 
@@ -87,7 +84,7 @@ def played(prometheus_program: Path, tmp_path_factory: pytest.TempPathFactory) -
         stack.install(cluster)
         stack.start(cluster, stack.SERVICES, SETTINGS)
         with running(prometheus_program, cluster, stack.SERVICES, tmp_path_factory.mktemp("prometheus")) as prometheus:
-            scenario = Scenario(cluster)
+            scenario = Scenario(cluster, prometheus)
             began = time.time()
             scenario.play()
             record(prometheus, began)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from scavenger_cluster import Cluster
 from scavenger_cluster.control_plane import SCHEDULER
 from scavenger_testing.prometheus import command
-from scavenger_testing.waiting import wait
+from scavenger_testing.waiting import TIMEOUT, TRY_AGAIN, wait
 
 RANGE: Final = "30m"
 """What Grafana puts in the place of `$__range`, and here of `$__rate_interval` as well: longer than any scenario, so
@@ -68,18 +68,25 @@ class Prometheus:
         return found
 
     def ready(self, targets: int) -> bool:
-        """Whether so many targets have been scraped."""
-        try:
-            return sum(value for _, value in self.query("up")) == targets
-        except OSError:
-            return False
+        """Whether it answers queries (503 while it still reads its own data), and so many targets have been scraped."""
+        urllib.request.urlopen(f"{self.url}/-/ready", timeout=TIMEOUT).close()
+        return sum(value for _, value in self.query("up")) == targets
+
+    def has_scraped_since(self, moment: float) -> bool:
+        """Whether every target has answered a scrape that began after that moment, in seconds since 1970."""
+        targets = self.query("up")
+        answered = self.query("timestamp(up) and up == 1")
+        return len(answered) == len(targets) and all(at > moment for _, at in answered)
 
     def _get(self, path: str, **words: str) -> Any:
+        """What it answers; OSError when it cannot now, so that whoever waits asks again."""
         body = urllib.parse.urlencode(words)
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{body}", timeout=30) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{body}", timeout=TIMEOUT) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
+            if error.code in TRY_AGAIN:
+                raise
             raise AssertionError(f"{words}: {error.read().decode()}") from error
 
 
@@ -108,7 +115,10 @@ def running(program: Path, cluster: Cluster, services: tuple[str, ...], folder: 
         made = Prometheus(url)
         try:
             wait(
-                "all targets scraped", lambda: made.ready(len(services) + 1), 120, (folder / "prometheus.log").read_text
+                "all targets scraped",
+                lambda: made.ready(len(services) + 1),
+                TIMEOUT,
+                (folder / "prometheus.log").read_text,
             )
             yield made
         finally:

@@ -23,6 +23,8 @@ from scavenger_cluster.kwok import RUN_SECONDS
 from scavenger_testing.place import MERGE_PATCH
 from scavenger_testing.waiting import wait
 
+from .prometheus import Prometheus
+
 NODES: Final = 6
 CPUS: Final = 8
 NAMESPACE: Final = "research"
@@ -37,8 +39,9 @@ Object = dict[str, Any]
 class Scenario:
     """What is done to a cluster, and what its API server says of it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, prometheus: Prometheus) -> None:
         self.cluster = cluster
+        self.prometheus = prometheus
         self.client = cluster.client
         self.nodes = sorted(node["metadata"]["name"] for node in self.client.get("/api/v1/nodes")["items"])
 
@@ -53,7 +56,11 @@ class Scenario:
             self.submit(name, "lab", 4, node)
         self.submit("done", "lab", 2, 5)
         started = ("a", "b", "c", "d", "e", "f", "done")
+        self.until("all run", lambda: all(self.phase(name) == "Running" for name in started))
+        counted = time.time()
         self.until("all have computed", lambda: all(self.ran(name) >= RAN_SECONDS for name in started))
+        # A counter that is never seen at 0 has not increased; a busy machine may miss one scrape after the other.
+        self.until("all counters seen", lambda: self.prometheus.has_scraped_since(counted))
         self.complete("done")
         self.interrupt("a")
         self.ordinary("burst", 6, node=2)
@@ -80,7 +87,9 @@ class Scenario:
         self.client.request("POST", f"{JOBS}/namespaces/{NAMESPACE}/scavengerjobs", body)
 
     def ordinary(self, name: str, cpu: int, node: int) -> None:
-        """An ordinary pod for one node."""
+        """An ordinary pod for one node. In a new namespace none is taken before it has an account to run under."""
+        account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+        self.until("the service account", lambda: self.client.find(account))
         requests = {"cpu": str(cpu), "memory": "64Mi"}
         container = {"name": "main", "image": "none", "resources": {"requests": requests}}
         spec = {"terminationGracePeriodSeconds": 1, "containers": [container], "nodeSelector": self._selector(node)}

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from scavenger_testing.waiting import wait
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from scavenger_testing.waiting import TIMEOUT, wait
 
 from tools.dashboards.__main__ import FOLDER
 
@@ -75,7 +71,9 @@ def test_every_query_says_what_happened(asked: Asked, played: Played) -> None:
         seen.update(named(asked, played.prometheus.query(asked.expr, queue="lab")))
         return not mismatch(expected, seen, played.scenario) and (not only or seen.keys() == expected.keys())
 
-    wait(str(asked), right, 60, lambda: f"{mismatch(expected, seen, played.scenario)} in {seen}\n{asked.expr}", 0.5)
+    wait(
+        str(asked), right, TIMEOUT, lambda: f"{mismatch(expected, seen, played.scenario)} in {seen}\n{asked.expr}", 0.5
+    )
 
 
 def test_nothing_is_expected_of_a_panel_that_is_not_there() -> None:

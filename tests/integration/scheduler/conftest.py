@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from scavenger_cluster import Cluster
 from scavenger_cluster.waiting import wait_for
 from scavenger_testing.cluster_names import cluster_name
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.scheduler import harness
 

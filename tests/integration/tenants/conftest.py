@@ -40,6 +40,9 @@ SETTINGS: Final = {
     "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
     "SCAVENGER_LEVEL_STEP": "0",
     "SCAVENGER_COOLDOWN": "2",
+    # nobody is protected, whenever the prioritizer gets to it: what a user may do to a pod is then always the same
+    "SCAVENGER_FLOOR": "100",
+    "SCAVENGER_FALLBACK_PREEMPTIBLE_PERCENT": "100",
     "SCAVENGER_YIELD_AT_CHECKPOINT": "false",
 }
 

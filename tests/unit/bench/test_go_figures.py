@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
 from bench.__main__ import BENCHMARKS, wanted
 from bench.scheduler.go_figures import parse
 

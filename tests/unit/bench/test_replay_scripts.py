@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import functools
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.simulator.scripts import (
     EVICTION,

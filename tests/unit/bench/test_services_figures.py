@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from bench.services.bench_giveway import Side, compared
 from bench.services.bench_writes import Count, figures, per_job, schemas
