@@ -11,8 +11,9 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ SHORT = "sum(range(60_000_000))"
 """A job of a few CPU seconds that ends by itself."""
 BURST_SECONDS = 20.0
 BURN_SECONDS = 15.0
+BURSTS = 3
+"""Tried, where programs outside of the cluster leave so little CPU that one is over before both looks."""
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +85,22 @@ def share_of_ordinary(place: Place, web: Ordinary, groups: Sequence[PodGroup]) -
     def used() -> tuple[float, float]:
         return web.group().cpu_seconds(), sum(group.cpu_seconds() for group in groups)
 
-    with ThreadPoolExecutor(1) as pool:
-        idle = used()[0]
-        burning = pool.submit(web.burn, BURN_SECONDS)
-        place.wait("it burns", lambda: used()[0] > idle + 0.5, 60)
-        before = used()
-        place.wait("two more CPU-seconds", lambda: used()[0] > before[0] + 2, 60)
-        after = used()
-        assert not burning.done(), "both looks are within the burst"
-    ordinary, jobs = (now - then for now, then in zip(after, before, strict=True))
-    return ordinary / (ordinary + jobs)
+    def more(since: float, seconds: float, burning: Future[float]) -> bool:
+        return used()[0] > since + seconds or burning.done()
+
+    for _ in range(BURSTS):
+        with ThreadPoolExecutor(1) as pool:
+            idle = used()[0]
+            burning = pool.submit(web.burn, BURN_SECONDS)
+            place.wait("it burns", partial(more, idle, 0.5, burning), 60)
+            before = used()
+            place.wait("two more CPU-seconds", partial(more, before[0], 2, burning), 60)
+            after = used()
+            within = not burning.done()
+        if within:
+            ordinary, jobs = (now - then for now, then in zip(after, before, strict=True))
+            return ordinary / (ordinary + jobs)
+    raise AssertionError(f"in {BURSTS} bursts of {BURN_SECONDS} s there was no CPU for it, by whomever it was taken")
 
 
 def assert_ordinary_work_first(place: Place, web: Ordinary, groups: Sequence[PodGroup]) -> None:
@@ -117,12 +126,11 @@ def test_jobs_run_under_an_idle_deployment_and_give_way_when_it_works(place: Pla
     assert_ordinary_work_first(place, web, groups)
 
     # A burst that every figure shows: the job gives way at once, uses next to nothing, and nobody interrupts it.
-    reader = threading.Thread(target=lambda: samples.extend(watch(groups, BURST_SECONDS, 0.02)))
-    samples: list[tuple[float, float]] = []
-    reader.start()
-    began = time.monotonic()
-    web.burn(BURST_SECONDS)
-    reader.join()
+    with ThreadPoolExecutor(2) as readers:
+        watches = [readers.submit(watch, of, BURST_SECONDS, 0.02) for of in ([web.group()], groups)]
+        web.burn(BURST_SECONDS)
+        demand, samples = (one.result() for one in watches)
+    began = next(at for at, used in demand if used > demand[0][1] + 0.05)
     assert yielded_after(samples, began, cores=0.1, span=0.1) < 2
     later = [(at, used) for at, used in samples if began + 2 <= at <= began + BURST_SECONDS - 1]
     assert (later[-1][1] - later[0][1]) / (later[-1][0] - later[0][0]) < 0.1

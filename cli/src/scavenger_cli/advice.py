@@ -36,6 +36,10 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.START_TIMEOUT: ("see that its image can be pulled and its volumes be mounted", _RETRIED),
     WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
+    WaitReason.CREATION_UNANSWERED: (
+        "wait: it starts in its turn when Jobs of its namespace can be created again",
+        "ask an administrator which admission webhook does not answer: kubectl get validatingwebhookconfigurations",
+    ),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
     WaitReason.POD_SECURITY: (
         "submit it again without what the message names",

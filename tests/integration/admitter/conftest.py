@@ -6,8 +6,8 @@ import re
 import time
 import uuid
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from typing import Any
 
@@ -137,15 +137,21 @@ class Place:
 
     def unanswered(self) -> set[str]:
         """Jobs of which an admitter logged that the API server did not take a start, or did not answer in time."""
-        found: set[str] = set()
+        refusals = "".join(line for line in self._logs() if '"event":"start refused"' in line)
+        return set(re.findall(rf'"job":"{self.namespace}/([^"]+)"', refusals))
+
+    def logs_of(self, jobs: Iterable[str]) -> str:
+        """What admitters logged of some of its jobs, and of none at all at warning or worse."""
+        keys = tuple(f'"{self.namespace}/{name}"' for name in jobs)
+        return "\n".join(
+            line for line in self._logs() if any(key in line for key in keys) or '"level":"info"' not in line
+        )
+
+    def _logs(self) -> Iterator[str]:
+        """The lines of all admitters that there are."""
         for instance in (1, 2):
-            try:
-                logs = self.cluster.service_logs("admitter", instance=instance).splitlines()
-            except ClusterError:
-                continue
-            refusals = "".join(line for line in logs if '"event":"start refused"' in line)
-            found.update(re.findall(rf'"job":"{self.namespace}/([^"]+)"', refusals))
-        return found
+            with suppress(ClusterError):
+                yield from self.cluster.service_logs("admitter", instance=instance).splitlines()
 
     def pods_ever(self, name: str) -> int:
         return len(self.recorder.pods[f"{self.namespace}/{name}"])

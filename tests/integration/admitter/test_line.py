@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,23 +18,36 @@ from .order import overtaken
 pytestmark = pytest.mark.timeout(900)
 
 NODE = "fake-001"
+SILENT_SECONDS = 4.0
+"""Longer than creates may take before they count as hanging, shorter than their timeout."""
 
 
 def seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
-def latecomers(place: Place, prefix: str, tolerance: float) -> list[str]:
-    """Jobs that were started more than `tolerance` seconds after one that was behind them in line.
+def silence(cluster: Cluster, component: str, seconds: float) -> None:
+    """A component answers nobody for a while, and loses nothing."""
+    pid = next(status.pid for status in cluster.status() if status.name == component)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def latecomers(place: Place, prefix: str, tolerance: float) -> dict[str, float]:
+    """Jobs that were started more than `tolerance` seconds after one that was behind them in line, with the seconds.
 
     The place in line is the one they were started from: the run that their Job is of.
     """
     found = [(created.run, seconds(created.at), name) for name in place.phases() for created in place.created(name)]
     line = sorted(one for one in found if one[2].startswith(prefix))
-    late, earliest_behind = [], float("inf")
+    late, earliest_behind = {}, float("inf")
     for _, at, name in reversed(line):
         if at > earliest_behind + tolerance:
-            late.append(name)
+            late[name] = at - earliest_behind
         earliest_behind = min(earliest_behind, at)
     return late
 
@@ -68,7 +83,8 @@ def without_a_node(cluster: Cluster, other_place: Place) -> Iterator[None]:
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("without_a_node")
 def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """None of them is interrupted, none is overtaken, and nothing is left on their pods."""
+    """None of them is interrupted or forgotten, none is overtaken, and nothing is left on their pods. While hundreds of
+    starts are under way the API server is silent twice, which on a busy machine happens unasked."""
     pid = start_admitter(cluster)
     before = cpu_seconds(pid)
     place.recorder.run_seconds[place.namespace] = "1"
@@ -76,6 +92,10 @@ def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.
     began = time.monotonic()
     place.submit(*jobs, cpu="250m")
     submitted = time.monotonic() - began
+    for share in (0.3, 0.6):
+        least = round(share * len(jobs))
+        place.wait(f"{least} to be started", lambda least=least: place.started() >= least, timeout=300)  # type: ignore[misc]
+        silence(cluster, "kube-apiserver", SILENT_SECONDS)
     place.wait("all completed", lambda: place.last_phases().count("Completed") == len(jobs), timeout=900)
     took = time.monotonic() - began
     place.wait("no finalizer left", lambda: not place.held())
@@ -93,8 +113,9 @@ def test_a_thousand_jobs_at_once(cluster: Cluster, place: Place, capsys: pytest.
     # In seconds, as what is promised in places (docs/queues.md) says less here: one cycle may start all there is room
     # for, and jobs get in line while others start. A start that was not answered in time is tried again later, and
     # nobody waits for that: one moment in which the API server is silent may concern all that are being created.
-    late = set(latecomers(place, "j", tolerance=max(2.0, 0.05 * took))) - unanswered
-    assert len(late) <= 0.005 * len(jobs), late
+    late = latecomers(place, "j", tolerance=SILENT_SECONDS + max(2.0, 0.05 * took))
+    overtaken = {name: seconds for name, seconds in late.items() if name not in unanswered}
+    assert len(overtaken) <= 0.005 * len(jobs), f"{overtaken}; the admitter says:\n{place.logs_of(overtaken)}"
     assert len(unanswered) < len(jobs) / 4, "or what was left out is not the exception"
 
 

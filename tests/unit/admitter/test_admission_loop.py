@@ -108,6 +108,7 @@ class LoopHarness:
         self.jobs: dict[str, ScavengerJob] = {}
         self.granted: list[str] = []
         self.under_way: set[str] = set()
+        self.hanging: set[str] = set()
         self.preempted: list[FairSharePreemption] = []
         self.starved: list[Starved] = []
         self.levels: dict[str, str] | None = None
@@ -120,6 +121,7 @@ class LoopHarness:
             job=self.jobs.get,
             granted=self._grant,
             under_way=lambda: len(self.under_way),
+            hanging=lambda: frozenset(self.hanging),
             preempted=self.preempted.append,
             starved=self.starved.append,
             budget=self.budget,
@@ -230,6 +232,23 @@ async def test_nobody_starts_where_admission_was_closed_while_the_plan_was_compu
     await d.admission.cycle()
     assert d.granted == []
     assert d.taken == set()
+
+
+async def test_nobody_is_granted_anything_where_creates_began_to_hang_while_the_plan_was_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    d = LoopHarness()
+    d.room(8)
+    d.line_up("a")
+    Meanwhile(monkeypatch, lambda: d.hanging.add("ns"))
+    await d.admission.cycle()
+    monkeypatch.undo()
+    found = await d.admission.cycle()
+    assert (d.granted, d.taken) == ([], set())
+    assert found.held["ns/a"].reason is WaitReason.CREATION_UNANSWERED
+    d.hanging.clear()
+    await d.admission.cycle()
+    assert d.granted == ["a"]
 
 
 async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next_when_it_is_answered() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.lifecycle.actions import CreateJob
 from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
@@ -41,6 +43,10 @@ def room(c: Harness) -> set[str]:
 def admitted(c: Harness, name: str) -> tuple[str, str]:
     found = next((one for one in c.status(name).get("conditions", ()) if one["type"] == "Admitted"), None)
     return (found["status"], found["reason"]) if found else ("", "")
+
+
+def reason(c: Harness, name: str) -> str:
+    return admitted(c, name)[1]
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -89,20 +95,27 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 # --- who creates when -------------------------------------------------------------------------------------------------
 
 
+def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
+    candidate = Candidate(
+        key, "uid", "default", Shape.of({"cpu": 1000}), interrupted_count=interrupted, queued_at=queued_at
+    )
+    slots.join(key, candidate.order)
+
+
 def test_no_namespace_has_all_the_slots() -> None:
     clock, called = VirtualClock(), list[str]()
     slots = StartSlots(clock, each=2, most=3, call=called.append)
     for name in "abc":
-        slots.join(f"slow/{name}")
+        join(slots, f"slow/{name}")
     assert called == ["slow/a", "slow/b"]
     assert [slots.is_called(f"slow/{name}") for name in "abc"] == [True, True, False]
     for name in "ab":
         slots.begin(f"slow/{name}")
-    assert (slots.under_way(), list(slots.stuck())) == (3, [])
+    assert (slots.under_way(), slots.behind_hanging()) == (3, [])
     clock.jump(2)
-    assert (slots.under_way(), list(slots.stuck())) == (0, ["slow/c"])
+    assert (slots.under_way(), slots.behind_hanging()) == (0, ["slow/c"])
     for name in "ab":
-        slots.join(f"other/{name}")
+        join(slots, f"other/{name}")
     assert called[2:] == ["other/a"]
     assert slots.under_way() == 2
     slots.leave("slow/a")
@@ -110,22 +123,35 @@ def test_no_namespace_has_all_the_slots() -> None:
     assert len(called) == 4
     slots.leave("other/a")
     assert sorted(called[2:]) == ["other/a", "other/b", "slow/c"]
-    assert not list(slots.stuck())
+    assert not slots.behind_hanging()
 
 
-def test_jobs_are_called_in_the_order_of_their_grants() -> None:
+def test_jobs_are_called_by_their_places_in_line() -> None:
     """Whoever looks in between, as an event about it came, does not pass those before it."""
     clock, called = VirtualClock(), list[str]()
     slots = StartSlots(clock, each=1, most=3, call=called.append)
-    for name in "abcd":
-        slots.join(f"ns/{name}")
-    slots.join("ns/c")
+    for place, name in enumerate("abcd"):
+        join(slots, f"ns/{name}", place)
+    join(slots, "ns/c", 2)
     assert not any(slots.is_called(f"ns/{name}") for name in "bcd")
     slots.leave("ns/b")  # its grant was taken back
     for name in "ac":
         slots.begin(f"ns/{name}")
         slots.leave(f"ns/{name}")
     assert called == ["ns/a", "ns/c", "ns/d"]
+
+
+def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() -> None:
+    """A first grant was not made use of, as a status could not be written; another job was interrupted just now."""
+    called = list[str]()
+    slots = StartSlots(VirtualClock(), each=1, most=3, call=called.append)
+    for place in range(10, 500):
+        join(slots, f"ns/{place}", place)
+    join(slots, "ns/first-grant-unused", 3)
+    join(slots, "ns/interrupted", 1000, interrupted=1)
+    for _ in range(3):
+        slots.leave(called[-1])
+    assert called == ["ns/10", "ns/interrupted", "ns/first-grant-unused", "ns/11"]
 
 
 async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> None:
@@ -142,6 +168,26 @@ async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> Non
         await c.until(lambda: "a" in c.starts(), limit=5)
         await c.pass_time(3)
         assert len(room(c)) <= 2 + 1, "those being created, and the one that runs"
+
+
+async def test_jobs_behind_creates_that_hung_start_when_the_api_server_answers_again() -> None:
+    """Their grants were taken back meanwhile, nothing happens to them that would have them looked at, and they keep
+    their order."""
+    async with empty_harness() as c:
+        c.node()  # 70 cores
+        c.admitter(concurrent_starts=2)
+        c.api.hang(times=ALWAYS, methods={"POST"}, path="/lab/jobs")
+        names = [f"h{number:02}" for number in range(30)]
+        for name in names:
+            c.submit(name)
+        await c.pass_time(4, step=0.1)
+        assert len(room(c)) == 2, "the others were taken back"
+        c.submit("last")
+        await c.until(lambda: reason(c, "h29") == "CreationUnanswered", limit=10)
+        c.api.heal()
+        await c.until(lambda: {*names[2:], "last"} <= set(c.starts()), limit=5)
+        assert c.starts()[-1] == "last"
+        await c.until(lambda: set(names) <= set(c.starts()), limit=30)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

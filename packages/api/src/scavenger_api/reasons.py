@@ -61,6 +61,10 @@ class WaitReason(Reason):
     )
     QUOTA_EXCEEDED = "QuotaExceeded", "Its last start was taken back: a ResourceQuota of its namespace is used up."
     CREATION_REFUSED = "CreationRefused", "Its last start was taken back: the API server refused its Job or its pods."
+    CREATION_UNANSWERED = (
+        "CreationUnanswered",
+        "The API server, or an admission webhook, does not answer the creation of Jobs in its namespace.",
+    )
     INSTALLATION_INCOMPLETE = (
         "InstallationIncomplete",
         "Its last start was taken back: the PriorityClasses of scavenger jobs are not installed.",

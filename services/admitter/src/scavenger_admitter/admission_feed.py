@@ -31,7 +31,7 @@ from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
+from scavenger_admitter.start_slots import StartSlots
 
 log = get_logger(__name__)
 
@@ -182,7 +182,8 @@ class AdmissionFeed:
             self._wake()
 
     def take_back(self, key: str, seconds: float = 0.0) -> None:
-        """A grant is not made use of: its room is free, and the job is looked at again after so many seconds."""
+        """A grant is not made use of: its room is free, and the job may be granted again after so many seconds. To be
+        in line again it has to be reconciled."""
         attempt = self._records[key].attempt
         if attempt.stage is not Stage.GRANTED:
             return
@@ -198,14 +199,22 @@ class AdmissionFeed:
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
             self._give_back(key)
-            self._wake()
+        self._wake()  # creates may have hung in its namespace until now
         if attempt.stage is not Stage.POSTED:
             self._enqueue(key)
 
-    def take_back_stuck(self) -> None:
-        """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile."""
-        for key in list(self._slots.stuck()):
-            self.take_back(key, SLOW_SECONDS)
+    def take_back_hanging(self) -> None:
+        """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
+        are in line again at once, as nothing else need ever happen to them, and have their turn in their order."""
+        taken = self._slots.behind_hanging()
+        for key in taken:
+            start = self._records[key].attempt.start
+            self.take_back(key)
+            if start is not None:
+                self._state.apply_candidate(start.candidate)
+        if taken:
+            namespaces = sorted({key.partition("/")[0] for key in taken})
+            log.warning("grants taken back, as creates of Jobs hang", jobs=len(taken), namespaces=namespaces)
 
     # --- what the loop reports --------------------------------------------------------------------------------------
 
@@ -222,7 +231,7 @@ class AdmissionFeed:
         self._state.assumed_starts.assume(
             key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
         )
-        self._slots.join(key)
+        self._slots.join(key, chosen.order)
 
     def on_preempted(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

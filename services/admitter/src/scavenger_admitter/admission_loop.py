@@ -59,6 +59,8 @@ class AdmissionLoop:
         job: the newest known version of a ScavengerJob, None when it is gone.
         granted: told of each job that is to be started; takes its room at once.
         under_way: how many starts were granted lately and are not known to have come off or failed.
+        hanging: the namespaces in which the API server does not answer the creation of Jobs: nobody there is granted
+            anything. Others would stand in line behind them, and they themselves pass each other when it answers again.
         preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
@@ -74,6 +76,7 @@ class AdmissionLoop:
         job: Callable[[str], ScavengerJob | None],
         granted: Callable[[Start], None],
         under_way: Callable[[], int],
+        hanging: Callable[[], frozenset[str]],
         preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
         budget: WriteBudget,
@@ -85,6 +88,7 @@ class AdmissionLoop:
         self._job = job
         self._granted = granted
         self._under_way = under_way
+        self._hanging = hanging
         self._preempted = preempted
         self._starved = starved
         self._budget = budget
@@ -155,7 +159,7 @@ class AdmissionLoop:
         started = self._clock.monotonic()
         now = self._clock.now()
         rule = load_rule(self._levels(), self._settings, micros(now))
-        snapshot = self._state.snapshot(now=micros(now), rule=rule)
+        snapshot = self._state.snapshot(now=micros(now), rule=rule, hanging=self._hanging())
         measurement = self._measurement()
         plan = await asyncio.to_thread(
             plan_admissions,
@@ -172,8 +176,10 @@ class AdmissionLoop:
         if plan.starvation is not None and measurement is not None:
             self._interrupt_starved(plan.starvation, measurement)
         if plan.starts and load_rule(self._levels(), self._settings, micros(self._clock.now())).shut is None:
+            hanging = self._hanging()
             for start in plan.starts:
-                if self._state.candidate(start.key) == start.candidate:
+                candidate = start.candidate
+                if self._state.candidate(start.key) == candidate and candidate.namespace not in hanging:
                     self._granted(start)
         return plan
 

@@ -99,6 +99,7 @@ class Admitter:
             job=self._informers.job,
             granted=self._feed.on_granted,
             under_way=self._slots.under_way,
+            hanging=self._slots.hanging,
             preempted=self._feed.on_preempted,
             starved=self._feed.on_starved,
             budget=self._budget,
@@ -169,7 +170,7 @@ class Admitter:
             group.create_task(self._admit())
             group.create_task(self._explain())
             group.create_task(self._remind())
-            group.create_task(self._take_back_stuck())
+            group.create_task(self._take_back_hanging())
             group.create_task(self._queue_controller.run())
             group.create_task(self._usage.run())
 
@@ -210,10 +211,10 @@ class Admitter:
             if self._admission.unserved or self._state.kept_room.keys():
                 self._admission.wake()
 
-    async def _take_back_stuck(self) -> None:
+    async def _take_back_hanging(self) -> None:
         while True:
             await self._clock.sleep(SLOW_SECONDS / 2)
-            self._feed.take_back_stuck()
+            self._feed.take_back_hanging()
 
     def _enqueue(self, key: str, *, priority: int = 0) -> None:
         if self._loop is not None:

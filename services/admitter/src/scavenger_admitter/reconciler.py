@@ -133,8 +133,9 @@ class Reconciler:
             job = await self._commit(job, outcome)
         if not outcome.unsettled:
             self._losses.close(key)
-        if seen.granted and create is None:
-            self._feed.take_back(key)  # what it was granted for is not so any more
+        if seen.granted and create is None:  # what it was granted for is not so any more
+            log.info("grant taken back", job=key, phase=job.status.phase, message=job.status.message)
+            self._feed.take_back(key)
         self._feed.update(key, job, outcome)
         if create is not None and may_create:
             await self._start(job, create)

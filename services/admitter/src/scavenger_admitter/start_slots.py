@@ -1,22 +1,31 @@
-"""Who may create its Job now: in the order of the grants, and so that no namespace keeps the others waiting.
+"""Who may create its Job now: by places in line, and so that no namespace keeps the others waiting.
 
 A create waits for the admission webhooks and policies of its namespace, for up to half a minute. Each has a worker of
 the reconcile loop for so long; without a bound, one namespace would have all of them. Jobs with a grant are in line, by
 namespace, and are called when there is a slot. Until then there is nothing to be done for them: a reconcile that an
 event causes meanwhile does not create, so nobody passes those before it.
+
+Hundreds may have a grant while the API server takes ten creates a second. A job that is granted late, as it was
+interrupted just now or its first grant was not made use of, would stand behind them all; so the place in line says who
+is called, not the time of the grant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from scavenger_runtime import Clock
 
 SLOW_SECONDS: Final = 2.0
 """A create that takes longer hangs, as far as others are concerned."""
 
+T = TypeVar("T")
+
 _NOT_BEGUN: Final = float("inf")
+
+Place = tuple[int, int, str, str]
+"""A place in line; see `Candidate.order`."""
 
 
 class StartSlots:
@@ -34,17 +43,20 @@ class StartSlots:
         self._each = each
         self._most = most
         self._call = call
-        # By namespace. Those in line in the order of their grants; those called with the time at which their create
-        # began, on the monotonic clock.
-        self._line: dict[str, dict[str, None]] = {}
+        # By namespace. Those in line with their places; those called with the time at which their create began, on the
+        # monotonic clock.
+        self._line: dict[str, dict[str, Place]] = {}
         self._called: dict[str, dict[str, float]] = {}
         self._slots = 0
 
-    def join(self, key: str) -> None:
-        """`namespace/name` has a grant. It is called when it may create its Job, which may be at once."""
+    def join(self, key: str, place: Place) -> None:
+        """`namespace/name` has a grant. It is called when it may create its Job, which may be at once.
+
+        place: in line; of two jobs of a namespace the lesser is called first.
+        """
         namespace = _namespace(key)
         if key not in self._called.get(namespace, ()):
-            self._line.setdefault(namespace, {})[key] = None
+            self._line.setdefault(namespace, {})[key] = place
         self._call_next()
 
     def is_called(self, key: str) -> bool:
@@ -65,18 +77,22 @@ class StartSlots:
 
     def under_way(self) -> int:
         """How many starts were granted and are not answered; those that hang, and those behind them, do not count."""
-        slow = self._clock.monotonic() - SLOW_SECONDS
+        slow, hanging = self._clock.monotonic() - SLOW_SECONDS, self.hanging()
         called = sum(begun > slow for busy in self._called.values() for begun in busy.values())
-        return called + sum(len(line) for namespace, line in self._line.items() if not self._is_stuck(namespace))
+        return called + sum(len(line) for namespace, line in self._line.items() if namespace not in hanging)
 
-    def stuck(self) -> Iterator[str]:
-        """Those in line where all creates there may be hang: nothing more is to be begun there."""
-        return (key for namespace, line in self._line.items() if self._is_stuck(namespace) for key in line)
-
-    def _is_stuck(self, namespace: str) -> bool:
-        busy = self._called.get(namespace, {})
+    def hanging(self) -> frozenset[str]:
+        """The namespaces in which all creates there may be hang: nothing more is to be begun there."""
         slow = self._clock.monotonic() - SLOW_SECONDS
-        return len(busy) >= self._each and all(begun <= slow for begun in busy.values())
+        return frozenset(
+            namespace
+            for namespace, busy in self._called.items()
+            if len(busy) >= self._each and all(begun <= slow for begun in busy.values())
+        )
+
+    def behind_hanging(self) -> list[str]:
+        """Those in line in such namespaces."""
+        return [key for namespace in self.hanging() for key in self._line.get(namespace, ())]
 
     def _call_next(self) -> None:
         """Give out the slots there are, to one namespace after the other."""
@@ -85,7 +101,7 @@ class StartSlots:
             waiting = False
             for namespace in list(self._line):
                 if self._slots < self._most and len(self._called.get(namespace, ())) < self._each:
-                    key = next(iter(self._line[namespace]))
+                    key = min(self._line[namespace], key=self._line[namespace].__getitem__)
                     _drop(self._line, namespace, key)
                     self._called.setdefault(namespace, {})[key] = _NOT_BEGUN
                     self._slots += 1
@@ -93,7 +109,7 @@ class StartSlots:
                     self._call(key)
 
 
-def _drop(groups: dict[str, dict[str, None]] | dict[str, dict[str, float]], group: str, key: str) -> bool:
+def _drop(groups: dict[str, dict[str, T]], group: str, key: str) -> bool:
     """Take a key out of its group, and the group where it was the last; whether it was there."""
     members = groups.get(group)
     if members is None or key not in members:

@@ -11,7 +11,7 @@ Units as in `snapshot.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
@@ -192,8 +192,9 @@ class ClusterState:
 
     # --- the snapshot ---
 
-    def snapshot(self, *, now: int, rule: LoadRule) -> Snapshot:
-        """What a cycle at `now` (microseconds since the epoch) sees, under this load rule."""
+    def snapshot(self, *, now: int, rule: LoadRule, hanging: Set[str] = frozenset()) -> Snapshot:
+        """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. hanging: namespaces in which
+        creates of Jobs hang."""
         self.kept_room.expire(now)
         waiting = self._waiting.keys()
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
@@ -222,7 +223,7 @@ class ClusterState:
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
             shut=rule.shut,
-            blocked=self._blocked(),
+            blocked=self._blocked(hanging),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
 
@@ -283,9 +284,12 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self) -> dict[str, Wait]:
-        """No second life beside the first: jobs in line that have pods alive, or are just being started."""
-        blocked = dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING)
+    def _blocked(self, hanging: Set[str]) -> dict[str, Wait]:
+        """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
+        namespaces in which creates of Jobs hang."""
+        waiting = self._waiting.keys() if hanging else ()
+        blocked = {key: _hangs(key) for key in waiting if key.partition("/")[0] in hanging}
+        blocked.update(dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING))
         for key in self._by_job.keys() & self._waiting.keys():
             if key in blocked:
                 continue
@@ -304,6 +308,15 @@ def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str,
 
 
 _PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
+
+
+def _hangs(key: str) -> Wait:
+    namespace = key.partition("/")[0]
+    return Wait(
+        WaitReason.CREATION_UNANSWERED,
+        f"the API server, or an admission webhook, does not answer the creation of Jobs in namespace {namespace}",
+        namespace,
+    )
 
 
 def _pods_remain(node: str, pod: str) -> Wait:
