@@ -76,7 +76,7 @@ class Harness:
 
     pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
     exit code of pods that are deleted while they run. last_words: their termination message, `{now}` in it is the time.
-    lost: names of Jobs whose creation is on its way for ever.
+    lost: names of Jobs whose creation is on its way, for ever or until `arrive`.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -88,6 +88,7 @@ class Harness:
         self.stopping = 137
         self.last_words = ""
         self.lost: set[str] = set()
+        self.arrivals = asyncio.Condition()
         self.under_way = 0
         self.threads = Threads()
         asyncio.get_running_loop().set_default_executor(self.threads)
@@ -102,6 +103,12 @@ class Harness:
 
     def submit(self, name: str, **spec: Any) -> None:
         self.api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=self.stamp(), **spec))
+
+    async def arrive(self, *names: str) -> None:
+        """The creation of these Jobs, which was lost until now, reaches the API server."""
+        async with self.arrivals:
+            self.lost.difference_update(names)
+            self.arrivals.notify_all()
 
     def conflict_on_first_writes(self) -> None:
         fault = FirstWrites("fail", 1, WRITES, "", 409, "Conflict")
@@ -312,10 +319,11 @@ class _Client(ApiClient):
     def __init__(self, harness: Harness) -> None:
         super().__init__(harness.api.url, request_timeout=2.0)
         self._harness = harness
-        self._closed = asyncio.Event()
+        self._closed = False
 
     async def close(self) -> None:
-        self._closed.set()
+        self._closed = True
+        await self._harness.arrive()
         await super().close()
 
     async def request(self, *words: Any, **options: Any) -> bytes:
@@ -324,13 +332,18 @@ class _Client(ApiClient):
             and words[1].endswith("/jobs")
             and options["body"]["metadata"]["name"] in self._harness.lost
         ):
-            await self._closed.wait()
-            raise Unavailable
+            await self._lost(options["body"]["metadata"]["name"])
         self._harness.under_way += 1
         try:
             return await super().request(*words, **options)
         finally:
             self._harness.under_way -= 1
+
+    async def _lost(self, name: str) -> None:
+        async with self._harness.arrivals:
+            await self._harness.arrivals.wait_for(lambda: self._closed or name not in self._harness.lost)
+        if self._closed:
+            raise Unavailable
 
 
 class Process:

@@ -7,8 +7,9 @@ reconcile to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Final
 
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
@@ -31,7 +32,7 @@ from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import StartSlots
+from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 
 log = get_logger(__name__)
 
@@ -42,6 +43,10 @@ KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
 """Causes of interruptions after which the job keeps its room: nobody else was meant to have it. After all others
 somebody was: an ordinary pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
+
+
+OVERLOOKED_SECONDS: Final = 60.0
+"""A job that should be in line and is not is looked at again after so long at the most."""
 
 
 class AdmissionFeed:
@@ -172,6 +177,29 @@ class AdmissionFeed:
             self._records[key].attempt.drop()
         self._state.assumed_starts.forget(key)
         self._slots.leave(key)
+
+    # --- what nobody else sees to ---
+
+    async def keep_up(self) -> None:
+        """Until cancelled: grants behind creates that hang are taken back, and jobs that were overlooked reconciled."""
+        looked = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(SLOW_SECONDS / 2)
+            self.take_back_hanging()
+            if self._clock.monotonic() - looked >= OVERLOOKED_SECONDS:
+                looked = self._clock.monotonic()
+                for key in list(self._overlooked()):
+                    self._enqueue(key)
+
+    def _overlooked(self) -> Iterator[str]:
+        """Jobs in line whom no admission cycle sees, and of whom no start is under way. Most of them have a reason; a
+        reconcile finds it again, or puts back in line whom a mistake of ours has taken out."""
+        for job in self._informers.jobs.items():
+            phase = job.status.phase
+            if phase is None or phase.queued:
+                attempt = self._records[job.key].attempt
+                if not attempt.under_way and self._state.candidate(job.key) is None:
+                    yield job.key
 
     # --- how starts go on -------------------------------------------------------------------------------------------
 

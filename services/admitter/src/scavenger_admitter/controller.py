@@ -41,7 +41,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
+from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
@@ -170,7 +170,7 @@ class Admitter:
             group.create_task(self._admit())
             group.create_task(self._explain())
             group.create_task(self._remind())
-            group.create_task(self._take_back_hanging())
+            group.create_task(self._feed.keep_up())
             group.create_task(self._queue_controller.run())
             group.create_task(self._usage.run())
 
@@ -210,11 +210,6 @@ class Admitter:
             await self._clock.sleep(REMIND_SECONDS)
             if self._admission.unserved or self._state.kept_room.keys():
                 self._admission.wake()
-
-    async def _take_back_hanging(self) -> None:
-        while True:
-            await self._clock.sleep(SLOW_SECONDS / 2)
-            self._feed.take_back_hanging()
 
     def _enqueue(self, key: str, *, priority: int = 0) -> None:
         if self._loop is not None:
