@@ -6,7 +6,8 @@ real API server, in blocks that take turns between a namespace with all of ours 
 same machine. First as shipped (`pod_create_ratio`): the chart finds a default class and nobody who could make a low
 one, so of ours only the guard looks at pods. Then what clusters without that have, each with the guard: pods that the
 webhook would be sent, had they a low class or none (`..._webhook`), or that a policy would rank (`..._policy`); and
-then without a default class, where every pod is sent or ranked (`..._webhook_reviewed`, `..._policy_reviewed`).
+then without a default class, where every pod is sent or ranked (`..._webhook_reviewed`, `..._policy_reviewed`). Last
+what no policy can cost less than (`..._least_policy`): none of ours, and one whose only condition is `false`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ GOALS: Final = {"": "<= 1.15", "_policy": "<= 1.05"}
 
 ORDINARY: Final = 1000
 """The value of the default class."""
+
+LEAST: Final = "bench-least"
+"""A policy that never applies."""
 
 
 def _pod(name: str) -> dict[str, Any]:
@@ -248,6 +252,8 @@ def _pods(count: int) -> list[Figure]:
         took |= _looked_at(cluster, count, "webhook", stack.rank_by_webhook)
         memory = resident_kb(cluster.service("webhook").pid) / 1000
         took |= _looked_at(cluster, count, "policy", stack.rank_by_policy)
+        _least_policy(cluster)
+        took["_least_policy"] = _with_and_without(cluster, count, "least")
     finally:
         cluster.down()
     figures = [figure for suffix, blocks in took.items() for figure in _compared(blocks, suffix, count)]
@@ -266,6 +272,29 @@ def _looked_at(cluster: Cluster, count: int, way: str, rank: Callable[[Cluster],
     took[f"_{way}_reviewed"] = _with_and_without(cluster, count, f"{way}-reviewed", without=0)
     _default_class(cluster, there=True)
     return took
+
+
+def _least_policy(cluster: Cluster) -> None:
+    """Instead of ours, a policy that looks at created pods and has nothing to say: what it costs is the look."""
+    bindings = "validatingadmissionpolicybindings,mutatingadmissionpolicybindings"
+    for kinds in (bindings, "mutatingwebhookconfigurations"):
+        cluster.kubectl("delete", kinds, "--all")
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "never", "expression": "false"}],
+        "validations": [{"expression": "true"}],
+    }
+    binding = {"policyName": LEAST, "validationActions": ["Deny"]}
+    for kind, body in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", binding)):
+        path = f"/apis/admissionregistration.k8s.io/v1/{_plural(kind)}/{LEAST}"
+        meta = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": LEAST}}
+        cluster.client.apply(path, {**meta, "spec": body})
+
+
+def _plural(kind: str) -> str:
+    return kind.lower().removesuffix("y") + "ies" if kind.endswith("y") else f"{kind.lower()}s"
 
 
 def _default_class(cluster: Cluster, *, there: bool) -> None:

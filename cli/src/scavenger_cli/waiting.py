@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from scavenger_api.states import Phase
@@ -34,13 +34,18 @@ class Verdict(StrEnum):
     """It ended in another way; the goal is out of reach."""
 
 
-def judge(job: Job | None, goal: Goal) -> Verdict:
-    """Whether a job is where it was waited for. job: None when it is deleted (or was never there)."""
+def judge(job: Job | None, goal: Goal, interruptions: int | None = None) -> Verdict:
+    """Whether a job is where it was waited for.
+
+    job: None when it is deleted (or was never there). interruptions: how often it had been interrupted when the wait
+    began; a job that is interrupted may run again before anybody looks.
+    """
     if job is None:
         return Verdict.REACHED if goal is Goal.DELETED else Verdict.FAILED
     if goal is Goal.DELETED:
         return Verdict.NOT_YET
-    if _reached(job, goal):
+    again = goal is Goal.INTERRUPTED and interruptions is not None and job.status.interrupted_count > interruptions
+    if again or _reached(job, goal):
         return Verdict.REACHED
     return Verdict.FAILED if job.phase in objects.FINISHED else Verdict.NOT_YET
 
@@ -83,6 +88,7 @@ def wait_for(
     phases: dict[str, str] = {}
     synced = False
     known: dict[str, Job] = {}
+    before: dict[str, int] = {}
     for change in follower.changes():
         synced = synced or change.type == "SYNCED"
         if change.obj is not None:
@@ -90,9 +96,10 @@ def wait_for(
                 known.pop(change.obj.name, None)
             else:
                 known[change.obj.name] = change.obj
+                before.setdefault(change.obj.name, change.obj.status.interrupted_count)
                 _report(change.obj, missing, phases, report)
         if synced:
-            _settle(missing, known, goal, reached)
+            _settle(missing, known, before, goal, reached)
         if not missing:
             return
     raise CliError(
@@ -115,10 +122,16 @@ def _report(job: Job, missing: Iterable[str], phases: dict[str, str], report: Ca
         report(job)
 
 
-def _settle(missing: dict[str, None], known: dict[str, Job], goal: Goal, reached: Callable[[str], None] | None) -> None:
+def _settle(
+    missing: dict[str, None],
+    known: Mapping[str, Job],
+    before: Mapping[str, int],
+    goal: Goal,
+    reached: Callable[[str], None] | None,
+) -> None:
     for name in list(missing):
         job = known.get(name)
-        verdict = judge(job, goal)
+        verdict = judge(job, goal, before.get(name))
         if verdict is Verdict.FAILED:
             raise verdict_error(name, job, goal)
         if verdict is Verdict.REACHED:

@@ -65,6 +65,14 @@ def test_several_jobs(server: Server, access: Access) -> None:
     assert done == ["b", "a"]
 
 
+def test_an_interruption_that_was_over_before_anybody_looked(server: Server, access: Access) -> None:
+    again = event("MODIFIED", one("a", "Running", interruptedCount=3))
+    serve(server, one("a", "Running", interruptedCount=2), then=[again])
+    done: list[str] = []
+    wait_for(access, ["a"], Goal.INTERRUPTED, 20, reached=done.append)
+    assert done == ["a"]
+
+
 @pytest.mark.parametrize(
     ("last", "code", "words"),
     [
