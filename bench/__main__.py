@@ -53,6 +53,7 @@ BENCHMARKS: Final = {
     "bench.services.bench_giveway": ("giveway", "scale.event_loop_block_ms"),
     "bench.services.bench_writes": ("writes",),
     "bench.services.bench_steady": ("steady",),
+    "bench.services.bench_chaos": ("chaos",),
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_scheduler": ("scheduler.throughput", "scheduler.cpu_per_pod", "scheduler.preempt"),
