@@ -189,6 +189,23 @@ async def test_jobs_behind_creates_that_hung_start_when_the_api_server_answers_a
         assert "last" in c.starts()[-2:], "two are created at once"
 
 
+async def test_the_end_of_creates_that_hung_is_noticed_though_their_jobs_are_gone() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.pods_of = lambda job: False
+        c.admitter(concurrent_starts=2)
+        c.lost = {"a", "b"}
+        for name in "abc":
+            c.submit(name)
+        await c.until(lambda: reason(c, "c") == "CreationUnanswered")
+        for name in "ab":
+            c.api.remove(SCAVENGERJOBS, NS, name)
+        await c.pass_time(5)
+        assert "c" not in c.starts()
+        await c.arrive("a", "b")
+        await c.until(lambda: "c" in c.starts(), limit=5)
+
+
 async def test_a_job_that_fell_out_of_the_line_is_back_within_a_minute() -> None:
     """Whatever mistake it was: nothing happens to the job, and no cycle sees it."""
     async with empty_harness() as c:

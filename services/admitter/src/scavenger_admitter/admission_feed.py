@@ -44,7 +44,6 @@ KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
 somebody was: an ordinary pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
 
-
 OVERLOOKED_SECONDS: Final = 60.0
 """A job that should be in line and is not is looked at again after so long at the most."""
 
@@ -227,7 +226,6 @@ class AdmissionFeed:
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
             self._give_back(key)
-        self._wake()  # creates may have hung in its namespace until now
         if attempt.stage is not Stage.POSTED:
             self._enqueue(key)
 

@@ -20,7 +20,7 @@ from scavenger_runtime import Clock
 SLOW_SECONDS: Final = 2.0
 """A create that takes longer hangs, as far as others are concerned."""
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 _NOT_BEGUN: Final = float("inf")
 
@@ -109,7 +109,7 @@ class StartSlots:
                     self._call(key)
 
 
-def _drop(groups: dict[str, dict[str, T]], group: str, key: str) -> bool:
+def _drop(groups: dict[str, dict[str, Value]], group: str, key: str) -> bool:
     """Take a key out of its group, and the group where it was the last; whether it was there."""
     members = groups.get(group)
     if members is None or key not in members:
