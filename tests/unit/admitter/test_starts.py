@@ -126,6 +126,17 @@ def test_no_namespace_has_all_the_slots() -> None:
     assert not slots.behind_hanging()
 
 
+def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() -> None:
+    clock, called = VirtualClock(), list[str]()
+    slots = StartSlots(clock, each=100, most=2, call=called.append)
+    for name in "abc":
+        join(slots, f"slow/{name}")
+    for name in "ab":
+        slots.begin(f"slow/{name}")
+    clock.jump(2)
+    assert slots.behind_hanging() == ["slow/c"]
+
+
 def test_jobs_are_called_by_their_places_in_line() -> None:
     """Whoever looks in between, as an event about it came, does not pass those before it."""
     clock, called = VirtualClock(), list[str]()

@@ -40,7 +40,7 @@ class StartSlots:
 
     def __init__(self, clock: Clock, *, each: int, most: int, call: Callable[[str], None]) -> None:
         self._clock = clock
-        self._each = each
+        self._each = min(each, most)  # or creates of one namespace could never be all there may be
         self._most = most
         self._call = call
         # By namespace. Those in line with their places; those called with the time at which their create began, on the
