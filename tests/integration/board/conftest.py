@@ -18,10 +18,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 from playwright.async_api import Browser, async_playwright
+from scavenger_board.guard import ACCESS_PATH
 from scavenger_cluster import requirements
 from scavenger_cluster.ports import any_free_port
 from scavenger_cluster.shell import find_program
 from scavenger_testing.fake_api import FakeApi
+from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_webhook.core.certificates import CertificateRules
 
 from .incident import Incident, prometheus_answer, prometheus_range
 
@@ -122,20 +125,43 @@ async def beating(incident: Incident) -> None:
         await asyncio.sleep(BEAT_SECONDS)
 
 
-@pytest.fixture
-async def board(tmp_path: Path) -> AsyncIterator[Board]:
+@contextlib.asynccontextmanager
+async def at_work(folder: Path, **more: Any) -> AsyncIterator[Board]:
+    """A board with these settings, and the incident that it is to show."""
     async with FakeApi() as api, prometheus() as url:
         incident = Incident(api, datetime.now(UTC).replace(microsecond=0))
         beat = asyncio.create_task(beating(incident))
         port, health = any_free_port(), any_free_port()
         settings: dict[str, Any] = {
-            "kubeconfig": api.write_kubeconfig(tmp_path),
+            "kubeconfig": api.write_kubeconfig(folder),
             "port": port,
             "health-port": health,
             "health-address": "127.0.0.1",
             "prometheus-url": url,
+            **more,
         }
-        with process(tmp_path, *(f"--{name}={value}" for name, value in settings.items())) as started:
-            await ready(f"http://127.0.0.1:{health}/readyz", started, tmp_path)
-            yield Board(f"http://localhost:{port}/", incident, started)
+        with process(folder, *(f"--{name}={value}" for name, value in settings.items())) as started:
+            await ready(f"http://127.0.0.1:{health}/readyz", started, folder)
+            scheme = "https" if "tls-folder" in more else "http"
+            yield Board(f"{scheme}://localhost:{port}/", incident, started)
         beat.cancel()
+
+
+@pytest.fixture
+async def board(tmp_path: Path) -> AsyncIterator[Board]:
+    async with at_work(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Board]:
+    """For who shows a token: `good` is of somebody who may look, `other` of somebody who may not."""
+    rules, now = CertificateRules(("localhost",)), datetime.now(UTC)
+    made = new_serving(new_authority(now, rules), now, rules)
+    (tmp_path / "tls.crt").write_bytes(made.certificate)
+    (tmp_path / "tls.key").write_bytes(made.key)
+    async with at_work(tmp_path, **{"access": "token", "tls-folder": tmp_path}) as found:
+        reviews = found.incident.api.reviews
+        reviews.users |= {"good": {"username": "sre"}, "other": {"username": "eve"}}
+        reviews.allowed.add(("sre", ACCESS_PATH, "get"))
+        yield found

@@ -225,6 +225,31 @@ async def test_a_board_that_is_gone_is_not_live(reader: Reader) -> None:
     reader.errors.clear()  # of requests that nobody answers any more
 
 
+async def test_who_shows_no_good_token_sees_nothing(browser: Browser, guarded: Board) -> None:
+    expect.set_options(timeout=PATIENCE)
+    page = await browser.new_page(ignore_https_errors=True)
+    page.set_default_timeout(PATIENCE)
+    await page.goto(guarded.url)
+    token, link = page.locator("#token"), page.locator("#link")
+    await expect(token).to_be_visible()
+    for wrong, answer in (("nobody's", "not a good one"), ("other", "you may not look")):
+        await page.locator("#bearer").fill(wrong)
+        await page.get_by_role("button", name="Look").click()
+        await expect(page.locator("#refused")).to_contain_text(answer)
+        assert await page.locator("body[data-time]").count() == 0
+    await page.locator("#bearer").fill("good")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("body[data-time]")
+    await expect(link).to_have_text("live")
+    await expect(token).to_be_hidden()
+    await expect(page.locator("#above")).to_contain_text("Above the upper level: cpu")
+    kept = "[document.cookie, localStorage.length, sessionStorage.length]"
+    assert await page.evaluate(kept) == ["", 0, 0], "the token is in the memory of the page only"
+    await page.reload()
+    await expect(token).to_be_visible()
+    await page.close()
+
+
 async def test_dark_and_narrow_shows_the_same(browser: Browser, board: Board) -> None:
     page = await browser.new_page(viewport={"width": 420, "height": 900}, color_scheme="dark")
     page.set_default_timeout(PATIENCE)
