@@ -108,7 +108,7 @@ class LoopHarness:
         self.jobs: dict[str, ScavengerJob] = {}
         self.granted: list[str] = []
         self.under_way: set[str] = set()
-        self.hanging: set[str] = set()
+        self.hanging: dict[str, float] = {}
         self.preempted: list[FairSharePreemption] = []
         self.starved: list[Starved] = []
         self.levels: dict[str, str] | None = None
@@ -121,7 +121,7 @@ class LoopHarness:
             job=self.jobs.get,
             granted=self._grant,
             under_way=lambda: len(self.under_way),
-            hanging=lambda: frozenset(self.hanging),
+            hanging=lambda: self.hanging,
             preempted=self.preempted.append,
             starved=self.starved.append,
             budget=self.budget,
@@ -240,12 +240,14 @@ async def test_nobody_is_granted_anything_where_creates_began_to_hang_while_the_
     d = LoopHarness()
     d.room(8)
     d.line_up("a")
-    Meanwhile(monkeypatch, lambda: d.hanging.add("ns"))
+    Meanwhile(monkeypatch, lambda: d.hanging.update(ns=2.0))
     await d.admission.cycle()
     monkeypatch.undo()
-    found = await d.admission.cycle()
+    for seconds, reason in ((3.0, WaitReason.NEXT_CYCLE), (30.0, WaitReason.CREATION_UNANSWERED)):
+        d.hanging["ns"] = seconds
+        found = await d.admission.cycle()
+        assert found.held["ns/a"].reason is reason
     assert (d.granted, d.taken) == ([], set())
-    assert found.held["ns/a"].reason is WaitReason.CREATION_UNANSWERED
     d.hanging.clear()
     await d.admission.cycle()
     assert d.granted == ["a"]

@@ -186,6 +186,8 @@ class AdmissionFeed:
         while True:
             await self._clock.sleep(SLOW_SECONDS / 2)
             self.take_back_hanging()
+            if self._slots.hanging():
+                self._wake()  # for how long they have is what jobs are told
             if self._clock.monotonic() - looked >= OVERLOOKED_SECONDS:
                 looked = self._clock.monotonic()
                 for key in list(self._overlooked()):

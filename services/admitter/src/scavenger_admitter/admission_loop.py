@@ -59,8 +59,9 @@ class AdmissionLoop:
         job: the newest known version of a ScavengerJob, None when it is gone.
         granted: told of each job that is to be started; takes its room at once.
         under_way: how many starts were granted lately and are not known to have come off or failed.
-        hanging: the namespaces in which the API server does not answer the creation of Jobs: nobody there is granted
-            anything. Others would stand in line behind them, and they themselves pass each other when it answers again.
+        hanging: the namespaces in which the API server does not answer the creation of Jobs, and since how many
+            seconds: nobody there is granted anything. Others would stand in line behind them, and they themselves pass
+            each other when it answers again.
         preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
@@ -76,7 +77,7 @@ class AdmissionLoop:
         job: Callable[[str], ScavengerJob | None],
         granted: Callable[[Start], None],
         under_way: Callable[[], int],
-        hanging: Callable[[], frozenset[str]],
+        hanging: Callable[[], Mapping[str, float]],
         preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
         budget: WriteBudget,

@@ -81,14 +81,12 @@ class StartSlots:
         called = sum(begun > slow for busy in self._called.values() for begun in busy.values())
         return called + sum(len(line) for namespace, line in self._line.items() if namespace not in hanging)
 
-    def hanging(self) -> frozenset[str]:
-        """The namespaces in which all creates there may be hang: nothing more is to be begun there."""
-        slow = self._clock.monotonic() - SLOW_SECONDS
-        return frozenset(
-            namespace
-            for namespace, busy in self._called.items()
-            if len(busy) >= self._each and all(begun <= slow for begun in busy.values())
-        )
+    def hanging(self) -> dict[str, float]:
+        """The namespaces in which all creates there may be hang, and for how many seconds: nothing more is to be begun
+        there."""
+        now = self._clock.monotonic()
+        waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
+        return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
 
     def behind_hanging(self) -> list[str]:
         """Those in line in such namespaces."""

@@ -11,7 +11,7 @@ Units as in `snapshot.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -44,6 +44,11 @@ from scavenger_admitter.core.admission.snapshot import (
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
+
+UNANSWERED_SECONDS: Final = 10.0
+"""Jobs are told of creates that hang in their namespace for longer."""
+
+NONE_HANG: Final[Mapping[str, float]] = {}
 
 
 class ClusterState:
@@ -192,9 +197,9 @@ class ClusterState:
 
     # --- the snapshot ---
 
-    def snapshot(self, *, now: int, rule: LoadRule, hanging: Set[str] = frozenset()) -> Snapshot:
+    def snapshot(self, *, now: int, rule: LoadRule, hanging: Mapping[str, float] = NONE_HANG) -> Snapshot:
         """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. hanging: namespaces in which
-        creates of Jobs hang."""
+        creates of Jobs hang, and since how many seconds."""
         self.kept_room.expire(now)
         waiting = self._waiting.keys()
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
@@ -284,11 +289,12 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self, hanging: Set[str]) -> dict[str, Wait]:
+    def _blocked(self, hanging: Mapping[str, float]) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
         namespaces in which creates of Jobs hang."""
+        waits = {namespace: _hangs(namespace, seconds) for namespace, seconds in hanging.items()}
         waiting = self._waiting.keys() if hanging else ()
-        blocked = {key: _hangs(key) for key in waiting if key.partition("/")[0] in hanging}
+        blocked = {key: wait for key in waiting if (wait := waits.get(key.partition("/")[0])) is not None}
         blocked.update(dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING))
         for key in self._by_job.keys() & self._waiting.keys():
             if key in blocked:
@@ -310,8 +316,11 @@ def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str,
 _PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
-def _hangs(key: str) -> Wait:
-    namespace = key.partition("/")[0]
+def _hangs(namespace: str, seconds: float) -> Wait:
+    """Why jobs of a namespace wait in which creates hang. For seconds that happens to an API server that is busy, which
+    is not to be told of it by hundreds of writes."""
+    if seconds < UNANSWERED_SECONDS:
+        return Wait(WaitReason.NEXT_CYCLE, "as many jobs of its namespace as may start at once are starting", namespace)
     return Wait(
         WaitReason.CREATION_UNANSWERED,
         f"the API server, or an admission webhook, does not answer the creation of Jobs in namespace {namespace}",
