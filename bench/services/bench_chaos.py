@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import threading
 import time
 from collections import Counter
@@ -134,12 +133,7 @@ class Chaos:
 
     def _silence(self) -> str:
         name, most = self._draw(*((one, 8.0) for one in COMPONENTS), *((f"service/{one}", 25.0) for one in SERVICES))
-        pid = next((status.pid for status in self._cluster.status() if status.name == name), None)
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                time.sleep(self._seconds(1, most))
-                os.kill(pid, signal.SIGCONT)
+        self._cluster.component_silence(name, self._seconds(1, most))
         return "silent"
 
     def _kill(self) -> str:

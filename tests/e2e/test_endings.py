@@ -231,6 +231,7 @@ def test_checkpoints_survive_and_the_result_is_right(world: World, shared: str) 
     world.wait("interrupted", lambda: world.status("pi").get("interruptedCount") == 1)
     status = world.wait_phase("pi", "Completed", timeout=240)
     assert status["interruptedCount"] == 1
+    assert status["lostCPUSeconds"] <= 0.2 * ENDING, "it wrote a checkpoint when it was told to stop, and said so"
     assert "event=resumed" in world.kubectl(*logs)
     world.apply(
         scavenger_job("check", "verify", **VOLUME),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,18 @@ class Cluster:
     def component_kill(self, name: str) -> None:
         """Kill one component (any name that `status` shows) without warning, as a crash would."""
         self.processes.kill(full_name(name))
+
+    def component_silence(self, name: str, seconds: float) -> None:
+        """Have one component (any name that `status` shows) answer nobody for a while; it loses nothing by that.
+        ClusterError if it does not run at this moment."""
+        identity = self.processes.running(full_name(name))
+        if identity is None:
+            raise ClusterError(f"{name} does not run in {self.name}")
+        identity.send(signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            identity.send(signal.SIGCONT)
 
     def component_start(self, name: str) -> None:
         """Start one component of the control plane again and wait until it is ready."""

@@ -39,6 +39,14 @@ def rank(answer_body: Object) -> Object:
     return {key: spec[key] for key in ORDINARY if key in spec}
 
 
+def ranks_of_deployment(place: Place, replicas: int) -> list[Object]:
+    """The ranks of the pods of a Deployment `web`, when all of them run."""
+    assert place.create("deployments", deployment("web", replicas)).allowed
+    running_all = ["Running"] * replicas
+    place.wait("its pods run", lambda: [p["status"].get("phase") for p in place.items("pods")] == running_all)
+    return [rank(p) for p in place.items("pods")]
+
+
 def deployment(name: str, replicas: int) -> Object:
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod_spec(terminationGracePeriodSeconds=0)}
@@ -49,9 +57,7 @@ def deployment(name: str, replicas: int) -> Object:
 @pytest.mark.usefixtures("webhook", "no_default_class")
 def test_a_deployment_s_pods_outrank_scavenger_jobs_and_kube_system_is_left_alone(place: Place) -> None:
     place.wait("the webhook ranks", lambda: rank(place.try_create("pods", pod()).body) == ORDINARY)
-    assert place.create("deployments", deployment("web", 3)).allowed
-    place.wait("three pods run", lambda: [p["status"].get("phase") for p in place.items("pods")] == ["Running"] * 3)
-    assert [rank(p) for p in place.items("pods")] == [ORDINARY] * 3
+    assert ranks_of_deployment(place, 3) == [ORDINARY] * 3
     for system in ("kube-system", "scavenger-system"):
         assert rank(place.try_create("pods", confined(), namespace=system).body) == {"priority": 0}
     mirror = pod(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}, nodeName="fake-001")

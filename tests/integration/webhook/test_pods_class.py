@@ -9,7 +9,7 @@ from scavenger_cluster import Cluster, stack
 from scavenger_testing.place import Object, Place
 
 from .conftest import guard_classes, low_classes, start_webhook
-from .test_faults import ORDINARY, deployment, rank
+from .test_faults import ORDINARY, ranks_of_deployment
 
 BINDING = "scavenger-guard-priority-classes"
 LOW: Object = {"metadata": {"name": "cheap"}, "value": -1500}
@@ -76,9 +76,7 @@ def test_the_chart_relies_on_a_guard_that_is_there_and_refuses(cluster: Cluster,
 
 @pytest.mark.usefixtures("by_class")
 def test_pods_have_the_rank_of_their_class(cluster: Cluster, place: Place) -> None:
-    assert place.create("deployments", deployment("web", 2)).allowed
-    place.wait("two pods run", lambda: [p["status"].get("phase") for p in place.items("pods")] == ["Running"] * 2)
-    assert [rank(p) for p in place.items("pods")] == [ORDINARY] * 2
+    assert ranks_of_deployment(place, 2) == [ORDINARY] * 2
     place.delete("deployments", "web", "Foreground")
     place.wait("gone", lambda: not place.items("deployments") and not place.items("pods"))
 

@@ -11,7 +11,7 @@ from scavenger_testing.place import Object, Place, Server, namespace, pod
 from .conftest import low_classes, start_webhook
 from .table import Case, judge
 from .table_guard import PODS, PRIORITY_CLASSES
-from .test_faults import ORDINARY, confined, deployment, make_default, rank
+from .test_faults import ORDINARY, confined, make_default, rank, ranks_of_deployment
 
 AS_IT_IS = {"priority": 0}
 LOW: Object = {"priorityClassName": "low"}
@@ -99,9 +99,7 @@ def test_whom_the_policy_leaves_alone_and_whom_it_marks(cluster: Cluster, place:
         assert rank(made) == ORDINARY
         assert made["metadata"]["labels"] == {**meta.get("labels", {}), RAISED: "true"}
         assert made["metadata"]["annotations"] == {**meta.get("annotations", {}), f"{RAISED}-from": "low (-1500)"}
-    assert place.create("deployments", deployment("web", 3)).allowed
-    place.wait("three pods run", lambda: [p["status"].get("phase") for p in place.items("pods")] == ["Running"] * 3)
-    assert [rank(p) for p in place.items("pods")] == [ORDINARY] * 3
+    assert ranks_of_deployment(place, 3) == [ORDINARY] * 3
     place.delete("deployments", "web", "Foreground")
     place.wait("gone", lambda: not place.items("deployments") and not place.items("pods"))
 

@@ -95,6 +95,10 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 # --- who creates when -------------------------------------------------------------------------------------------------
 
 
+def a_line(clock: VirtualClock, called: list[str], *, each: int, most: int) -> StartSlots:
+    return StartSlots(clock, each=each, most=most, call=called.append, freed=lambda: None)
+
+
 def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
     candidate = Candidate(
         key, "uid", "default", Shape.of({"cpu": 1000}), interrupted_count=interrupted, queued_at=queued_at
@@ -104,7 +108,7 @@ def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) 
 
 def test_no_namespace_has_all_the_slots() -> None:
     clock, called = VirtualClock(), list[str]()
-    slots = StartSlots(clock, each=2, most=3, call=called.append)
+    slots = a_line(clock, called, each=2, most=3)
     for name in "abc":
         join(slots, f"slow/{name}")
     assert called == ["slow/a", "slow/b"]
@@ -128,7 +132,7 @@ def test_no_namespace_has_all_the_slots() -> None:
 
 def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() -> None:
     clock, called = VirtualClock(), list[str]()
-    slots = StartSlots(clock, each=100, most=2, call=called.append)
+    slots = a_line(clock, called, each=100, most=2)
     for name in "abc":
         join(slots, f"slow/{name}")
     for name in "ab":
@@ -140,7 +144,7 @@ def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() ->
 def test_jobs_are_called_by_their_places_in_line() -> None:
     """Whoever looks in between, as an event about it came, does not pass those before it."""
     clock, called = VirtualClock(), list[str]()
-    slots = StartSlots(clock, each=1, most=3, call=called.append)
+    slots = a_line(clock, called, each=1, most=3)
     for place, name in enumerate("abcd"):
         join(slots, f"ns/{name}", place)
     join(slots, "ns/c", 2)
@@ -155,7 +159,7 @@ def test_jobs_are_called_by_their_places_in_line() -> None:
 def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() -> None:
     """A first grant was not made use of, as a status could not be written; another job was interrupted just now."""
     called = list[str]()
-    slots = StartSlots(VirtualClock(), each=1, most=3, call=called.append)
+    slots = a_line(VirtualClock(), called, each=1, most=3)
     for place in range(10, 500):
         join(slots, f"ns/{place}", place)
     join(slots, "ns/first-grant-unused", 3)

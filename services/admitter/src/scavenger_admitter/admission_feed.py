@@ -146,7 +146,6 @@ class AdmissionFeed:
         self._state.delete_candidate(key)
         self._state.running.delete(key)
         self._give_back(key)
-        self._wake()  # a create of it may hang, which nobody waits for any more
 
     def recall(self, job: ScavengerJob) -> None:
         """A job is seen for the first time by this process: how its last starts ended is read off its status."""
@@ -229,6 +228,7 @@ class AdmissionFeed:
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
             self._give_back(key)
+            self._wake()
         if attempt.stage is not Stage.POSTED:
             self._enqueue(key)
 

@@ -79,6 +79,7 @@ class Admitter:
             each=settings.concurrent_starts,
             most=max(1, settings.workers * 3 // 4),
             call=self._enqueue,
+            freed=lambda: self._admission.wake(),
         )
         self._feed = AdmissionFeed(
             settings=settings,

@@ -179,7 +179,6 @@ class Reconciler:
             _log_start(job, attempt.start)
         finally:
             self._slots.leave(key)
-            self._admission.wake()  # creates may have hung in its namespace until now
         if self._records[key].attempt is attempt:  # else the job is gone, or another one has its name
             self._feed.on_answer(key, refusal)
 

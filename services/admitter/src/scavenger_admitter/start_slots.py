@@ -36,13 +36,17 @@ class StartSlots:
         each: most creates at once in one namespace.
         most: most creates at once in all of them; fewer than there are workers.
         call: has a job reconciled whose turn it is.
+        freed: told whenever a slot comes free: creates may have hung in its namespace until now.
     """
 
-    def __init__(self, clock: Clock, *, each: int, most: int, call: Callable[[str], None]) -> None:
+    def __init__(
+        self, clock: Clock, *, each: int, most: int, call: Callable[[str], None], freed: Callable[[], None]
+    ) -> None:
         self._clock = clock
         self._each = min(each, most)  # or creates of one namespace could never be all there may be
         self._most = most
         self._call = call
+        self._freed = freed
         # By namespace. Those in line with their places; those called with the time at which their create began, on the
         # monotonic clock.
         self._line: dict[str, dict[str, Place]] = {}
@@ -73,6 +77,7 @@ class StartSlots:
         _drop(self._line, namespace, key)
         if _drop(self._called, namespace, key):
             self._slots -= 1
+            self._freed()
             self._call_next()
 
     def under_way(self) -> int:
