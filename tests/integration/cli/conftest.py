@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from scavenger_api import names
 from scavenger_cli.main import main
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
+from scavenger_testing.printed import normalised
 from scavenger_testing.waiting import TIMEOUT, wait
 
 NODES = 4
@@ -33,20 +33,6 @@ SETTINGS = {
     "SCAVENGER_START_BACKOFF": "2",
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment, and a restart
 }
-
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?")
-_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_SPAN = re.compile(r"\b\d+[smhd](\d+[smhd])?\b")
-_CPU_TIME = re.compile(r"\b\d[\d.,]* (s|min|h)\b")
-_POD = re.compile(r"\b([a-z]+(?:-\d+)*)-[a-z0-9]{5}\b")
-_PADDING = re.compile(r" {2,}")
-
-
-def normalised(text: str) -> list[str]:
-    """Lines without what is different in every run: times, spans, uids, names of pods; and the padding they cause."""
-    for pattern, word in ((_UID, "UID"), (_STAMP, "TIME"), (_SPAN, "SPAN"), (_CPU_TIME, "CPUTIME"), (_POD, r"\1-POD")):
-        text = pattern.sub(word, text)
-    return [_PADDING.sub("  ", line).rstrip() for line in text.rstrip("\n").split("\n")]
 
 
 class _Captured(io.TextIOWrapper):

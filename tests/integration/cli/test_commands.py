@@ -21,9 +21,10 @@ import pytest
 import yaml
 from scavenger_cluster import Cluster
 from scavenger_cluster.build import ensure_tools
+from scavenger_testing.printed import normalised
 from scavenger_testing.waiting import TIMEOUT
 
-from .conftest import CPUS, NODES, Sj, normalised
+from .conftest import CPUS, NODES, Sj
 
 SMALL = ("--image", "none", "--cpu", "2", "--memory", "1Gi", "--grace", "1")
 
