@@ -13,6 +13,7 @@ TYPED := packages/api/src packages/checkpoint/src packages/domain/src packages/k
 	services/webhook/src services/board/src cli/src cluster/src simulator/src demo-apps docs bench tests tools
 ONLY ?=
 EXAMPLES ?= quick
+QUICK = $(filter quick,$(EXAMPLES))
 CLUSTER ?= scavenger
 NODES ?= auto
 TRACES ?= $(SCAVENGER_TRACES)
@@ -70,8 +71,8 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 	$(RUN) python tools/side_by_side.py 'cpu=$(call LANE,cpu)' 'others=$(call LANE,not cpu)'
 
 .PHONY: test-unit
-test-unit: sync ## Decisions, queue, informer: no cluster, a minute; EXAMPLES=thorough: as in `make test`
-	$(PYTEST) tests/unit tests/contract -q -n 3 --hypothesis-profile=$(EXAMPLES)
+test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
+	$(PYTEST) tests/unit tests/contract -q -n $(if $(QUICK),2 -m "not slow",3) --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
 test-simulation: sync ## What holds of every policy in the simulator; its choice of victims beside the scheduler's
@@ -103,6 +104,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m docs.draw_levels --check
 	$(RUN) python -m docs.draw_dashboards --check
 	$(RUN) python -m docs.draw_science --check
+	$(RUN) python -m docs.draw_gain --check
 	$(RUN) python -m tools.dashboards --check
 	$(RUN) python -m tools.version --check
 	$(PYTEST) tests/charts -q -n 2
@@ -126,6 +128,11 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 .PHONY: simulate-table
 simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces, TABLE="--check --only openb"
 	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)") $(TABLE)
+
+.PHONY: gain
+gain: sync ## Measure what scavenging adds to a day, in the simulator, for the picture in README.md; TRACES=DIR
+	$(RUN) python -m bench.simulator.proof --traces "$(TRACES)" docs/gain.json
+	$(RUN) python -m docs.draw_gain
 
 ##@ Release it
 

@@ -61,6 +61,7 @@ BENCHMARKS: Final = {
     "bench.webhook.bench_webhook": ("webhook",),
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),
+    "bench.simulator.bench_proof": ("proof",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup",),
 }

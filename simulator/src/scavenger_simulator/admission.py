@@ -24,6 +24,8 @@ from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
 from scavenger_simulator.world import World
 
 _READY = (Condition(type="Ready", status="True"),)
+_REQUESTS = LoadRule.fixed(100.0, counted_with_candidate=False)
+"""Nothing holds a job back but that nodes have no room for what it requests."""
 
 
 class Admission:
@@ -93,6 +95,8 @@ class Admission:
             self.wake()
 
     def _rule(self, now: int) -> LoadRule:
+        if self._world.decider.plain:
+            return _REQUESTS
         view = self._view
         if view is None:
             return LoadRule.blind("the regulator has published nothing yet")
@@ -105,14 +109,15 @@ class Admission:
 
     def on_waiting(self, job: Job) -> None:
         """In line, with or without pods that are leaving."""
+        plain = self._world.decider.plain
         self._state.apply_candidate(
             Candidate(
                 key=job.key,
                 uid=job.uid,
-                queue=job.demand.queue,
+                queue=DEFAULT_QUEUE if plain else job.demand.queue,
                 shape=_shape(job.demand.cpu_milli, job.demand.memory_bytes),
                 parallelism=job.demand.pods,
-                interrupted_count=job.interruptions,
+                interrupted_count=0 if plain else job.interruptions,
                 queued_at=stamp(job.queued_at),
             )
         )

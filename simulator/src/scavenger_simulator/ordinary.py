@@ -14,7 +14,7 @@ from scavenger_domain.risk import estimated_time_at_risk
 from scavenger_simulator.clock import SECOND, seconds, ticks
 from scavenger_simulator.jobs import Job, Stage
 from scavenger_simulator.scenario import OrdinaryPod
-from scavenger_simulator.scheduler import NodeOutlook, Preemption, choose_node, feasible_nodes
+from scavenger_simulator.scheduler import NodeOutlook, Preemption, choose_node, choose_node_by_pods, feasible_nodes
 from scavenger_simulator.usage import OrdinaryUse
 from scavenger_simulator.victims import Amounts, Share
 from scavenger_simulator.world import World
@@ -230,6 +230,9 @@ class OrdinaryPods:
     def _victims(self, pod: _Pod) -> Preemption | None:
         """Whose end makes room at the least loss. Preemptible jobs first: no choice among them is as dear as one that
         takes another."""
+        nodes = (node for node, there in enumerate(self._world.on_node) if there and not self._closed(pod, node))
+        if self._world.decider.plain:
+            return choose_node_by_pods(self._outlook(node, pod) for node in nodes)
         entitled = self._entitled(pod)
         leaving = [node for node in self._world.leaving if not self._closed(pod, node)]
         found = choose_node(self._outlook(node, pod, leaving_only=True) for node in leaving)
@@ -238,7 +241,6 @@ class OrdinaryPods:
         found = choose_node(self._outlook(node, pod) for node in self._promising(pod))
         if found is not None or not entitled:
             return found
-        nodes = (node for node, there in enumerate(self._world.on_node) if there and not self._closed(pod, node))
         return choose_node(self._outlook(node, pod, protected_too=True) for node in nodes)
 
     def _entitled(self, pod: _Pod) -> bool:

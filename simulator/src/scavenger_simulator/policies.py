@@ -34,12 +34,14 @@ class Decider:
     """What decides in a run.
 
     rules: of the regulator. scavenges: whether jobs start at all. since: the age by which victims are chosen; None: by
-    CPU time at risk, with a prioritizer.
+    CPU time at risk, with a prioritizer. plain: jobs are Jobs, without any service of ours: they start wherever what
+    they request is free, interrupted ones go to the back of the line, and only kube-scheduler takes their places.
     """
 
     rules: Rules
     scavenges: bool = True
     since: Since | None = None
+    plain: bool = False
 
 
 def decider(policy: Policy, settings: Settings, seed: int) -> Decider:
@@ -61,14 +63,19 @@ def decider(policy: Policy, settings: Settings, seed: int) -> Decider:
         Policy.PER_NODE: Decider(replace(rules, per_node=True)),
         Policy.FIXED: Decider(replace(rules, min_samples=_NEVER)),
         Policy.LINEAR: Decider(replace(rules, policy=LevelPolicy.LINEAR)),
-        Policy.YOUNGEST: Decider(by_age, since=lambda job: max(job.admitted, job.running_since)),
+        Policy.YOUNGEST: Decider(by_age, since=_started),
         Policy.NEWEST_ADMISSION: Decider(by_age, since=lambda job: job.admitted),
         Policy.RANDOM: Decider(by_age, since=lambda job: _dice(seed, job)),
+        Policy.PLAIN: Decider(by_age, since=_started, plain=True),
         Policy.NONE: Decider(rules, scavenges=False),
     }.get(policy)
     if found is None:
         raise ValueError(f"{policy} decides nothing")
     return found
+
+
+def _started(job: Job) -> int:
+    return max(job.admitted, job.running_since)
 
 
 def _dice(seed: int, job: Job) -> int:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """How a run decides. All but `none` and `oracle` admit alike; see docs/simulator.md."""
+    """How a run decides. All but `plain`, `none` and `oracle` admit alike; see docs/simulator.md."""
 
     OURS = "ours"
     """As the services do, with the settings as they are."""
@@ -28,6 +28,8 @@ class Policy(StrEnum):
     """No prioritizer: whoever was admitted last goes first, as with Kueue."""
     RANDOM = "random"
     """No prioritizer: whoever the dice say."""
+    PLAIN = "plain"
+    """None of our services: Jobs of a low PriorityClass, and kube-scheduler as it comes."""
     NONE = "none"
     """No scavenging."""
     ORACLE = "oracle"

@@ -146,7 +146,8 @@ class Regulation:
         self._record(decision)
         learn(self._histories, decision, world.settings.history_window, world.settings.history_buckets)
         self.publish()
-        self._act(decision, snapshot)
+        if not world.decider.plain:
+            self._act(decision, snapshot)
         self._plan(world.now + self._period)
 
     def _may_evict(self) -> bool:

@@ -79,6 +79,34 @@ def choose_node(outlooks: Iterable[NodeOutlook]) -> Preemption | None:
     return best[1] if best is not None else None
 
 
+def choose_node_by_pods(outlooks: Iterable[NodeOutlook]) -> Preemption | None:
+    """The node on which kube-scheduler makes room by itself, where all pods that may go have one priority; None where
+    no node can make it.
+
+    On each node those that started last go (`SelectVictimsOnNode`: all go, then one after the other is let back in,
+    the oldest first). Of the nodes, that with fewest victims, then that whose oldest victim is the youngest
+    (`pickOneNodeForPreemption`).
+    """
+    best: tuple[tuple[int, float, int], Preemption] | None = None
+    for outlook in outlooks:
+        left = [outlook.spare[r] + sum(share.amounts[r] for share in outlook.shares) for r in range(3)]
+        if min(left) < 0:
+            continue
+        gone: list[str] = []
+        broken: dict[str, Share] = {}
+        for share in sorted(outlook.shares, key=lambda share: (share.started, share.key)):
+            for amounts, name in share.pods:
+                if all(left[r] >= amounts[r] for r in range(3)):
+                    left = [left[r] - amounts[r] for r in range(3)]
+                else:
+                    gone.append(name)
+                    broken[share.key] = share
+        score = (len(gone), -min(share.started for share in broken.values()), outlook.index)
+        if best is None or score < best[0]:
+            best = score, Preemption(outlook.index, tuple(broken.values()), tuple(gone))
+    return best[1] if best is not None else None
+
+
 def _score(broken: Sequence[Share], pods: Sequence[str]) -> tuple[int, int, int, int, int, float]:
     names = set(pods)
     protected, seconds, jobs, staying, earliest = 0, 0.0, 0, 0, float("inf")

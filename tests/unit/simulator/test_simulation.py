@@ -13,6 +13,8 @@ from scavenger_simulator.simulation import simulate
 
 from .builders import GIB, HOUR, job, nodes, ordinary, scenario, trace
 
+pytestmark = pytest.mark.slow
+
 
 def fixed(**options: Any) -> Settings:
     return Settings.of(history_min_samples=1_000_000, **options).changed(admission_interval=0.1)
@@ -77,6 +79,22 @@ def test_an_ordinary_pod_takes_the_place_of_the_job_that_loses_least() -> None:
     gone = [moment for moment in youngest if moment.kind is MomentKind.PREEMPTED]
     assert [moment.job for moment in gone] == ["young"]
     assert gone[0].lost == pytest.approx((1900 - 606) * 3, abs=4 * 3)
+
+
+def test_plain_jobs_fill_what_is_not_requested_and_those_that_started_last_go() -> None:
+    # 10 cores and 12 jobs of one; nobody looks at levels, and nobody is told when a checkpoint was written.
+    jobs = [job(f"job-{i:02d}", at=10.0 * i, work=10 * HOUR, checkpoint_every=100.0) for i in range(12)]
+    web = ordinary(arrives=1000.0, leaves=1100.0, cores=2)
+    result = run(scenario(jobs=jobs, ordinary=[web]), Policy.PLAIN)
+    started = [(moment.job, moment.at) for moment in result.moments if moment.kind is MomentKind.STARTED]
+    assert started[:10] == [(f"job-{i:02d}", 10.0 * i + 2.0) for i in range(10)]
+    gone = [(moment.job, moment.at) for moment in result.moments if moment.kind is MomentKind.PREEMPTED]
+    assert sorted(gone) == [("job-08", 1000.0), ("job-09", 1000.0)]
+    assert result.totals.delays == (30.0,), "as long as they take to leave"
+    # Who was interrupted is the last in line.
+    assert started[10:] == [("job-10", 1102.0), ("job-11", 1102.0)]
+    assert (result.totals.evictions, result.totals.yields) == (0, 0)
+    assert max(point.cpu.load for point in result.points) == 100.0
 
 
 def test_an_interrupted_job_goes_on_from_its_last_checkpoint() -> None:

@@ -24,6 +24,7 @@ COMPARED: Final = (
     Policy.YOUNGEST,
     Policy.NEWEST_ADMISSION,
     Policy.RANDOM,
+    Policy.PLAIN,
     Policy.NONE,
     Policy.ORACLE,
 )
