@@ -117,7 +117,7 @@ def test_unknown_fields_are_refused_by_both(sj: Sj) -> None:
 
 
 def test_once_more_and_all_there_is_to_know(sj: Sj) -> None:
-    sj("run", "sim", "--image", "none", "--cpu", "1", "--memory", "1Gi", "--suspended")
+    sj("run", "sim", "--image", "none", "--cpu", "1", "--memory", "1Gi", "--grace", "1", "--suspended")
     sj("wait", "sim", "--for=suspended", "--timeout", "120s")
     assert sj("resubmit", "sim", "--cpu", "2", "--dry-run", "-o", "jsonpath={.spec.resources.requests.cpu}") == ["2"]
     assert sj("resubmit", "sim", "--cpu", "2") == ["scavengerjob.scavenger.dev/sim-2 created"]

@@ -11,6 +11,8 @@ from scavenger_testing import job_dict, waiting
 
 from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
 
+pytestmark = pytest.mark.slow
+
 ALWAYS = 10**6
 ANY = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: small, requested: count/jobs.batch=1, used: 3, limited: 3'

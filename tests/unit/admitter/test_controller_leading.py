@@ -27,6 +27,8 @@ from tests.integration.admitter.order import left_out, overtaken
 
 from .harness import NS, Harness, empty_harness, harness
 
+pytestmark = pytest.mark.slow
+
 SYSTEM = names.SYSTEM_NAMESPACE
 BATCH = 6
 

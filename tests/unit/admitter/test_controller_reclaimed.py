@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import structlog
 from scavenger_admitter.core.admission.running import PER_CPU_SECOND
 from scavenger_api import names
@@ -13,6 +14,8 @@ from scavenger_kube.metrics_api import POD_METRICS
 from scavenger_kube.resources import JOBS, NODES, PODS, Resource
 
 from .harness import NS, Harness, Object, empty_harness
+
+pytestmark = pytest.mark.slow
 
 METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
 PERIOD = 30

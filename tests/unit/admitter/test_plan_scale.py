@@ -18,6 +18,8 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
 from scavenger_api.reasons import WaitReason
 
+pytestmark = pytest.mark.slow
+
 GI = 1 << 30
 SECOND = 1_000_000
 SHAPES = 200

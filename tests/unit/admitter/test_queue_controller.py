@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
@@ -12,6 +13,8 @@ from scavenger_kube.resources import CONFIGMAPS, PODS
 from scavenger_testing import configmap_dict
 
 from .harness import NS, Harness, empty_harness
+
+pytestmark = pytest.mark.slow
 
 
 def queue(c: Harness, name: str, weight: int = 1, **spec: Any) -> None:

@@ -21,6 +21,8 @@ from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_di
 from .harness import NS, Harness, empty_harness, harness
 from .test_controller import ALWAYS, QUOTA, runs, status_body
 
+pytestmark = pytest.mark.slow
+
 WEBHOOK = 'admission webhook "guard.example.com" denied the request: '
 POLICY = (
     "jobs.batch \"a\" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: nobody"

@@ -17,6 +17,8 @@ from scavenger_testing import VirtualClock, job_dict, pod_dict
 
 from .harness import NS, Harness, empty_harness
 
+pytestmark = pytest.mark.slow
+
 
 class Hasty(VirtualClock):
     """Nobody waits."""

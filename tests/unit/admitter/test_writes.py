@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from scavenger_admitter.metrics import LOST_CPU_SECONDS, USEFUL_CPU_SECONDS
 from scavenger_kube.resources import JOBS
 
 from .harness import NS, Harness, empty_harness
 from .test_controller import runs
+
+pytestmark = pytest.mark.slow
 
 KINDS = {"scavengerjobs": "status", "jobs": "Job", "pods": "pod", "events": "Event"}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.regulator.bench_harvest import CELLS, Server, play
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_was_offered_when_the_node_was_idle_is_not_counted_when_it_is_busy() -> None:

@@ -24,6 +24,8 @@ from scavenger_testing import FakeApi, eventually
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
 from scavenger_testing.fake_api import Seen
 
+pytestmark = pytest.mark.slow
+
 NODE_METRICS = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, dict)
 SYSTEM = names.SYSTEM_NAMESPACE
 ROOT = Path(__file__).resolve().parents[3]

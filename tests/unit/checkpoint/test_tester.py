@@ -19,6 +19,8 @@ from scavenger_checkpoint.verdict import Ending, Interruption
 
 from . import programs
 
+pytestmark = pytest.mark.slow
+
 RESULT = (Result("result"),)
 LINE = 1
 """Programs say one line, when they wait for their interruption."""

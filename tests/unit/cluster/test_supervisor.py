@@ -22,6 +22,8 @@ from scavenger_cluster.plan import ports_from
 from scavenger_cluster.process import Identity, ProcessTable, Program
 from scavenger_cluster.state import ClusterState
 
+pytestmark = pytest.mark.slow
+
 NAME = "service/tester"
 MARK = f"UNIT_SUPERVISOR={os.getpid()}"
 ENVIRONMENT = {"PATH": os.environ["PATH"], **dict([MARK.split("=")])}

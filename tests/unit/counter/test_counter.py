@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scavenger_domain.checkpoints import stated_checkpoint
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).resolve().parents[3] / "demo-apps" / "counter" / "counter.py"
 SPEC = importlib.util.spec_from_file_location("counter", PROGRAM)
 assert SPEC is not None

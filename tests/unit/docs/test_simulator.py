@@ -23,6 +23,8 @@ from scavenger_simulator.report.table import COLUMNS
 
 from docs.simulate_table import PAGE, differing, main, markers, replaced, study_of
 
+pytestmark = pytest.mark.slow
+
 TEXT = PAGE.read_text()
 KEYS = {field.name for kind in (Figures, SizeFigures) for field in fields(kind)}
 

@@ -19,7 +19,7 @@ from scavenger_cluster import stack
 
 LIMIT = 590.0
 """Each start is ten processes, one after the other: seconds by itself, a minute beside a load of 40."""
-pytestmark = pytest.mark.timeout(LIMIT + 10)
+pytestmark = [pytest.mark.timeout(LIMIT + 10), pytest.mark.slow]
 CONFIGURATION = {
     "model": "spce",
     "molecules": 216,

@@ -19,6 +19,8 @@ from scavenger_testing.scripted import Answer, Server
 
 from .conftest import certificate
 
+pytestmark = pytest.mark.slow
+
 
 def written(folder: Path, server: str, user: dict[str, Any]) -> str:
     path = folder / "config"

@@ -18,6 +18,8 @@ from scavenger_cluster.ports import any_free_port
 from scavenger_mpi import agent as agents
 from scavenger_mpi import channel, client, launcher, member, processes
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"the secret of this job"
 PEERS = "127.0.0.1,127.0.0.2"
 GANG = f"{PEERS}\n1\n0"

@@ -21,6 +21,8 @@ from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_
 from scavenger_testing.clock import VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
 
+pytestmark = pytest.mark.slow
+
 LABEL = "scavenger.dev/preemption-class"
 FIGURE = "scavenger.dev/running-priority"
 SYSTEM = "scavenger-system"

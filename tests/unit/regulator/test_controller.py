@@ -33,6 +33,8 @@ from scavenger_testing.builders import condition, configmap_dict, job_dict, node
 from scavenger_testing.clock import VirtualClock, eventually
 from scavenger_testing.fake_api import FakeApi
 
+pytestmark = pytest.mark.slow
+
 SYSTEM = "scavenger-system"
 NODE_METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
 POD_METRICS: Resource[Any] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)

@@ -18,6 +18,8 @@ from scavenger_testing.builders import condition, job_dict, node_dict, pod_dict,
 
 from tests.unit.regulator.test_controller import POD_METRICS, SYSTEM, Cluster, cluster
 
+pytestmark = pytest.mark.slow
+
 ON: dict[str, Any] = {"reclaimed": True}
 
 

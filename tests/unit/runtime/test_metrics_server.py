@@ -23,6 +23,8 @@ from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 from scavenger_webhook.settings import WebhookSettings
 
+pytestmark = pytest.mark.slow
+
 RULES = CertificateRules(("localhost",))
 NOW = datetime.now(UTC)
 AUTHORITY = new_authority(NOW, RULES)

@@ -26,6 +26,8 @@ from scavenger_runtime.service import _Heartbeat as Heartbeat
 from scavenger_runtime.service import serve
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, pod_dict
 
+pytestmark = pytest.mark.slow
+
 Context = ServiceContext[ServiceSettings]
 Main = Callable[[Context], Awaitable[None]]
 

@@ -31,6 +31,8 @@ from scavenger_simulator.inputs.synthetic import (
 )
 from scavenger_simulator.scenario import OrdinaryPod, Scenario
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 
 

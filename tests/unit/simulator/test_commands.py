@@ -15,6 +15,8 @@ from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.main import main
 from scavenger_simulator.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("diurnal", "--pods", "30", "--length", "3h", "--demand-share", "0.3", "--quiet")
 
 

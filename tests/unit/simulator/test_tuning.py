@@ -21,6 +21,8 @@ from scavenger_simulator.settings import Settings
 
 from .builders import scenario
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 SCHEMA = Path(__file__).parents[3] / "charts/scavenger-regulator/values.schema.json"
 

@@ -15,6 +15,8 @@ import pytest
 
 from tools import cli_file
 
+pytestmark = pytest.mark.slow
+
 JOB = {
     "apiVersion": "scavenger.dev/v1alpha1",
     "kind": "ScavengerJob",

@@ -8,6 +8,8 @@ import pytest
 
 from tools import sbom
 
+pytestmark = pytest.mark.slow
+
 
 def test_of_a_program_in_go() -> None:
     made = sbom.go_document("app", "1.0", ["b.example/m v1", "", "a.example/n/v2 v2.1", "b.example/m v1"])
