@@ -19,20 +19,17 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, async_playwright
 from scavenger_board.guard import ACCESS_PATH
-from scavenger_cluster import requirements
 from scavenger_cluster.ports import any_free_port
-from scavenger_cluster.shell import find_program
+from scavenger_testing.browser import ARGUMENTS, PATIENCE
+from scavenger_testing.browser import chromium as installed_chromium
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 
 from .incident import Incident, prometheus_answer, prometheus_range
 
-CHROMIUM = "/usr/bin/chromium"
 READY_SECONDS = 120.0
 BEAT_SECONDS = 2.0
-PATIENCE = 60_000
-"""Milliseconds for what comes at once on a machine that has nothing else to do."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +43,17 @@ class Board:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Debian's Chromium, installed where it is missing. The test fails where that fails, and is skipped only where
-    nothing can be installed at all."""
-    if find_program(CHROMIUM) is None:
-        if os.geteuid() != 0 or find_program("apt-get") is None:
-            pytest.skip("needs root and apt-get, or the Debian package chromium")
-        requirements.install(["chromium", "fonts-dejavu-core"], print, allowed=True)
-    return CHROMIUM
+    """The test is skipped only where no browser can be installed at all."""
+    found = installed_chromium()
+    if found is None:
+        pytest.skip("needs root and apt-get, or the Debian package chromium")
+    return found
 
 
 @pytest.fixture
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        # As root, and in a container, there is no sandbox to be had; the page is ours.
-        made = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=PATIENCE)
+        made = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS, timeout=PATIENCE)
         yield made
         await made.close()
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from scavenger_api.times import format_time
+from scavenger_testing.browser import PATIENCE
 
-from .conftest import PATIENCE, Board
+from .conftest import Board
 from .incident import FULLEST, PREEMPTOR, SILENT
 
 SCREEN = ViewportSize(width=1400, height=1180)

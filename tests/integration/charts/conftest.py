@@ -14,6 +14,7 @@ import pytest
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.requirements import obstacles
+from scavenger_testing import browser
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
@@ -100,3 +101,9 @@ def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
 
 def get(cluster: Cluster, *words: str) -> dict[str, Any]:
     return dict(json.loads(cluster.kubectl("get", *words, "-o", "json")))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str | None:
+    """A browser; None where none can be installed."""
+    return browser.chromium()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from scavenger_testing import pages
 from scavenger_testing.waiting import wait
 from scavenger_testing.world import scavenger_job
 
+from .board import shows_the_cluster
 from .conftest import ROOT, SYSTEM, Helm, get
+from .shell import Shell
 
 pytestmark = [pytest.mark.cpu, pytest.mark.timeout(900)]  # images are built and unpacked
 
 PAGE = ROOT / "docs" / "install.md"
-REGISTRY_OF_THE_PAGE = "registry.example.com"
-SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
+SERVICES = ("admitter", "regulator", "prioritizer", "webhook", "board")
 CHARTS = ("crds", "base", *SERVICES, "scheduler")
 FINALIZER = "scavenger.dev/interruption-record"
 SCHEDULER = "scavenger-scheduler"
@@ -137,33 +137,6 @@ def images(cluster: Cluster) -> set[str]:
     return found
 
 
-class Shell:
-    """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster."""
-
-    def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
-        for name, words in (("helm", [str(helm.program)]), ("kubectl", cluster.kubectl_command)):
-            program = folder / name
-            program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-            program.chmod(0o755)
-        self.helm = helm
-        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        self.environment = helm.environment | {"PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
-
-    def paste(self, commands: str) -> None:
-        """Run them; the registry, which nobody has, is where the images that were loaded are from."""
-        here = commands.replace(REGISTRY_OF_THE_PAGE, "localhost")
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", here],
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
-
-
 @pytest.fixture
 def shell(cluster: Cluster, helm: Helm, tmp_path: Path) -> Shell:
     folder = tmp_path / "bin"
@@ -172,7 +145,9 @@ def shell(cluster: Cluster, helm: Helm, tmp_path: Path) -> Shell:
 
 
 @pytest.mark.real
-def test_life_of_an_installation(cluster: Cluster, helm: Helm, shell: Shell, images: set[str]) -> None:
+def test_life_of_an_installation(
+    cluster: Cluster, helm: Helm, shell: Shell, images: set[str], chromium: str | None
+) -> None:
     """As docs/install.md has it: the commands of the page are what runs."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
     install_everything(helm, shell, images)
@@ -192,6 +167,7 @@ def test_life_of_an_installation(cluster: Cluster, helm: Helm, shell: Shell, ima
     wait("one replica, which is ready", lambda: ready_replicas() == 1, describe=helm.describe)
 
     start(cluster, helm, "long", "--seconds=3600", "--steps=100000")
+    shows_the_cluster(shell, chromium, "research/long")
     leave, for_good = pages.blocks(PAGE, "## Uninstall")
     uninstall_everything(cluster, shell, leave)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -158,6 +159,7 @@ def forward(command: Sequence[str], scheme: str, open_: bool) -> int:
                 if found is not None and not url:
                     url = f"{scheme}://localhost:{found[1]}/"
                     say(f"The board: {url}   (Ctrl-C ends it)")
+                    sys.stdout.flush()  # a program may read it as well
                     if open_:
                         webbrowser.open(url)
             return process.wait()

@@ -1,0 +1,54 @@
+"""A terminal beside the cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scavenger_cluster import Cluster
+
+from .conftest import ROOT, Helm
+
+REGISTRY_OF_THE_PAGE = "registry.example.com"
+
+
+class Shell:
+    """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster."""
+
+    def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
+        for name, program in (("helm", helm.program), ("kubectl", cluster.kubectl_command[0])):
+            (folder / name).symlink_to(program)
+        self.helm = helm
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        self.environment = helm.environment | {
+            "PATH": path,
+            "KUBECONFIG": str(cluster.kubeconfig),
+            "KUBECACHEDIR": str(cluster.layout.kubectl_cache),
+        }
+
+    def paste(self, commands: str) -> None:
+        """Run them; the registry, which nobody has, is where the images that were loaded are from."""
+        here = commands.replace(REGISTRY_OF_THE_PAGE, "localhost")
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", here],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
+
+    @contextmanager
+    def meanwhile(self, *command: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on until it is interrupted, as by Ctrl-C."""
+        with subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.send_signal(signal.SIGINT)
