@@ -72,7 +72,7 @@ test-clusters: programs ## What test-integration and test-e2e run, in two lanes 
 
 .PHONY: test-unit
 test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPLES=thorough: all of it, as in `make test`
-	$(PYTEST) tests/unit tests/contract -q -n $(if $(QUICK),2 -m "not slow",3) --hypothesis-profile=$(EXAMPLES)
+	$(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
 test-simulation: sync ## What holds of every policy in the simulator; its choice of victims beside the scheduler's

@@ -29,6 +29,8 @@ from scavenger_cluster.process import Identity, ProcessTable, Program, mark, nam
 from scavenger_cluster.state import ClusterState, Registry, write_json
 from scavenger_cluster.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 # Not that of another process: namesakes are looked for on the whole machine, and the next worker runs these tests too.
 NAME = f"unit-owner-{os.getpid()}"
 MARKER = ".scavenger-cluster"

@@ -25,6 +25,8 @@ from scavenger_testing import pages
 from typer import TyperException
 from typer.core import TyperGroup
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),

@@ -25,6 +25,8 @@ from scavenger_testing.scripted import Answer, Server, status
 from .conftest import certificate
 from .proxies import Http, Proxy, Socks, running
 
+pytestmark = pytest.mark.slow
+
 
 class Ask(Protocol):
     """Sends requests, one after the other over one client; returns the last answer."""
