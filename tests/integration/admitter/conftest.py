@@ -122,6 +122,11 @@ class Place:
         """Every Job of that name there has been."""
         return list(self.recorder.jobs[f"{self.namespace}/{name}"].values())
 
+    def shows_job(self, name: str) -> bool:
+        """Whether the watch has shown the Job of that name that there is."""
+        uid = self.get("jobs", name)["metadata"]["uid"]
+        return any(one.uid == uid for one in self.created(name))
+
     def line(self) -> list[str]:
         """Its jobs by the places in line that they were started from."""
         return [name for _, name in sorted((one.run, name) for name in self.phases() for one in self.created(name))]

@@ -183,7 +183,7 @@ def test_a_status_edited_by_hand(place: Place) -> None:
     place.submit("declared", "wiped")
     for name in ("declared", "wiped"):
         place.wait_phase(name, "Running")
-    place.wait_created({"declared": 1, "wiped": 1})
+    place.wait("their Jobs to be shown", lambda: all(place.shows_job(name) for name in ("declared", "wiped")))
     before = {
         name: (place.status(name), place.pods(name)[0]["metadata"]["uid"], place.created(name))
         for name in ("declared", "wiped")

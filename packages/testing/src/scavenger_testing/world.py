@@ -111,7 +111,13 @@ class World:
         """What there is, for the message of a failed test."""
         seen = self.kubectl("get", "scavengerjobs,jobs,pods", "-o", "wide")
         events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")
-        return f"{seen}\n{events}\n{self.cluster.service_logs('admitter')[-4000:]}"
+        return f"{seen}\n{events}\n{self._last_words()}\n{self.cluster.service_logs('admitter')[-4000:]}"
+
+    def _last_words(self) -> str:
+        """What pods that have failed wrote last."""
+        listed = "-o=jsonpath={.items[*].metadata.name}"
+        failed = self.kubectl("get", "pods", "--field-selector=status.phase=Failed", listed).split()
+        return "\n".join(f"{name} wrote:\n{self.log(name)[-2000:]}" for name in failed)
 
 
 @contextmanager
