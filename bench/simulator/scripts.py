@@ -206,12 +206,12 @@ YIELD: Final = Script(
     rounds=5,
     jobs=(
         JobScript("large", 0, 3_000),
-        JobScript("checkpoints", 1, 750, interruption_after=10),
+        JobScript("checkpoints", 1, 400, interruption_after=10),
         JobScript("small", 2, 1_000),
     ),
-    pods=(PodScript("web", 0, 5_000, {0: 200, 3: 3_450, 4: 200}),),
+    pods=(PodScript("web", 0, 5_000, {0: 200, 3: 4_000, 4: 200}),),
 )
-"""The load rises above the admission level: a job goes at its checkpoint, and comes back when there is room."""
+"""The load rises well above the admission level: a job goes at its checkpoint, and comes back when there is room."""
 
 GANG: Final = Script(
     "gang",

@@ -319,10 +319,10 @@ def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop) -> None:
 
 
 def test_jobs_yield_at_their_checkpoint_until_there_is_room_again(world: Loop) -> None:
-    # Nobody new fits, and jobs yield, from 20 points under the load on: two of ten points each go. A third would free
-    # far more than what is then left.
+    # The load is 20 points above the admission level, and 10 under the upper one: two of ten points each go. A third
+    # would free far more than what is then left.
     jobs, full = fill(world, holder(10), "memory")
-    settings = {**QUICK, **levels(full - 22, full - 20, full + 20, yields=True), "SCAVENGER_YIELD_HYSTERESIS": "0"}
+    settings = {**QUICK, **levels(full - 22, full - 20, full + 10, yields=True)}
     stack.start(world.cluster, ["regulator"], settings)
     world.wait_load(full - 4, full + 4)
     world.wait("classes", world.classes_follow)

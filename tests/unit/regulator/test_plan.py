@@ -141,7 +141,7 @@ def test_a_state_of_long_ago_evicts_nobody_between_the_levels() -> None:
     """Be it read from where it was saved, or kept while there were no metrics."""
     state = ScopeState(evicting=frozenset({"cpu"}), closed=True, yielding=frozenset({"cpu"}), yielded_at=ago(7e5))
     for old in (replace(state, read_at=ago(7e5)), replace(state, read_at=ago(901))):
-        decision = decide(snapshot(crowd(checkpoint=ago(5)), cpu=7.9), old, Rules())
+        decision = decide(snapshot(crowd(checkpoint=ago(5)), cpu=8.1), old, Rules())
         assert (victims(decision), decision.published.state, decision.published.admit) == ([], "Speculative", False)
     assert victims(decide(snapshot(crowd(), cpu=8), replace(state, read_at=ago(899)))) == ["job-0"]
 
@@ -445,6 +445,7 @@ def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_bl
 
 def test_who_is_evicted_is_not_throttled_as_well() -> None:
     jobs = (gang("stays", pod_resizable={"main": 1.0}), gang("yields", pod_resizable={"main": 1.0}, checkpoint=ago(10)))
-    decision = decide(snapshot(jobs, cpu=8.4), rules=Rules(throttle=ThrottleRules(enabled=True)))
+    rules = Rules(initial=WaterLevels(lower=70, admission=75, upper=85), throttle=ThrottleRules(enabled=True))
+    decision = decide(snapshot(jobs, cpu=8.4), rules=rules)
     assert victims(decision) == ["yields"]
     assert [one.gang.key for one in decision.resizes] == ["lab/stays"]

@@ -147,9 +147,9 @@ def test_jobs_are_evicted_from_the_upper_level_on_and_not_below() -> None:
     assert result.totals.periods_above_upper_ordinary == 0
 
 
-def test_at_the_admission_level_jobs_yield_right_after_a_checkpoint() -> None:
-    # 14 jobs of half a core, and from 1500 s on 1.2 cores of an ordinary pod: 82 %, between admission and upper level.
-    web = ordinary(cores=2, usage=trace([0.5] * 5 + [1.2] * 20))
+def test_between_admission_and_upper_level_jobs_yield_right_after_a_checkpoint() -> None:
+    # 14 jobs of half a core, and from 1500 s on 1.4 cores of an ordinary pod: 84 %, of the levels 80 and 85.
+    web = ordinary(cores=2, usage=trace([0.5] * 5 + [1.4] * 20))
     jobs = [job(f"job-{i:02d}", cores=0.5, work=10 * HOUR, checkpoint_every=600.0) for i in range(14)]
     result = run(scenario(jobs=jobs, ordinary=[web], end=HOUR), Policy.YIELD)
     yielded = [moment for moment in result.moments if moment.kind is MomentKind.YIELDED]

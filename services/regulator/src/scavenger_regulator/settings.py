@@ -95,8 +95,10 @@ class RegulatorSettings(ServiceSettings):
         ge=0,
     )
 
-    yield_at_checkpoint: bool = option(True, "at the admission level, interrupt jobs right after a checkpoint")
-    yield_hysteresis: float = option(5.0, "points under admission at which yielding ends", unit="points", ge=0)
+    yield_at_checkpoint: bool = option(True, "well above the admission level, interrupt jobs right after a checkpoint")
+    yield_from: float = option(
+        0.5, "where between the admission level (0) and the upper one (1) jobs begin to yield", ge=0, le=1
+    )
     yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
 
     throttle: bool = option(False, "in the Speculative state, shrink the CPU of preemptible jobs in place")
@@ -167,7 +169,7 @@ class RegulatorSettings(ServiceSettings):
             step=self.level_step,
             cooldown=self.cooldown,
             yield_at_checkpoint=self.yield_at_checkpoint,
-            yield_hysteresis=self.yield_hysteresis,
+            yield_from=self.yield_from,
             yield_within=self.yield_within or 1.5 * self.period,
             label_wait=1.5 * self.period,
             settle=self.settle,

@@ -19,11 +19,11 @@ class Rules:
 
     admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history before
     it is used. step: points by which a level may move in a period. cooldown: how long nothing is admitted after an
-    eviction. yield_hysteresis: points under `admission` at which yielding ends. yield_within: how long after its
-    checkpoint a job may still yield. label_wait: how long after eviction began plans are made over jobs that are not
-    preemptible yet; what such a plan still needs of them may follow a period later. settle: how long after their
-    grace period evicted pods are waited for. per_node: levels and evictions for each node, too. risk: what a job would
-    lose.
+    eviction. yield_from: where between `admission` (0) and `upper` (1) jobs begin to yield, until the load is back at
+    `admission`. yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction
+    began plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a
+    period later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions
+    for each node, too. risk: what a job would lose.
     """
 
     period: float = 30.0
@@ -36,7 +36,7 @@ class Rules:
     step: float = 1.0
     cooldown: float = 300.0
     yield_at_checkpoint: bool = True
-    yield_hysteresis: float = 5.0
+    yield_from: float = 0.5
     yield_within: float = 45.0
     label_wait: float = 45.0
     settle: float = 120.0

@@ -189,20 +189,17 @@ def _with_hysteresis(
 def _yielding(
     state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules
 ) -> tuple[frozenset[str], datetime | None]:
-    """Which resources are at the admission level, or were and are not back under it by the hysteresis.
+    """Which resources jobs yield for: those well above the admission level, and those that somebody has yielded for
+    and that are not back at it.
 
-    The hysteresis counts only once somebody has yielded: a load that came down by itself needs none.
+    Nobody is let in between the two, so a load that is held at the admission level has nobody leave and return.
     """
     load = reading.firm
     yielding = frozenset(
         r
         for r in RESOURCES
-        if load[r] >= levels[r].admission
-        or (
-            r in state.yielding
-            and state.yielded_at is not None
-            and load[r] > levels[r].admission - rules.yield_hysteresis
-        )
+        if load[r] >= levels[r].admission + rules.yield_from * (levels[r].upper - levels[r].admission)
+        or (r in state.yielding and state.yielded_at is not None and load[r] > levels[r].admission)
     )
     return yielding, state.yielded_at if yielding else None
 
@@ -347,15 +344,13 @@ def _plan(
 
 
 def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
-    """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back under
-    `admission` by the hysteresis, and none that would bring it further down than a point below. Not those that have
-    only just started: they have written nothing yet."""
+    """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back to `admission`, and
+    none that would bring it further down than a point below. Not those that have only just started: they have written
+    nothing yet."""
     state, reading, now = decided.next_state, decided.reading, snapshot.now
     assert reading is not None
     leaving = _leaving(reading, snapshot, rules, taken)
-    gaps = {
-        r: reading.firm[r] - (decided.levels[r].admission - rules.yield_hysteresis) - leaving[r] for r in state.yielding
-    }
+    gaps = {r: reading.firm[r] - decided.levels[r].admission - leaving[r] for r in state.yielding}
     # Few of all that run: what they have at risk, and what they would free, is not asked of the others.
     ready = [g for g in snapshot.gangs if g.preemptible and _just_safe(g, now, rules.yield_within)]
     known = candidates(ready, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
