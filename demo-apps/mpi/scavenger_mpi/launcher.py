@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -70,7 +71,9 @@ class Launcher:
 
     def _run(self, program: Sequence[str], folder: str) -> int:
         hosts = Path(folder) / "hosts"
-        hosts.write_text(hostfile(self._member.place.peers, self._slots))
+        # By the name that it knows itself by: mpirun looks for a daemon at every name that does not lead to its own
+        # host, and a pod's own record in the DNS may come later than those of the others.
+        hosts.write_text(hostfile((socket.gethostname(), *self._member.place.peers[1:]), self._slots))
         try:
             mpirun = subprocess.Popen(self.command(program, hosts), env={**os.environ, "TMPDIR": folder})
         except OSError as error:

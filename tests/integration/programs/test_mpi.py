@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,8 @@ class Gang:
         self._key.write_text(SECRET)
         self._starts = itertools.count()
 
-    def start(self, *program: str, size: int = 2) -> list[Member]:
-        """Start all of them anew."""
+    def start(self, *program: str, size: int = 2, peers: Sequence[str] = PEERS) -> list[Member]:
+        """Start all of them anew. peers: by what names they know each other."""
         start, port = next(self._starts), any_free_port("0.0.0.0")
         return [
             Member(
@@ -57,7 +58,7 @@ class Gang:
                     "OMPI_MCA_oob_tcp_if_include": "lo",
                     "SCAVENGER_MPI_SECRET": str(self._key),
                     "SCAVENGER_MPI_PORT": str(port),
-                    **placed(index, PEERS[:size], start),
+                    **placed(index, tuple(peers[:size]), start),
                 },
                 self.folder / f"message-{start}-{index}",
             )
@@ -123,6 +124,10 @@ def test_a_gang_of_two_is_interrupted_as_one_and_comes_to_the_same_field(gang: G
     result = json.loads(uninterrupted[1])
     assert result["steps"] == steps
     assert result["error"] < 1e-9  # beside the closed form
+
+
+def test_the_launcher_needs_no_name_of_its_own_in_the_dns(gang: Gang) -> None:
+    codes_of(gang.start(PYTHON, "-c", "from mpi4py import MPI", peers=("launcher.invalid", PEERS[1])), 0, 0)
 
 
 def test_a_program_that_fails_has_all_pods_fail(gang: Gang) -> None:
