@@ -2,8 +2,8 @@
 three services.
 
 One node that offers 3 GiB of memory and half a core. Load moves in steps; levels, percentage and classes follow; above
-the upper level exactly those leave that have least at risk; at the admission level jobs yield at their checkpoint. What
-counts jobs moves the memory, whose figures are the same on a busy machine; the CPU that containers get is not.
+the upper level exactly those leave that have least at risk; before that jobs yield at their checkpoint, or slow down.
+What counts jobs moves the memory, whose figures are the same on a busy machine; the CPU that containers get is not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from scavenger_api.levels_text import AVERAGED_SINCE
-from scavenger_api.names import LABEL_PREEMPTION_CLASS, LEVELS_CONFIGMAP, SYSTEM_NAMESPACE
+from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, LEVELS_CONFIGMAP, SYSTEM_NAMESPACE
+from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import parse_time
 from scavenger_cluster import Cluster, stack
 from scavenger_testing.cluster_names import cluster_name
@@ -286,35 +287,35 @@ def fill(world: Loop, container: dict[str, Any], resource: str) -> tuple[set[str
 
 
 def test_jobs_are_throttled_before_anybody_is_evicted(world: Loop) -> None:
-    """Between the lower and the upper level the preemptible ones run at half their CPU; under it, in full again."""
+    """Above the admission level some of the preemptible ones run with less CPU, as much as the load is too high; with
+    room under it, all have theirs back."""
     burner = {"command": BURN, "resources": {"requests": {"cpu": cores(10), "memory": "32Mi"}}}
     jobs, full = fill(world, burner, "cpu")
-    throttled = {**QUICK, **levels(full - 15, full + 6, full + 20, yields=False), "SCAVENGER_THROTTLE": "true"}
-    stack.start(world.cluster, ["regulator"], throttled)
+    above = {**levels(full - 30, full - 14, full + 20, yields=False), "SCAVENGER_YIELD_FROM": "0.25"}
+    stack.start(world.cluster, ["regulator"], {**QUICK, **above, "SCAVENGER_THROTTLE": "true"})
 
-    def limits() -> dict[str, str]:
-        found = world.objects("pods", "scavenger.dev/job")
-        return {
-            pod["metadata"]["labels"]["scavenger.dev/job"]: pod["status"]["containerStatuses"][0]["resources"][
-                "limits"
-            ]["cpu"]
-            for pod in found
-        }
+    def limit(pod: dict[str, Any]) -> float:
+        """In percent of the node."""
+        resources = pod["status"]["containerStatuses"][0]["resources"]
+        return float(parse_quantity(resources["limits"]["cpu"])) * 1000 / CORES * 100
 
-    def preemptible() -> set[str]:
-        return {name for name, kind in world.classes().items() if kind == "preemptible"}
+    def limits() -> dict[str, float]:
+        return {pod["metadata"]["labels"][LABEL_JOB]: limit(pod) for pod in world.objects("pods", LABEL_JOB)}
 
-    def halved() -> bool:
-        halves = preemptible()
-        found = {name: cores(5) if name in halves else cores(10) for name in jobs}
-        return 0 < len(halves) < JOBS and world.classes_follow() and limits() == found
+    def slowed() -> set[str]:
+        found = limits()
+        assert all(4.9 <= left <= 10 for left in found.values()), "half is the least"
+        # What is measured of a busy CPU goes up and down; a whole job more or less would be another matter.
+        taken = sum(10 - left for left in found.values())
+        return {name for name, left in found.items() if left < 10} if 7 <= taken < 22 else set()
 
-    world.wait("the kubelet has halved those that are preemptible", halved)
+    fewer = world.wait("the kubelet has taken CPU from some", slowed)
+    assert len(fewer) < JOBS
     assert world.running() == jobs
     assert world.causes() == {}
-    for name in sorted(jobs - preemptible())[:3]:
+    for name in sorted(jobs - fewer)[:2] + sorted(fewer)[:1]:
         world.kubectl("delete", "scavengerjob", name)
-    world.wait("all are back at what they asked for", lambda: set(limits().values()) == {cores(10)}, timeout=90)
+    world.wait("all are back at what they asked for", lambda: set(limits().values()) == {10.0}, timeout=180)
     assert world.causes() == {}
 
 

@@ -450,10 +450,10 @@ async def test_requests_need_no_metrics() -> None:
         assert (c.levels().state, len(c.pods())) == ("Evicting", 7)
 
 
-async def test_throttles_in_the_speculative_state_and_gives_back_below() -> None:
+async def test_throttles_above_the_admission_level_and_gives_back_below() -> None:
     async with cluster(throttle=True, throttle_share=0.4) as c:
         c.add_job("job")
-        c.measure(7.5)
+        c.measure(8.4)
         await c.period()
 
         def cpu() -> str:
@@ -463,8 +463,14 @@ async def test_throttles_in_the_speculative_state_and_gives_back_below() -> None
             assert resources["requests"] == resources["limits"]
             return str(resources["requests"]["cpu"])
 
-        assert cpu() == "400m"
-        c.measure(5)
+        assert cpu() == "600m"
+        c.measure(7.8, each=0.6)
+        await c.period()
+        assert cpu() == "800m"
+        c.measure(5, each=0.8)
+        await c.period()
+        assert cpu() == "800m", "what was given back has not shown yet"
+        c.measure(5, each=0.8)
         await c.period()
         assert cpu() == "1000m"
 

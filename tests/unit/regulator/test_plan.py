@@ -445,7 +445,8 @@ def test_levels_in_force_are_the_node_s_own_then_the_cluster_s_and_none_while_bl
 
 def test_who_is_evicted_is_not_throttled_as_well() -> None:
     jobs = (gang("stays", pod_resizable={"main": 1.0}), gang("yields", pod_resizable={"main": 1.0}, checkpoint=ago(10)))
-    rules = Rules(initial=WaterLevels(lower=70, admission=75, upper=85), throttle=ThrottleRules(enabled=True))
+    throttle = ThrottleRules(enabled=True, share=0.9)  # not enough
+    rules = Rules(initial=WaterLevels(lower=70, admission=75, upper=85), throttle=throttle)
     decision = decide(snapshot(jobs, cpu=8.4), rules=rules)
     assert victims(decision) == ["yields"]
     assert [one.gang.key for one in decision.resizes] == ["lab/stays"]

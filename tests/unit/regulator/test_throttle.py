@@ -1,42 +1,194 @@
-"""Which containers are shrunk, and which get their CPU back."""
+"""Whose CPU is taken away, and how much of it; and who gets it back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scavenger_api.levels import LevelsState
-from scavenger_regulator.core.throttle import ThrottleRules, plan_resizes
+from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rules import Rules
+from scavenger_regulator.core.snapshot import CLUSTER, Gang, Measurement, Snapshot
+from scavenger_regulator.core.state import ScopeState
+from scavenger_regulator.core.throttle import (
+    Resize,
+    ThrottlePlan,
+    ThrottleRules,
+    ThrottleSnapshot,
+    plan_resizes,
+)
 
-from .builders import ago, gang
+from .builders import NOW, ago, figures, gang, measured, node
 
 THROTTLE = ThrottleRules(enabled=True, share=0.4)
 
 
+def job(name: str, cores: float = 1.0, **facts: Any) -> Gang:
+    """A job of one core, of which it has `cores` at present."""
+    return gang(name, pod_resizable={"main": cores}, **facts)
+
+
+def plan(
+    *gangs: Gang,
+    over: float = 0.0,
+    room: float = 0.0,
+    use: float | Mapping[str, float] = 1.0,
+    state: LevelsState = LevelsState.SPECULATIVE,
+    infeasible: Iterable[str] = (),
+    rules: ThrottleRules = THROTTLE,
+) -> ThrottlePlan:
+    """use: of each pod, or by job; of a job that is not in there nothing is known."""
+
+    def of(pod: Any) -> float | None:
+        return use if isinstance(use, float) else use.get(pod.key.partition("/")[2].rpartition("-")[0])
+
+    return plan_resizes(ThrottleSnapshot(state, over, room, gangs, of, frozenset(infeasible)), rules)
+
+
+def to(found: ThrottlePlan) -> dict[str, Any]:
+    """Cores by pod."""
+    return {one.pod.key.partition("/")[2]: pytest.approx(one.cores) for one in found.resizes}
+
+
+def test_as_much_as_the_gap_asks_for_from_the_first_on() -> None:
+    jobs = [job(name) for name in ("a", "b", "c", "d")]
+    assert to(plan(*jobs, over=1.5)) == {"a-0": 0.4, "b-0": 0.4, "c-0": 0.7}
+    assert plan(*jobs, over=1.5).freed == pytest.approx(1.5)
+    assert to(plan(*jobs, over=9.0)) == {f"{name}-0": 0.4 for name in "abcd"}
+    assert plan(*jobs, over=9.0).freed == pytest.approx(2.4), "who has his share keeps it"
+    assert to(plan(*jobs)) == {}
+
+
+def test_who_does_not_use_his_cpu_frees_none() -> None:
+    """A limit above what is used is taken down to it on the way, and that frees nothing."""
+    use = {"idle": 0.3, "half": 0.6, "full": 1.0}
+    found = plan(job("idle"), job("half"), job("full"), job("unknown"), over=0.5, use=use)
+    assert to(found) == {"half-0": 0.4, "full-0": 0.7}
+    assert found.freed == pytest.approx(0.5)
+
+
+def test_what_was_taken_a_moment_ago_counts_until_it_shows() -> None:
+    jobs = [job("a", 0.4), job("b", 0.4), job("c")]
+    assert to(plan(*jobs, over=1.0, use=1.0)) == {}, "1.2 cores are on their way out"
+    assert to(plan(*jobs, over=1.5, use=1.0)) == {"c-0": 0.7}
+    assert to(plan(*jobs, over=0.5, use={"a": 0.4, "b": 0.4, "c": 1.0})) == {"c-0": 0.5}
+
+
+def test_all_of_a_gang_at_the_same_pace() -> None:
+    many = job("gang", pods=4)
+    assert to(plan(many, over=1.2)) == {f"gang-{index}": 0.7 for index in range(4)}
+
+
+def test_little_is_not_worth_a_resize() -> None:
+    assert to(plan(job("a"), job("b"), over=0.3, use={"a": 0.44, "b": 1.0})) == {"b-0": 0.7}
+
+
 @pytest.mark.parametrize(
-    ("state", "cores", "facts", "to"),
+    "facts",
     [
-        ("Speculative", 1.0, {}, [0.4]),
-        ("Speculative", 0.4, {}, []),
-        ("Speculative", 1.0, {"pod_preemptible": False}, []),
-        ("Speculative", 0.4, {"pod_preemptible": False}, [1.0]),
-        ("Filling", 0.4, {}, [1.0]),
-        ("Filling", 1.0, {}, []),
-        ("Evicting", 1.0, {}, []),
-        ("Blind", 0.4, {}, []),
-        ("Speculative", 1.0, {"on": "node-9"}, []),
-        ("Speculative", 1.0, {"pod_refused_resize": True}, []),
-        ("Speculative", 1.0, {"pod_deletion_deadline": ago(-5)}, []),
-        ("Speculative", 1.0, {"running": False}, []),
+        {"pod_preemptible": False},
+        {"on": "node-9"},
+        {"pod_refused_resize": True},
+        {"pod_deletion_deadline": ago(-5)},
+        {"pod_reclaimed": True},
+        {"pod_running_since": None},
+        {"running": False},
+        {"stopping": True},
     ],
 )
-def test_throttle(state: str, cores: float, facts: dict[str, Any], to: list[float]) -> None:
-    job = gang("job", pod_resizable={"main": cores}, **facts)
-    found = plan_resizes(LevelsState(state), [job], {"node-9"}, THROTTLE)
-    assert [(r.container, r.cores) for r in found] == [("main", c) for c in to]
-    assert plan_resizes(LevelsState(state), [job], (), ThrottleRules()) == ()
+def test_whose_cpu_is_not_taken(facts: dict[str, Any]) -> None:
+    assert to(plan(job("job", **facts), over=1.0, infeasible={"node-9"})) == {}
 
 
-def test_a_pod_on_reclaimed_capacity_has_nothing_to_throttle() -> None:
-    job = gang("job", pod_resizable={"main": 1.0}, pod_reclaimed=True)
-    assert plan_resizes(LevelsState.SPECULATIVE, [job], (), THROTTLE) == ()
+@pytest.mark.parametrize("state", [LevelsState.EVICTING, LevelsState.BLIND])
+def test_nothing_is_done_while_evicting_or_blind(state: LevelsState) -> None:
+    assert plan(job("a"), over=1.0, state=state) == ThrottlePlan()
+    assert plan(job("a", 0.4), room=9.0, state=state) == ThrottlePlan()
+    assert plan(job("a"), over=1.0, rules=ThrottleRules()) == ThrottlePlan()
+
+
+def test_it_is_given_back_as_far_as_there_is_room_from_the_last_on() -> None:
+    jobs = [job(name, 0.4) for name in ("a", "b", "c")]
+    assert to(plan(*jobs, room=0.9)) == {"c-0": 1.0, "b-0": 0.7}
+    assert to(plan(*jobs, room=5.0)) == {"c-0": 1.0, "b-0": 1.0, "a-0": 1.0}
+    assert to(plan(*jobs, room=0.04)) == {}, "a resize for so little"
+    assert to(plan(job("a", 0.97), room=0.04)) == {"a-0": 1.0}, "but it is all that is owed"
+    assert to(plan(*jobs, room=5.0, over=0.1, use=0.4)) == {}
+    assert to(plan(job("gang", 0.4, pods=4), room=1.2)) == {f"gang-{index}": 0.7 for index in range(4)}
+
+
+def test_who_is_protected_has_all_of_it_back() -> None:
+    protected = job("protected", 0.4, pod_preemptible=False)
+    found = plan(job("a", 0.4), protected, room=0.9)
+    assert to(found) == {"protected-0": 1.0, "a-0": 0.7}
+    assert to(plan(job("a"), protected, over=0.6)) == {"protected-0": 1.0, "a-0": 0.4}
+
+
+def test_no_more_than_so_many_in_a_period() -> None:
+    rules = replace(THROTTLE, max_resizes=2)
+    assert to(plan(*(job(name) for name in "abcd"), over=9.0, rules=rules)) == {"a-0": 0.4, "b-0": 0.4}
+    assert len(plan(*(job(name, 0.4) for name in "abcd"), room=9.0, rules=rules).resizes) == 2
+
+
+# --- in a period of the regulator: levels 70, 75, 85, so from 80 % on ---
+
+RULES = Rules(
+    initial=WaterLevels(70, 75, 85), min_samples=10**9, throttle=ThrottleRules(enabled=True), yield_at_checkpoint=False
+)
+
+
+def decide(
+    gangs: Iterable[Gang], cpu: float, state: ScopeState | None = None, rules: Rules = RULES, **facts: Any
+) -> Decision:
+    """A node of ten cores, of which so many are in use."""
+    there = tuple(gangs)
+    measurement: Measurement = measured({"node-1": figures(cpu, 10.0)}, there, cpu=1.0)
+    seen = Snapshot(NOW, ago(3600), {"node-1": node()}, there, measurement, **facts)
+    return regulate(seen, {} if state is None else {CLUSTER: state}, rules)
+
+
+def resized(decision: Decision) -> dict[str, Any]:
+    return {one.gang.key: pytest.approx(one.cores) for one in decision.resizes}
+
+
+def test_the_least_at_risk_are_throttled_first_and_nobody_is_close_to_the_admission_level() -> None:
+    jobs = [job(f"job-{age}", started=age) for age in (1500, 300, 900)]
+    assert resized(decide(jobs, 7.9)) == {}
+    assert resized(decide(jobs, 8.25)) == {"lab/job-300": 0.5, "lab/job-900": 0.75}
+
+
+def test_nobody_yields_where_it_is_enough() -> None:
+    rules = replace(RULES, yield_at_checkpoint=True)
+    saved = gang("saved", checkpoint=ago(10), pod_resizable={"main": 1.0})
+    alone = decide([saved], 8.4, rules=rules)
+    assert ([v.candidate.gang.key for v in alone.victims], resized(alone)) == (["lab/saved"], {})
+    others = [job(f"job-{age}", started=age) for age in (1500, 900)]
+    together = decide([saved, *others], 8.4, rules=rules)
+    assert together.victims == ()
+    assert resized(together) == {"lab/saved": 0.5, "lab/job-900": 0.6}
+
+
+def test_what_is_owed_is_kept_from_others() -> None:
+    jobs = [job(f"job-{age}", 0.5, started=age) for age in (1500, 900)]
+    published = decide(jobs, 7.3).published
+    assert published.resources["cpu"].ramping == pytest.approx(10.0)
+    assert decide([job("a")], 7.3).published.resources["cpu"].ramping == 0
+
+
+def test_the_same_room_is_not_given_back_twice() -> None:
+    jobs = [job(f"job-{age}", 0.5, started=age) for age in (1500, 900)]
+    first = decide(jobs, 7.0)
+    assert resized(first) == {"lab/job-1500": 1.0}
+    after = first.states[CLUSTER]
+    assert after.restored_at == NOW
+    assert resized(decide(jobs, 7.0, replace(after, restored_at=ago(50)))) == {}, "the measurement began 25 s ago"
+    assert resized(decide(jobs, 7.0, replace(after, restored_at=ago(60)))) == {"lab/job-1500": 1.0}
+
+
+def test_a_resize_says_which_way_it_goes() -> None:
+    one = job("a", 0.5)
+    assert not Resize(one, one.pods[0], "main", 0.7, 0.5).throttles
+    assert Resize(one, one.pods[0], "main", 0.4, 0.5).throttles

@@ -38,7 +38,8 @@ The kernel gives it to others as soon as they want it, so it keeps nobody from s
 
 RAMPING: Final = "ramping"
 """Beyond the contract's keys, per resource (`ramping.cpu`): points beside `load` that scavenger pods in their first
-minutes have asked for and do not use yet; nobody new is to start there."""
+minutes have asked for and do not use yet, and of the CPU those that throttled jobs are to have back; nobody new is to
+start there."""
 
 RAMP_UP_SECONDS: Final = 300
 """So long after its start a scavenger pod is in its first minutes: it counts with what it asks for, use and RAMPING."""

@@ -73,7 +73,8 @@ BOARD: Final = "scavenger-board"
 # A leader renews its Lease every few seconds. After so long without, nobody leads, or its clock is wrong.
 LEADER_SILENT_SECONDS: Final = 60.0
 
-# --- environment of every scavenger container ---
+# --- the container of a job's program, and its environment ---
+MAIN_CONTAINER: Final = "main"
 ENV_INDEX: Final = "SCAVENGER_INDEX"
 ENV_PARALLELISM: Final = "SCAVENGER_PARALLELISM"
 ENV_PEERS: Final = "SCAVENGER_PEERS"

@@ -117,7 +117,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         resizable={
             c.name: quantity(c.resources.requests["cpu"])
             for c in pod.spec.containers
-            if "cpu" in c.resources.requests and not reclaimed
+            if c.name == names.MAIN_CONTAINER and "cpu" in c.resources.requests and not reclaimed
         },
         refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
         reclaimed=reclaimed,

@@ -101,8 +101,8 @@ class RegulatorSettings(ServiceSettings):
     )
     yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
 
-    throttle: bool = option(False, "in the Speculative state, shrink the CPU of preemptible jobs in place")
-    throttle_share: float = option(0.5, "of its CPU that a throttled job keeps", gt=0, le=1)
+    throttle: bool = option(False, "well above the admission level, shrink the CPU of preemptible jobs in place")
+    throttle_share: float = option(0.5, "of its CPU that a throttled job keeps at least", gt=0, le=1)
     throttle_max_resizes: int = option(100, "most resizes in a period", ge=1)
 
     reclaimed: bool = option(

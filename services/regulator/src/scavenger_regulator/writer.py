@@ -267,7 +267,7 @@ class Writer:
             return
         outcomes = await in_order([partial(resize, self._client, one) for one in wanted])
         for one, outcome in zip(wanted, outcomes, strict=True):
-            direction = "throttled" if one.cores < one.gang.cores else "restored"
+            direction = "throttled" if one.throttles else "restored"
             metrics.RESIZES.labels(direction, outcome.value).inc()
             if outcome is ResizeOutcome.DONE:
                 log.info("resized", pod=one.pod.key, container=one.container, cores=one.cores, direction=direction)

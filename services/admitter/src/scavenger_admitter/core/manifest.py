@@ -14,7 +14,6 @@ from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
-from scavenger_admitter.core.lifecycle.pods import MAIN_CONTAINER
 
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
@@ -187,7 +186,7 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int, level
 def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]], level: Level) -> dict[str, Any]:
     spec = job.spec
     return {
-        "name": MAIN_CONTAINER,
+        "name": names.MAIN_CONTAINER,
         "image": spec.image,
         "resources": _resources(spec),
         "env": [*_own_env(job, restarts), *(variable.to_dict() for variable in spec.env or ())],

@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import PublishedLevels
 
+from scavenger_regulator.core.eviction.candidates import leaving
+from scavenger_regulator.core.eviction.plan import Candidate, sorter_for
+from scavenger_regulator.core.eviction.risk import at_risk
 from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.load import Fresh
 from scavenger_regulator.core.publication import published_levels
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryPlan, plan_node_memory
 from scavenger_regulator.core.reclaimed.offer import Offer, plan_offers, to_write
 from scavenger_regulator.core.reclaimed.state import ReclaimedState
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.scope import ScopeDecision, Victim, decide_scope
-from scavenger_regulator.core.snapshot import CLUSTER, PodFacts, Snapshot
+from scavenger_regulator.core.scope import CLOCK_ERROR, ScopeDecision, Victim, decide_scope
+from scavenger_regulator.core.snapshot import CLUSTER, Gang, PodFacts, Snapshot
 from scavenger_regulator.core.state import ScopeState
-from scavenger_regulator.core.throttle import Resize, plan_resizes
+from scavenger_regulator.core.throttle import LEAST, Resize, ThrottleSnapshot, owed, plan_resizes, throttled
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def regulate(
     else:
         decision = _with_reclaimed(decision, snapshot, reclaimed, rules)
     prolonged = tuple(pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged)
-    return replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
+    return replace(decision, resizes=_resizes(decision), prolonged=prolonged)
 
 
 # --- load ---------------------------------------------------------------------------------------------------
@@ -85,7 +89,8 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     scopes: dict[str, ScopeDecision] = {}
     victims: list[Victim] = []
     for scope, part in _scopes(snapshot, rules):
-        scopes[scope] = decide_scope(scope, part, states.get(scope, ScopeState()), rules, taken)
+        decided = decide_scope(scope, part, states.get(scope, ScopeState()), rules, taken)
+        scopes[scope] = _throttle(decided, part, rules) if scope == CLUSTER and rules.throttle.enabled else decided
         for victim in _victims(scopes[scope]):
             taken.add(victim.candidate.gang.uid)
             victims.append(victim)
@@ -140,11 +145,50 @@ def _with_reclaimed(decision: Decision, snapshot: Snapshot, reclaimed: Reclaimed
 # --- throttling ---------------------------------------------------------------------------------------------
 
 
-def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resize, ...]:
-    """Of the jobs that stay."""
-    if not rules.throttle.enabled:  # rather than look at every pod for it
-        return ()
-    victims = {victim.candidate.gang.uid for victim in decision.victims}
+def _throttle(decided: ScopeDecision, snapshot: Snapshot, rules: Rules) -> ScopeDecision:
+    """What was decided of the cluster, and whose CPU is taken or given back. Where that is enough, nobody yields."""
+    reading, state = decided.reading, decided.next_state
+    if reading is None:
+        return decided
+    slow, points, level = throttled(snapshot.gangs), reading.room["cpu"] / 100, decided.levels["cpu"].admission
+    over = max(0.0, reading.firm["cpu"] - level) * points if "cpu" in state.yielding else 0.0
+    if not slow and not over:
+        return decided
+    # What was given back last has to show first, or the same room would be given away again.
+    shown = max(snapshot.started, state.restored_at + CLOCK_ERROR if state.restored_at else snapshot.started)
+    room = max(0.0, level - reading.firm["cpu"] - reading.ramping["cpu"]) * points if reading.since >= shown else 0.0
+    fresh = Fresh(snapshot.now, rules.trust)
+
+    def use(pod: PodFacts) -> float | None:
+        figure = snapshot.measurement.pods.get(pod.key, {}).get("cpu")
+        return figure.value if figure is not None and fresh.has(figure) else None
+
     infeasible = {pod.node for gang in snapshot.gangs for pod in gang.pods if pod.refused_resize}
-    staying = (gang for gang in snapshot.gangs if gang.uid not in victims)
-    return plan_resizes(decision.scopes[CLUSTER].state, staying, infeasible, rules.throttle)
+    gangs = _as_evicted(snapshot.gangs if over else slow, snapshot, rules)
+    plan = plan_resizes(ThrottleSnapshot(decided.state, over, room, gangs, use, infeasible), rules.throttle)
+    enough = plan.freed >= over - LEAST and state.yielding <= {"cpu"}
+    ramping = reading.ramping["cpu"] + reading.percent("cpu", sum(owed(gang) for gang in slow))
+    return replace(
+        decided,
+        reading=replace(reading, ramping={**reading.ramping, "cpu": min(100.0, ramping)}),
+        next_state=replace(state, restored_at=snapshot.now) if plan.gives_back else state,
+        yields=() if enough else decided.yields,
+        throttle=plan,
+    )
+
+
+def _as_evicted(gangs: Iterable[Gang], snapshot: Snapshot, rules: Rules) -> list[Gang]:
+    """Those of them that stay, in the order in which they would be evicted for CPU."""
+    now = snapshot.now
+    known = [
+        Candidate(gang, at_risk(gang, now, rules.risk, snapshot.cpu_time), {}, gang.preemptible)
+        for gang in gangs
+        if gang.running and not leaving(gang, now)
+    ]
+    return [one.gang for one in sorted(known, key=sorter_for(rules.eviction.order, "cpu"))]
+
+
+def _resizes(decision: Decision) -> tuple[Resize, ...]:
+    """Of the jobs that stay."""
+    victims = {victim.candidate.gang.uid for victim in decision.victims}
+    return tuple(one for one in decision.scopes[CLUSTER].throttle.resizes if one.gang.uid not in victims)

@@ -39,6 +39,7 @@ from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Snapshot
 from scavenger_regulator.core.state import Pending, Saturation, ScopeState
+from scavenger_regulator.core.throttle import NOTHING, ThrottlePlan
 
 YIELD_BEYOND: Final = 1.0
 """Points by which jobs that yield may free more than the gap. Nobody is in need yet: a large job goes on working until
@@ -79,6 +80,7 @@ class ScopeDecision:
     next_state: ScopeState
     plan: EvictionPlan | None = None
     yields: tuple[Candidate, ...] = ()
+    throttle: ThrottlePlan = NOTHING
     wait: Wait | None = None
     reason: str = ""
 

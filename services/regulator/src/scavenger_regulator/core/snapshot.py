@@ -88,7 +88,7 @@ class PodFacts:
     """Which member of the gang it is."""
     grace: float = 30.0
     resizable: Mapping[str, float] = field(default_factory=dict)
-    """Container name → its CPU request now, in cores; for throttling."""
+    """The container of the job's program → its CPU request now, in cores; for throttling. Others are not the job's."""
     refused_resize: bool = False
     """The kubelet has answered Infeasible."""
     reclaimed: bool = False

@@ -65,10 +65,10 @@ class ScopeState:
     `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
     that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
     in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
-    whose load reached `admission` and is not back under it by the hysteresis. yielded_at: when a job last yielded in
-    this episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims are planned for
-    a CPU that is all in use. learned: resources whose levels follow their history. read_at: when the load was last
-    known.
+    whose load is well above `admission`, or was and is not back at it after a job has yielded. yielded_at: when a job
+    last yielded in this episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims
+    are planned for a CPU that is all in use. learned: resources whose levels follow their history. restored_at: when
+    throttled jobs were last given CPU back. read_at: when the load was last known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -85,6 +85,7 @@ class ScopeState:
     saturation: Saturation | None = None
     learned: frozenset[str] = frozenset()
     pending: Pending | None = None
+    restored_at: datetime | None = None
 
     def at(self, now: datetime, period: float) -> ScopeState:
         """The state to go on from at `now`. period: seconds between two measurements.
@@ -104,8 +105,9 @@ class ScopeState:
 
 
 def dump_states(states: Mapping[str, ScopeState], limit: int = MAX_BYTES) -> str:
-    """The scopes as one text of at most `limit` bytes. What is pending or awaited is left out: a new process waits for
-    measurements that began after it did anyway. So is what a saturated CPU has shown, which only saves a round.
+    """The scopes as one text of at most `limit` bytes. What is pending, awaited or was given back is left out: a new
+    process waits for measurements that began after it did anyway. So is what a saturated CPU has shown, which only
+    saves a round.
 
     The cluster's comes first, then those of nodes on which something goes on. Others that no longer fit are left out:
     after a restart their levels are at once what their histories say.

@@ -18,8 +18,6 @@ from scavenger_api.times import EPOCH, parse_time
 from scavenger_domain import checkpoints
 from scavenger_kube import kinds
 
-MAIN_CONTAINER: Final = "main"
-
 # kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
 _START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 # What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
@@ -108,7 +106,7 @@ def deleting(pod: kinds.Pod) -> bool:
 def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
     """The status of the container that does the work; injected sidecars say nothing about the job."""
     statuses = pod.status.container_statuses
-    return next((s for s in statuses if s.name == MAIN_CONTAINER), statuses[0] if statuses else None)
+    return next((s for s in statuses if s.name == names.MAIN_CONTAINER), statuses[0] if statuses else None)
 
 
 def started_at(pod: kinds.Pod) -> datetime | None:
