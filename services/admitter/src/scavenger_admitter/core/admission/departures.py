@@ -7,6 +7,7 @@ held from what all queues deserve, until the next measurement.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,11 +26,13 @@ class DepartedPod:
         node: where it was; it counted for the load.
         requests: what it took of it.
         started: second since the epoch.
+        created: second since the epoch.
     """
 
     node: str
     requests: Requests
     started: int
+    created: int = 0
 
     @property
     def counted(self) -> Requests:
@@ -63,3 +66,11 @@ class Departures:
             return ()
         second = observed_at // SECOND
         return tuple(pod for at, pod in self._gone if at >= observed_at and pod.started < second)
+
+    def doubtful(self, observed_at: int, lag: int) -> Iterator[DepartedPod]:
+        """What else has gone that a measurement may show: just before it, by no more than `lag`, or what began while it
+        was taken. Both in microseconds."""
+        second = observed_at // SECOND
+        for at, pod in self._gone:
+            if at >= observed_at - lag and (at < observed_at or pod.started >= second):
+                yield pod

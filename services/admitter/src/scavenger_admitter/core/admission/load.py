@@ -64,6 +64,8 @@ class LoadRule:
         used_ppm: of what scavenger pods past their first minutes have asked for, what they use, where that is known.
         observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
             of the oldest sample, or when its averaging began; None with `load_ppm`.
+        measured_at: pods started after that, microseconds since the epoch, are not in the measured load at all: the
+            time of the oldest sample; None with `load_ppm`. The same as `observed_at` where samples are of a moment.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
         closed_nodes: nodes at or above a level of their own; no new job starts there.
         crowded_nodes: millicores of reclaimed CPU that nodes really have to offer where more than that is placed.
@@ -76,6 +78,7 @@ class LoadRule:
     gives_way_ppm: tuple[tuple[str, int], ...] = ()
     used_ppm: tuple[tuple[str, int], ...] = ()
     observed_at: int | None = None
+    measured_at: int | None = None
     counted_with_candidate: bool = True
     closed_nodes: frozenset[str] = frozenset()
     crowded_nodes: Mapping[str, int] = field(default_factory=dict)
@@ -142,6 +145,7 @@ class LoadRule:
             used_ppm=tuple((name, used) for name in sorted(levels) if (used := _used(levels[name])) is not None),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
+            measured_at=min(observed_at, now),
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
             headroom=headroom or {},

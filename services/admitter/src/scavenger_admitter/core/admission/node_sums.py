@@ -20,8 +20,9 @@ from scavenger_admitter.core.admission.departures import DepartedPod, Departures
 from scavenger_admitter.core.admission.node_index import NodeIndex
 from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts
 from scavenger_admitter.core.admission.recent_starts import RecentStarts
+from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.snapshot import NodeView
-from scavenger_admitter.core.admission.sums import SumsByStart, add
+from scavenger_admitter.core.admission.sums import SumsBySecond, add
 
 _CYCLES_PER_INDEX: Final = 100
 """For so many cycles what is known of nodes that do not change is kept."""
@@ -49,6 +50,7 @@ class NodeSums:
         capacity: allocatable over the nodes that count, without reclaimed capacity.
         used: what all pods on them count as.
         starts: what scavenger pods on them count as, by the second they started in.
+        creations: the same by the second they were created in.
         recent: scavenger pods that measurements may not know yet, wherever they are.
         departures: scavenger pods that have gone from the nodes that count.
     """
@@ -64,7 +66,8 @@ class NodeSums:
         self.counting: Final[dict[str, bool]] = {}
         self.capacity: Final[dict[str, int]] = {}
         self.used: Final[dict[str, int]] = {}
-        self.starts: Final = SumsByStart()
+        self.starts: Final = SumsBySecond()
+        self.creations: Final = SumsBySecond()
         self.recent: Final = RecentStarts()
         self.departures: Final = Departures()
 
@@ -101,7 +104,7 @@ class NodeSums:
         add(self.capacity, offered, times)
         add(self.used, counted_as(sums.used.items()).items(), times)
         for pod in sums.scavengers.values():
-            self.starts.add(pod.started, pod.counted, times)
+            self._date(pod, pod.counted, times)
 
     def _drop_empty(self, name: str, sums: _Node) -> None:
         if sums.node is None and not sums.used:
@@ -126,14 +129,18 @@ class NodeSums:
                 del sums.scavengers[pod.key]
                 self.recent.remove(pod)
             if sums.counts:
-                self.starts.add(pod.started, each, times)
+                self._date(pod, each, times)
         self._stale_views.add(pod.node)
         self._drop_empty(pod.node, sums)
+
+    def _date(self, pod: PodFacts, each: Requests, times: int) -> None:
+        self.starts.add(pod.started, each, times)
+        self.creations.add(pod.created, each, times)
 
     def depart(self, pod: PodFacts) -> None:
         """A pod has gone, or ended, that may have been running."""
         if pod.job and pod.node in self._nodes and not pod.ended and self._nodes[pod.node].counts:
-            self.departures.add(DepartedPod(pod.node, pod.requests, pod.started))
+            self.departures.add(DepartedPod(pod.node, pod.requests, pod.started, pod.created))
 
     # --- for the snapshot ---
 

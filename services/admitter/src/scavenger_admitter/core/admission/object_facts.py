@@ -16,6 +16,7 @@ from scavenger_kube.kinds import Node, Pod, Taint
 from scavenger_admitter.core.admission.pending import waits_for_room
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
 from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
+from scavenger_admitter.core.admission.units import SECOND
 
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
@@ -35,6 +36,7 @@ class PodFacts:
     run: str = ""
     succeeded: bool = False  # ended by itself, and well; scavenger pods only
     leaves_by: int = 0  # told to be gone by then; scavenger pods only
+    created: int = 0  # second; scavenger pods only
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
     pending: PendingPod | None = None
@@ -84,6 +86,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         run=_run(pod),
         succeeded=pod.status.phase == "Succeeded",
         leaves_by=_leaves_by(pod),
+        created=_second(meta.creation_timestamp),
         started=_started(pod),
         shape=shape,
     )
@@ -99,6 +102,11 @@ def _leaves_by(pod: Pod) -> int:
     """The end of its grace period, microseconds since the epoch; 0 when nobody told it to go."""
     at = parse_time(pod.metadata.deletion_timestamp)
     return micros(at) if at is not None else 0
+
+
+def _second(text: str | None) -> int:
+    at = parse_time(text)
+    return micros(at) // SECOND if at is not None else 0
 
 
 def _pending(pod: Pod, shape: Shape) -> PendingPod:
@@ -117,7 +125,7 @@ def _started(pod: Pod) -> int:
         return NOT_STARTED
     running = [c.state.running.started_at for c in pod.status.container_statuses if c.state.running]
     times = [parse_time(text) for text in running] or [parse_time(pod.status.start_time)]
-    known = [micros(time) // 1_000_000 for time in times if time is not None]
+    known = [micros(time) // SECOND for time in times if time is not None]
     return max(known, default=NOT_STARTED)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from scavenger_admitter.core.admission.headroom import takes
 from scavenger_admitter.core.admission.object_facts import PodFacts
 from scavenger_admitter.core.admission.sums import add
+from scavenger_admitter.core.admission.units import SECOND
 
 KEPT_SECONDS: Final = 120
 """By which the figures of the next period may be older than the present ones."""
@@ -29,7 +30,7 @@ class RecentStarts:
     def by_node(self, observed_at: int) -> dict[str, dict[str, int]]:
         """Per node what those take that started in the second of `observed_at` (microseconds) or later. Those that
         started long before are forgotten."""
-        second = observed_at // 1_000_000
+        second = observed_at // SECOND
         found: dict[str, dict[str, int]] = {}
         old = []
         for key, pod in self._pods.items():

@@ -8,6 +8,10 @@ A queue is within its share while no resource of it is above what it deserves; i
 dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests and what stands for them: a
 reclaimed CPU is a CPU.
 
+Whoever takes has to be within its share for certain, and whoever is taken from has to be over its share for certain:
+what donors deserve is reckoned from all that scavenging might use, if what may be in the load and counts beside it as
+well (`load_overlap.py`) is in it.
+
 Demand: jobs that run or start, or jobs in line that could ever start. What a queue deserves does not depend on how much
 it asks for: what it leaves is lent to the others (backfill), in the order of their shares.
 
@@ -49,8 +53,8 @@ class QueueShare:
     deserved: Mapping[str, int] | None
 
 
-def usable(snapshot: Snapshot) -> dict[str, int]:
-    """What scavenging may use of each resource, its running jobs included."""
+def usable(snapshot: Snapshot, overlap: Mapping[str, int]) -> dict[str, int]:
+    """What scavenging may use of each resource, its running jobs included. overlap: what the limits count twice."""
     limits = {limit.resource: limit for limit in snapshot.limits}
     names = (snapshot.capacity.keys() | snapshot.scavenged.keys()) - {PODS}
     total: dict[str, int] = {}
@@ -58,7 +62,7 @@ def usable(snapshot: Snapshot) -> dict[str, int]:
         held = snapshot.scavenged.get(name, 0)
         limit = limits.get(name)
         free = _headroom(limit) if limit else snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
-        total[name] = max(0, held + free + snapshot.recently_terminated.get(name, 0))
+        total[name] = max(0, held + free + snapshot.recently_terminated.get(name, 0) + overlap.get(name, 0))
     return total
 
 
@@ -80,7 +84,7 @@ class Shares:
     def __init__(self, snapshot: Snapshot, demanding: Collection[str]) -> None:
         self._queues = snapshot.queues
         self._demanding = frozenset(demanding)
-        self._usable = usable(snapshot)
+        self._usable = usable(snapshot, {})
         self._weights = sum(snapshot.queues[name].weight for name in self._demanding)
         self._held = {name: dict(queue.allocated) for name, queue in snapshot.queues.items()}
         for pod in snapshot.terminating:
@@ -88,10 +92,8 @@ class Shares:
                 add(self._held[pod.queue], pod.counted, -1)
         # Compared are `held * weights` and `usable * weight`, both whole.
         self._scale = {name: self._weights_with(name) for name in snapshot.queues}
-        self._due = {
-            name: {resource: most * self._weight(name) for resource, most in self._usable.items()}
-            for name in snapshot.queues
-        }
+        self._due = self._due_of(self._usable)
+        self._due_at_most = self._due_of(usable(snapshot, snapshot.overlap)) if snapshot.overlap else self._due
         self._beyond: set[tuple[str, Shape, int]] = set()
 
     # --- asking ---
@@ -124,15 +126,15 @@ class Shares:
         return True
 
     def over(self, queue: str) -> bool:
-        """Whether a queue holds more than it deserves of anything."""
+        """Whether a queue holds more than it may deserve of anything."""
         return self.contested and self._exceeds(queue, {}, strictly=True)
 
     def keeps(self, queue: str, taken: Mapping[str, int]) -> bool:
-        """Whether a queue still has its share when `taken` is taken from it."""
+        """Whether a queue still has what it may deserve when `taken` is taken from it."""
         return self._exceeds(queue, taken, strictly=False)
 
     def _exceeds(self, queue: str, taken: Mapping[str, int], *, strictly: bool) -> bool:
-        due, scale = self._due[queue], self._scale[queue]
+        due, scale = self._due_at_most[queue], self._scale[queue]
         for name, amount in self._held[queue].items():
             if name != PODS:
                 left = (amount - taken.get(name, 0)) * scale - due.get(name, 0)
@@ -170,6 +172,11 @@ class Shares:
                 None if not known else {} if queue.state is QueueState.RELEASING else self.deserved(name),
             )
             for name, queue in self._queues.items()
+        }
+
+    def _due_of(self, most: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        return {
+            name: {resource: amount * self._weight(name) for resource, amount in most.items()} for name in self._queues
         }
 
     def _weight(self, queue: str) -> int:

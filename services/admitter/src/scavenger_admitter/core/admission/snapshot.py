@@ -193,6 +193,7 @@ class Snapshot:
         terminating: scavenger pods that have been told to go and still fill their nodes.
         recently_terminated: what has gone since the load was measured, which still shows it.
         departed: the pods that were seen to go of it; of others only the statuses of their jobs tell.
+        overlap: the most that pods count as which are both in the load and counted beside it (`load_overlap.py`).
         gangs: the jobs all of whose pods run.
         limits: the load rule, one entry per limited resource.
         shown: what the load of these limits has of scavenger pods.
@@ -218,6 +219,7 @@ class Snapshot:
     terminating: tuple[TerminatingPod, ...] = ()
     recently_terminated: Amounts = field(default_factory=dict)
     departed: tuple[DepartedPod, ...] = ()
+    overlap: Amounts = field(default_factory=dict)
     gangs: tuple[Gang, ...] = ()
     limits: tuple[LoadLimit, ...] = ()
     shown: Shown = BY_REQUESTS

@@ -26,6 +26,7 @@ from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.headroom import Headroom
 from scavenger_admitter.core.admission.kept_room import KeptRoom
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.load_overlap import overlap
 from scavenger_admitter.core.admission.node_sums import NodeSums
 from scavenger_admitter.core.admission.object_facts import PodFacts, pod_facts
 from scavenger_admitter.core.admission.queue_access import QueueAccess
@@ -207,6 +208,7 @@ class ClusterState:
         requested, scavenged = self._totals(reservations)
         nodes = _honest(self._nodes.views(), rule.crowded_nodes)
         departed = self._nodes.departures.since(rule.observed_at, now)
+        said = self.running.recently_terminated(rule.observed_at)
         return Snapshot(
             now=now,
             nodes=nodes,
@@ -219,8 +221,9 @@ class ClusterState:
             requested=requested,
             scavenged=scavenged,
             terminating=self.running.terminating(now, self._nodes.counting, self.kept_room.keys()),
-            recently_terminated=self._recently_terminated(departed, rule.observed_at),
+            recently_terminated=_recently_terminated(departed, said),
             departed=departed,
+            overlap=overlap(self._nodes, rule, departed, said),
             gangs=self.running.gangs(),
             limits=self._limits(rule, reservations),
             shown=Shown.under(rule),
@@ -231,11 +234,6 @@ class ClusterState:
             blocked=self._blocked(hanging),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
-
-    def _recently_terminated(self, departed: Iterable[DepartedPod], observed_at: int | None) -> dict[str, int]:
-        """As was seen, or as statuses say: what this process has seen begins with it."""
-        seen, said = sums_of(pod.counted for pod in departed), self.running.recently_terminated(observed_at)
-        return {name: max(seen.get(name, 0), said.get(name, 0)) for name in sorted(seen.keys() | said.keys())}
 
     def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""
@@ -303,6 +301,12 @@ class ClusterState:
             if alive:
                 blocked[key] = _pods_remain(*alive[0])
         return blocked
+
+
+def _recently_terminated(departed: Iterable[DepartedPod], said: Mapping[str, int]) -> dict[str, int]:
+    """As was seen, or as statuses say: what this process has seen begins with it."""
+    seen = sums_of(pod.counted for pod in departed)
+    return {name: max(seen.get(name, 0), said.get(name, 0)) for name in sorted(seen.keys() | said.keys())}
 
 
 def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str, NodeView]:

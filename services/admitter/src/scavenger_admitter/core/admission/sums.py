@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from scavenger_admitter.core.admission.shape import Requests
+from scavenger_admitter.core.admission.units import SECOND
 
 
 def add(sums: dict[str, int], requests: Iterable[tuple[str, int]], times: int = 1) -> None:
@@ -26,8 +27,8 @@ def sums_of(all_requests: Iterable[Requests]) -> dict[str, int]:
     return sums
 
 
-class SumsByStart:
-    """Requests of scavenger pods by the second they started in, to sum those that started since a time."""
+class SumsBySecond:
+    """Requests of scavenger pods by the second in which something happened to them, to sum those since a time."""
 
     __slots__ = ("_seconds", "_sums")
 
@@ -36,7 +37,7 @@ class SumsByStart:
         self._sums: dict[int, dict[str, int]] = {}
 
     def add(self, second: int, requests: Requests, times: int) -> None:
-        """Add the requests of a pod that started in this second, or take them out."""
+        """Add the requests of a pod to which it happened in this second, or take them out."""
         sums = self._sums.get(second)
         if sums is None:
             sums = self._sums[second] = {}
@@ -46,9 +47,9 @@ class SumsByStart:
             del self._sums[second]
             del self._seconds[bisect_left(self._seconds, second)]
 
-    def since(self, observed_at: int) -> dict[str, int]:
-        """Sums from the second of `observed_at` (microseconds) on: pod times have no finer resolution."""
+    def since(self, moment: int) -> dict[str, int]:
+        """Sums from the second of `moment` (microseconds) on: pod times have no finer resolution."""
         total: dict[str, int] = {}
-        for second in self._seconds[bisect_left(self._seconds, observed_at // 1_000_000) :]:
+        for second in self._seconds[bisect_left(self._seconds, moment // SECOND) :]:
             add(total, self._sums[second].items())
         return total
