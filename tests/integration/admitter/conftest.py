@@ -141,8 +141,9 @@ class Place:
         return [[name for _, name in term] for _, term in groupby(found, lambda one: bisect(since, one[0]))]
 
     def unanswered(self) -> set[str]:
-        """Jobs of which an admitter logged that the API server did not take a start, or did not answer in time."""
-        refusals = "".join(line for line in self._logs() if '"event":"start refused"' in line)
+        """Jobs of which an admitter logged that the API server did not take a start, or not within two seconds."""
+        said = ('"event":"start refused"', '"event":"start hangs"')
+        refusals = "".join(line for line in self._logs() if any(event in line for event in said))
         return set(re.findall(rf'"job":"{self.namespace}/([^"]+)"', refusals))
 
     def logs_of(self, jobs: Iterable[str]) -> str:

@@ -97,8 +97,18 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 # --- who creates when -------------------------------------------------------------------------------------------------
 
 
-def a_line(clock: VirtualClock, called: list[str], *, each: int, most: int) -> StartSlots:
-    return StartSlots(clock, each=each, most=most, call=called.append, freed=lambda: None)
+def a_line(
+    clock: VirtualClock, called: list[str], *, each: int, most: int, window: int = 500, hung: list[str] | None = None
+) -> StartSlots:
+    return StartSlots(
+        clock,
+        each=each,
+        most=most,
+        window=window,
+        call=called.append,
+        freed=lambda: None,
+        hangs=list[str]().append if hung is None else hung.append,
+    )
 
 
 def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
@@ -169,6 +179,71 @@ def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() ->
     for _ in range(3):
         slots.leave(called[-1])
     assert called == ["ns/10", "ns/interrupted", "ns/first-grant-unused", "ns/11"]
+
+
+def test_of_a_namespace_only_so_many_are_granted_from_one_on_that_is_not_answered() -> None:
+    """Else they pass it, however many that are: with each answer there is room for another."""
+    clock, hung = VirtualClock(), list[str]()
+    slots = a_line(clock, [], each=2, most=3, window=4, hung=hung)
+    for name in "abcd":
+        assert slots.may_join("ns")
+        join(slots, f"ns/{name}", ord(name))
+    for name in "ba":
+        slots.begin(f"ns/{name}")
+    for name in "bcd":
+        assert not slots.may_join("ns")
+        assert slots.closed() == {"ns": 0.0}
+        slots.leave(f"ns/{name}")
+    assert not slots.may_join("ns"), "all but the first are answered"
+    assert slots.may_join("other")
+    clock.jump(1.9)
+    assert not slots.may_join("ns")
+    clock.jump(0.1)
+    assert slots.may_join("ns")
+    assert hung == ["ns/a"]
+    slots.leave("ns/a")
+    assert slots.closed() == {}
+
+
+def test_a_grant_that_is_not_made_use_of_keeps_nobody_waiting() -> None:
+    slots = a_line(VirtualClock(), [], each=1, most=1, window=3)
+    for name in "abc":
+        join(slots, f"ns/{name}", ord(name))
+    slots.leave("ns/b")
+    join(slots, "ns/c", ord("c"))  # has its grant already
+    assert not slots.may_join("ns")
+    slots.leave("ns/a")
+    slots.leave("ns/c")
+    join(slots, "ns/b", ord("b"))
+    assert slots.may_join("ns")
+
+
+async def test_a_job_whose_create_takes_its_time_is_not_passed_by_all_behind_it() -> None:
+    async with empty_harness() as c:
+        c.pods_of = lambda job: False
+        c.admitter(max_starts_per_cycle=5, admission_interval=0.05)
+        c.lost = {"j03"}
+        for number in range(30):
+            c.submit(f"j{number:02}")
+        await c.until(lambda: set(c.phases().values()) == {"Waiting"})
+        c.node()  # 70 cores
+        c.api.put(SCAVENGERJOBS, scavengerjob_dict("a", namespace="other", created=c.stamp()))
+        await c.until(lambda: "a" in c.starts(), step=0.1)
+        await c.pass_time(1.5, step=0.1)
+        assert sorted(c.starts()) == ["a", "j00", "j01", "j02", "j04", "j05", "j06", "j07"], "of its namespace four"
+        await c.arrive("j03")
+        await c.until(lambda: len(c.starts()) == 31, limit=20)
+
+
+async def test_nobody_waits_for_long_for_a_create_that_hangs() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.pods_of = lambda job: False
+        c.admitter(max_starts_per_cycle=5)
+        c.lost = {"j03"}
+        for number in range(30):
+            c.submit(f"j{number:02}")
+        await c.until(lambda: len(c.starts()) == 29, limit=20)
 
 
 async def test_creates_that_hang_in_one_namespace_keep_no_other_waiting() -> None:

@@ -59,9 +59,10 @@ class AdmissionLoop:
         job: the newest known version of a ScavengerJob, None when it is gone.
         granted: told of each job that is to be started; takes its room at once.
         under_way: how many starts were granted lately and are not known to have come off or failed.
-        hanging: the namespaces in which the API server does not answer the creation of Jobs, and since how many
-            seconds: nobody there is granted anything. Others would stand in line behind them, and they themselves pass
-            each other when it answers again.
+        closed: the namespaces of which nobody is granted anything, and since how many seconds the API server has not
+            answered the creation of Jobs there. Others would stand in line behind them, and they themselves pass each
+            other when it answers again.
+        may_start: whether another job of this namespace may be granted its start.
         preempted: told which running jobs are to be interrupted, before anything else happens.
         starved: told the same of those that get too little CPU.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
@@ -77,7 +78,8 @@ class AdmissionLoop:
         job: Callable[[str], ScavengerJob | None],
         granted: Callable[[Start], None],
         under_way: Callable[[], int],
-        hanging: Callable[[], Mapping[str, float]],
+        closed: Callable[[], Mapping[str, float]],
+        may_start: Callable[[str], bool],
         preempted: Callable[[FairSharePreemption], None],
         starved: Callable[[Starved], None],
         budget: WriteBudget,
@@ -89,7 +91,8 @@ class AdmissionLoop:
         self._job = job
         self._granted = granted
         self._under_way = under_way
-        self._hanging = hanging
+        self._closed = closed
+        self._may_start = may_start
         self._preempted = preempted
         self._starved = starved
         self._budget = budget
@@ -160,7 +163,7 @@ class AdmissionLoop:
         started = self._clock.monotonic()
         now = self._clock.now()
         rule = load_rule(self._levels(), self._settings, micros(now))
-        snapshot = self._state.snapshot(now=micros(now), rule=rule, hanging=self._hanging())
+        snapshot = self._state.snapshot(now=micros(now), rule=rule, closed=self._closed())
         measurement = self._measurement()
         plan = await asyncio.to_thread(
             plan_admissions,
@@ -177,10 +180,9 @@ class AdmissionLoop:
         if plan.starvation is not None and measurement is not None:
             self._interrupt_starved(plan.starvation, measurement)
         if plan.starts and load_rule(self._levels(), self._settings, micros(self._clock.now())).shut is None:
-            hanging = self._hanging()
             for start in plan.starts:
                 candidate = start.candidate
-                if self._state.candidate(start.key) == candidate and candidate.namespace not in hanging:
+                if self._state.candidate(start.key) == candidate and self._may_start(candidate.namespace):
                     self._granted(start)
         return plan
 

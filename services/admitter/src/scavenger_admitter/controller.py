@@ -78,8 +78,10 @@ class Admitter:
             self._clock,
             each=settings.concurrent_starts,
             most=max(1, settings.workers * 3 // 4),
+            window=settings.max_starts_per_cycle,
             call=self._enqueue,
             freed=lambda: self._admission.wake(),
+            hangs=self._on_hanging_create,
         )
         self._feed = AdmissionFeed(
             settings=settings,
@@ -100,7 +102,8 @@ class Admitter:
             job=self._informers.job,
             granted=self._feed.on_granted,
             under_way=self._slots.under_way,
-            hanging=self._slots.hanging,
+            closed=self._slots.closed,
+            may_start=self._slots.may_join,
             preempted=self._feed.on_preempted,
             starved=self._feed.on_starved,
             budget=self._budget,
@@ -283,6 +286,10 @@ class Admitter:
         for key in job_key(pod) if pod is not None else (f"{about.namespace}/{about.name}",):
             if self._informers.jobs.get(key) is not None:
                 self._enqueue(key)
+
+    def _on_hanging_create(self, key: str) -> None:
+        log.info("start hangs", job=key)
+        self._admission.wake()
 
     # --- what is measured -------------------------------------------------------------------------------------------
 

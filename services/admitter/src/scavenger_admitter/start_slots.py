@@ -8,6 +8,10 @@ event causes meanwhile does not create, so nobody passes those before it.
 Hundreds may have a grant while the API server takes ten creates a second. A job that is granted late, as it was
 interrupted just now or its first grant was not made use of, would stand behind them all; so the place in line says who
 is called, not the time of the grant.
+
+A create that takes longer than others is passed by them, by as many as get answers meanwhile. So that these are few, of
+a namespace no more than a window of starts is granted, counted from the oldest one that is not answered. After two
+seconds nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -35,22 +39,37 @@ class StartSlots:
         clock: to tell which creates hang.
         each: most creates at once in one namespace.
         most: most creates at once in all of them; fewer than there are workers.
+        window: most grants in one namespace from one on that is not answered, itself included, unless its create hangs.
         call: has a job reconciled whose turn it is.
         freed: told whenever a slot comes free: creates may have hung in its namespace until now.
+        hangs: told of each job whose create hangs, before anybody is granted a start that would have waited for it.
     """
 
     def __init__(
-        self, clock: Clock, *, each: int, most: int, call: Callable[[str], None], freed: Callable[[], None]
+        self,
+        clock: Clock,
+        *,
+        each: int,
+        most: int,
+        window: int,
+        call: Callable[[str], None],
+        freed: Callable[[], None],
+        hangs: Callable[[str], None],
     ) -> None:
         self._clock = clock
         self._each = min(each, most)  # or creates of one namespace could never be all there may be
         self._most = most
+        self._window = window
         self._call = call
         self._freed = freed
+        self._hangs = hangs
         # By namespace. Those in line with their places; those called with the time at which their create began, on the
         # monotonic clock.
         self._line: dict[str, dict[str, Place]] = {}
         self._called: dict[str, dict[str, float]] = {}
+        # By namespace. Those that others wait for with the number of their grant, the oldest first.
+        self._awaited: dict[str, dict[str, int]] = {}
+        self._grants = dict[str, int]()
         self._slots = 0
 
     def join(self, key: str, place: Place) -> None:
@@ -61,6 +80,8 @@ class StartSlots:
         namespace = _namespace(key)
         if key not in self._called.get(namespace, ()):
             self._line.setdefault(namespace, {})[key] = place
+        if key not in (numbers := self._awaited.setdefault(namespace, {})):
+            numbers[key] = self._grants[namespace] = self._grants.get(namespace, 0) + 1
         self._call_next()
 
     def is_called(self, key: str) -> bool:
@@ -75,6 +96,7 @@ class StartSlots:
         """The create is through, or there is nothing to create any more."""
         namespace = _namespace(key)
         _drop(self._line, namespace, key)
+        self._await_no_more(key)
         if _drop(self._called, namespace, key):
             self._slots -= 1
             self._freed()
@@ -90,8 +112,34 @@ class StartSlots:
         """The namespaces in which all creates there may be hang, and for how many seconds: nothing more is to be begun
         there."""
         now = self._clock.monotonic()
+        for busy in self._called.values():
+            for key, begun in busy.items():
+                if now - begun >= SLOW_SECONDS and self._await_no_more(key):
+                    self._hangs(key)
         waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
         return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
+
+    def may_join(self, namespace: str) -> bool:
+        """Whether another job of a namespace may be granted its start."""
+        return namespace not in self.hanging() and not self._is_full(namespace)
+
+    def closed(self) -> dict[str, float]:
+        """The namespaces of which nobody may be granted a start, and for how many seconds all creates have hung there;
+        0 where they do not, but as many have their grants as may."""
+        hanging = self.hanging()
+        return {namespace: 0.0 for namespace in self._awaited if self._is_full(namespace)} | hanging
+
+    def _is_full(self, namespace: str) -> bool:
+        numbers = self._awaited.get(namespace)
+        return numbers is not None and self._grants[namespace] - next(iter(numbers.values())) >= self._window - 1
+
+    def _await_no_more(self, key: str) -> bool:
+        namespace = _namespace(key)
+        if not _drop(self._awaited, namespace, key):
+            return False
+        if namespace not in self._awaited:
+            del self._grants[namespace]
+        return True
 
     def behind_hanging(self) -> list[str]:
         """Those in line in such namespaces."""

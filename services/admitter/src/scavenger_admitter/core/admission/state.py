@@ -49,7 +49,7 @@ from scavenger_admitter.core.waits import Wait
 UNANSWERED_SECONDS: Final = 10.0
 """Jobs are told of creates that hang in their namespace for longer."""
 
-NONE_HANG: Final[Mapping[str, float]] = {}
+NONE_CLOSED: Final[Mapping[str, float]] = {}
 
 
 class ClusterState:
@@ -198,9 +198,9 @@ class ClusterState:
 
     # --- the snapshot ---
 
-    def snapshot(self, *, now: int, rule: LoadRule, hanging: Mapping[str, float] = NONE_HANG) -> Snapshot:
-        """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. hanging: namespaces in which
-        creates of Jobs hang, and since how many seconds."""
+    def snapshot(self, *, now: int, rule: LoadRule, closed: Mapping[str, float] = NONE_CLOSED) -> Snapshot:
+        """What a cycle at `now` (microseconds since the epoch) sees, under this load rule. closed: namespaces of which
+        nobody starts, and since how many seconds creates of Jobs hang there."""
         self.kept_room.expire(now)
         waiting = self._waiting.keys()
         reservations = [*self.assumed_starts.reservations(), *self.kept_room.reservations(waiting)]
@@ -231,7 +231,7 @@ class ClusterState:
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
             shut=rule.shut,
-            blocked=self._blocked(hanging),
+            blocked=self._blocked(closed),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
 
@@ -287,11 +287,11 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self, hanging: Mapping[str, float]) -> dict[str, Wait]:
+    def _blocked(self, closed: Mapping[str, float]) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
-        namespaces in which creates of Jobs hang."""
-        waits = {namespace: _hangs(namespace, seconds) for namespace, seconds in hanging.items()}
-        waiting = self._waiting.keys() if hanging else ()
+        namespaces of which nobody starts."""
+        waits = {namespace: _closed(namespace, seconds) for namespace, seconds in closed.items()}
+        waiting = self._waiting.keys() if closed else ()
         blocked = {key: wait for key in waiting if (wait := waits.get(key.partition("/")[0])) is not None}
         blocked.update(dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING))
         for key in self._by_job.keys() & self._waiting.keys():
@@ -320,7 +320,7 @@ def _honest(nodes: dict[str, NodeView], crowded: Mapping[str, int]) -> dict[str,
 _PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
-def _hangs(namespace: str, seconds: float) -> Wait:
+def _closed(namespace: str, seconds: float) -> Wait:
     """Why jobs of a namespace wait in which creates hang. For seconds that happens to an API server that is busy, which
     is not to be told of it by hundreds of writes."""
     if seconds < UNANSWERED_SECONDS:
