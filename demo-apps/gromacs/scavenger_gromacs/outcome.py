@@ -50,6 +50,9 @@ _UNSTABLE: Final = (
     "box size has changed too much",
     "longer than half the shortest box vector",
 )
+_CRASHES: Final = (-signal.SIGSEGV, -signal.SIGFPE)
+"""Where an atom is nowhere, mdrun finds that out and says so, or looks it up in a grid and crashes. Which of them
+depends on the rounding, and so on the processor (https://www.gromacs.org/Documentation/Terminology/Blowing_Up)."""
 _NO_MEMORY: Final = ("Not enough memory", "Cannot allocate memory", "std::bad_alloc", "Out of memory")
 _NO_DECOMPOSITION: Final = (
     "There is no domain decomposition for",
@@ -92,6 +95,9 @@ def judge(
     ):
         if any(sign in where for sign in signs):
             return Outcome(End.FAILED, reason, error or _line_of(output, signs))
+    if code in _CRASHES and (made := steps_seen(output)):
+        words = f"mdrun crashed ({signal.Signals(-code).name}) after step {made[-1]}"
+        return Outcome(End.FAILED, Reason.UNSTABLE, words)
     if began and any(sign in error for sign in _REFUSED):
         return Outcome(End.REFUSED, message=error)
     return Outcome(End.FAILED, Reason.ERROR, error or f"mdrun ended with {code}: {_last_words(output)}")

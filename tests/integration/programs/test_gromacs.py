@@ -153,7 +153,8 @@ def test_a_time_step_that_is_too_long_is_told_from_other_failures(tmp_path: Path
     assert code == 1, output
     failure = folder.read("failure.json")
     assert failure["reason"] == "Unstable"
-    assert "can not be settled" in failure["message"]
+    # It depends on the rounding, and so on the processor, whether GROMACS finds that out or crashes.
+    assert "can not be settled" in failure["message"] or "crashed (SIGSEGV) after step" in failure["message"]
     assert not (tmp_path / "result.json").exists()
 
 

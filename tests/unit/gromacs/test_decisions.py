@@ -77,6 +77,7 @@ SETTLE = "step 160: One or more water molecules can not be settled.\nCheck for b
 REPLACED = "Can't read 2288 bytes of 'ener.edr' to compute checksum. The file has been\nreplaced or its contents have been modified. Cannot do appending because of\nthis condition."  # noqa: E501
 TORN = "Checkpoint file corrupted/truncated, or maybe you are out of disk space?"
 CELLS = "There is no domain decomposition for 64 ranks that is compatible with the given\nbox and a minimum cell size of 0.7 nm"  # noqa: E501
+AT_WORK = "starting mdrun 'water'\n2000 steps, 20.0 ps.\nstep 0\rstep 50, remaining wall clock time:     0 s\r"
 TERM = "Received the TERM signal, stopping within 25 steps"
 
 
@@ -102,6 +103,9 @@ def judged(code: int, output: str = "", **facts: Any) -> outcome.Outcome:
         (0, "", {}, "FAILED", "ERROR"),
         (-11, SETTLE, {}, "FAILED", "UNSTABLE"),
         (-11, "", {}, "FAILED", "ERROR"),
+        (-11, AT_WORK, {}, "FAILED", "UNSTABLE"),
+        (-8, AT_WORK, {}, "FAILED", "UNSTABLE"),
+        (-6, AT_WORK, {}, "FAILED", "ERROR"),
         (1, fatal("Step 40: The total potential energy is nan, which is not finite."), {}, "FAILED", "UNSTABLE"),
         (-9, "", {}, "FAILED", "OUT_OF_MEMORY"),
         (-9, "", {"stopped": True}, "SAVED", None),
@@ -127,6 +131,7 @@ def test_what_an_end_of_mdrun_means(
 def test_messages_are_one_line() -> None:
     assert judged(1, fatal(CELLS)).message == " ".join(CELLS.split())
     assert judged(-11, SETTLE).message == "step 160: One or more water molecules can not be settled."
+    assert judged(-11, AT_WORK).message == "mdrun crashed (SIGSEGV) after step 50"
     assert judged(1, "a\nlast words\n\n").message == "mdrun ended with 1: last words"
     assert outcome.fatal_error("nothing of that kind") == ""
 
