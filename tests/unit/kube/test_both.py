@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
+import itertools
 import json
 import socket
 import ssl
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -240,6 +244,26 @@ async def test_a_proxy_of_the_environment(
 
 
 # --- TLS ------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_is_broken_off_leaves_no_connection(tls_server: tuple[Server, Tls]) -> None:
+    """A server that is not listening does not take leave, and whoever broke it off may be at its end before it does."""
+    server, tls = tls_server
+    over = threading.Event()
+    server.on("/a", Answer(lines=itertools.takewhile(lambda _: not over.wait(5), ["first", "second"]), cut=True))
+
+    async def listen() -> None:
+        endpoint = Endpoint(server.url, tls=tls, server_name="api.example")
+        async with ApiClient(endpoint) as client, aclosing(client.stream("/a")) as lines:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(lines), 0.3)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        asyncio.run(listen())
+        gc.collect()
+    over.set()
+    assert [str(one.message) for one in caught] == []
 
 
 @both

@@ -133,7 +133,10 @@ class Transport:
                 ) as response:
                     self.observer.answered(method, response.status)
                     if response.status < 300:
-                        yield response
+                        try:
+                            yield response
+                        finally:
+                            _hang_up(response)
                         return
                     error = await _error_of(response)
                 if last or not isinstance(error, Unauthorized) or not await self._renew(used):
@@ -181,6 +184,13 @@ class Transport:
 
 SOCKS_ERRORS = (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
 LOST = (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, *SOCKS_ERRORS)
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that was not read to its end. It is of no more use, and to take leave by TLS of a
+    server that may not listen would outlive the session, which does not wait for it."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
 
 
 async def _error_of(response: aiohttp.ClientResponse) -> ApiError:
