@@ -86,7 +86,6 @@ class Recorder:
         except asyncio.CancelledError:
             pass
         finally:
-            self._loop.run_until_complete(asyncio.sleep(0.3))  # TLS connections take leave of each other
             self._loop.close()
 
     async def _follow(self) -> None:
