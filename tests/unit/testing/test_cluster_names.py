@@ -21,7 +21,7 @@ sys.stdin.read()
 
 def test_a_name_is_one_process_s_until_that_ends(tmp_path: Path) -> None:
     def ask() -> subprocess.Popen[str]:
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
         pipe = subprocess.PIPE
         return subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=pipe, stdout=pipe, text=True, env=environment)
 
