@@ -31,6 +31,7 @@ BENCHMARKS: Final = {
     "bench.admitter.bench_takeover": ("scale.takeover",),
     "bench.admitter.bench_cluster": ("jobs2000", "admitter", "gang.cancel"),
     "bench.regulator.bench_regulator": ("regulator",),
+    "bench.regulator.bench_learnt": ("loop.learnt",),
     "bench.regulator.bench_margin": ("regulator.margin",),
     "bench.regulator.bench_harvest": (
         "reclaimed.harvest",
@@ -62,6 +63,7 @@ BENCHMARKS: Final = {
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),
     "bench.simulator.bench_proof": ("proof",),
+    "bench.simulator.bench_loop": ("loop",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup",),
 }

@@ -33,6 +33,7 @@ COLUMNS: Final[tuple[tuple[str, Callable[[Figures], str]], ...]] = (
     ("harvested", lambda f: number(f.harvested)),
     ("useful", lambda f: number(f.useful)),
     ("lost", lambda f: number(f.lost, 1)),
+    ("work", lambda f: number(f.progress)),
     ("done", lambda f: number(f.completed)),
     ("above upper", lambda f: f"{f.above_upper} ({f.above_upper_ordinary})"),
     ("evicted", lambda f: number(f.evictions)),
