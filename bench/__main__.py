@@ -50,6 +50,7 @@ BENCHMARKS: Final = {
         "reclaimed.besteffort",
     ),
     "bench.reclaimed.bench_memory": ("reclaimed.memory",),
+    "bench.reclaimed.bench_ledger": ("ledger",),
     "bench.prioritizer.bench_prioritizer": ("prioritizer",),
     "bench.services.bench_giveway": ("giveway", "scale.event_loop_block_ms"),
     "bench.services.bench_writes": ("writes",),

@@ -110,7 +110,7 @@ class StartSlots:
 
     def hanging(self) -> dict[str, float]:
         """The namespaces in which all creates there may be hang, and for how many seconds: nothing more is to be begun
-        there."""
+        there. Creates that have taken too long by now are marked as hanging on the way."""
         now = self._clock.monotonic()
         for busy in self._called.values():
             for key, begun in busy.items():

@@ -321,8 +321,8 @@ _PODS_STARTING: Final = Wait(WaitReason.STARTING, "its start is under way")
 
 
 def _closed(namespace: str, seconds: float) -> Wait:
-    """Why jobs of a namespace wait in which creates hang. For seconds that happens to an API server that is busy, which
-    is not to be told of it by hundreds of writes."""
+    """Why jobs of a namespace wait of which nobody may be granted a start: as many are granted as may, or their creates
+    hang. For seconds that happens to a busy API server, which is not to be told of it by hundreds of writes."""
     if seconds < UNANSWERED_SECONDS:
         return Wait(WaitReason.NEXT_CYCLE, "as many jobs of its namespace as may start at once are starting", namespace)
     return Wait(
