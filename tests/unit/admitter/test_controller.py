@@ -7,7 +7,8 @@ import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS, SERVICES
-from scavenger_testing import job_dict, waiting
+from scavenger_testing import job_dict
+from scavenger_testing.builders import waiting
 
 from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
 

@@ -12,7 +12,6 @@ from scavenger_testing.builders import (
     running,
     scavengerjob_dict,
     terminated,
-    waiting,
 )
 from scavenger_testing.clock import PATIENCE, VirtualClock, eventually, settle
 from scavenger_testing.fake_api import FakeApi
@@ -34,5 +33,4 @@ __all__ = [
     "scavengerjob_dict",
     "settle",
     "terminated",
-    "waiting",
 ]
