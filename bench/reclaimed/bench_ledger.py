@@ -14,11 +14,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_cluster.requirements import obstacles
-from scavenger_testing.world import IMAGE
 
 from bench import Skipped
 from bench.reclaimed.groups import PodGroup
@@ -57,10 +57,11 @@ def ledger_figures(place: Place, kernel: dict[str, dict[str, float]]) -> list[Fi
     count = len(JOBS["reclaimed"])
     place.wait_offer(cpu=count * MILLICORES, memory=count * MIB)
     for name in JOBS["guaranteed"]:
-        place.apply(guaranteed(name, 2 if name.endswith("gang") else 1))
+        requests = {"cpu": f"{MILLICORES}m", "memory": f"{MIB}Mi"}
+        place.compute(name, CODE, parallelism=2 if name.endswith("gang") else 1, resources={"requests": requests})
     for name in JOBS["reclaimed"]:
         place.submit(name, cpu=MILLICORES, memory=MIB, code=CODE)
-    everybody = [name for names_ in JOBS.values() for name in names_]
+    everybody = [*chain(*JOBS.values())]
     place.wait("all jobs run", lambda: place.running(everybody), 120)
     time.sleep(SECONDS / 2)
     for name in INTERRUPTED.values():
@@ -118,22 +119,6 @@ def metered(place: Place) -> Iterator[dict[str, dict[str, float]]]:
     finally:
         over.set()
         thread.join()
-
-
-def guaranteed(name: str, parallelism: int) -> dict[str, Any]:
-    """A ScavengerJob that burns what it asked for."""
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "ScavengerJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": IMAGE,
-            "command": ["python3", "-c", CODE],
-            "parallelism": parallelism,
-            "resources": {"requests": {"cpu": f"{MILLICORES}m", "memory": f"{MIB}Mi"}},
-            "terminationGracePeriodSeconds": 1,
-        },
-    }
 
 
 def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:

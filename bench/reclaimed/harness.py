@@ -184,6 +184,11 @@ class Place(World):
 
     def submit(self, name: str, cpu: int, memory: int, code: str = BURN, **spec: Any) -> None:
         """A job on reclaimed capacity: millicores, MiB, and the Python it runs."""
+        limits = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+        self.compute(name, code, **{"capacity": "Reclaimed", "resources": {"limits": limits}, **spec})
+
+    def compute(self, name: str, code: str, **spec: Any) -> None:
+        """A job that runs this Python."""
         self.apply(
             {
                 "apiVersion": names.API_VERSION,
@@ -192,8 +197,6 @@ class Place(World):
                 "spec": {
                     "image": IMAGE,
                     "command": ["python3", "-c", code],
-                    "capacity": "Reclaimed",
-                    "resources": {"limits": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}},
                     "terminationGracePeriodSeconds": 1,
                     **spec,
                 },

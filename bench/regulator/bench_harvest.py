@@ -20,7 +20,6 @@ The trace is not part of the project; BENCH_TRACE_DIR says where it is (its orig
 from __future__ import annotations
 
 import gzip
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,10 +44,9 @@ from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Gang, 
 from scavenger_regulator.core.snapshot import Snapshot as Seen
 from scavenger_regulator.core.state import ScopeState
 
-from bench import Skipped
+from bench import Skipped, trace_folder
 
 TRACES: Final = ("20110322", "20110303")
-FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
 NODES: Final = 50
 MACHINES: Final = 20
 CELL: Final = 300.0
@@ -101,7 +99,7 @@ class Harvest:
 
 def run() -> list[Figure_]:
     """The figures."""
-    folder = Path(os.environ.get("BENCH_TRACE_DIR", FOLDER))
+    folder = trace_folder()
     missing = [name for name in map(file_of, TRACES) if not (folder / name).exists()]
     if missing:
         raise Skipped(f"no {missing[0]} in {folder}; BENCH_TRACE_DIR says where the PlanetLab traces are")

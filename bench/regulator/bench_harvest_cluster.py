@@ -9,9 +9,7 @@ than a cell. Nobody takes the offers up; what counts is what the nodes' status s
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -25,8 +23,8 @@ from scavenger_regulator.writer import read_configmap
 from scavenger_runtime import Informer
 from scavenger_testing.processes import cpu_seconds, peak_kb
 
-from bench import Skipped
-from bench.regulator.bench_harvest import FOLDER, TRACES, Harvest, Server, file_of, read, servers
+from bench import Skipped, trace_folder
+from bench.regulator.bench_harvest import TRACES, Harvest, Server, file_of, read, servers
 
 NODE_COUNT: Final = 50
 CELL_SECONDS: Final = 1.0
@@ -53,7 +51,7 @@ Figure = dict[str, Any]
 
 def run() -> list[Figure]:
     """The figures; brings up a cluster of its own and takes it down."""
-    path = Path(os.environ.get("BENCH_TRACE_DIR", FOLDER)) / file_of(TRACES[0])
+    path = trace_folder() / file_of(TRACES[0])
     if not path.exists():
         raise Skipped(f"no {path}; BENCH_TRACE_DIR says where the PlanetLab traces are")
     cluster = Cluster("bench-harvest", report=lambda line: None)

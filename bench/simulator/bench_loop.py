@@ -34,9 +34,8 @@ from scavenger_simulator.report.figures import figures
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
-from bench import Skipped
+from bench import Skipped, trace_folder
 
-FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
 SCENARIOS: Final = (*ON_TRACES, "bursts", "flash-crowd")
 SEEDS: Final = (1, 2, 3)
 DEMAND_SHARE: Final = 1.0
@@ -74,7 +73,7 @@ class Day:
 
 def run() -> list[Figure]:
     """The figures."""
-    folder = Path(os.environ.get("BENCH_TRACE_DIR", FOLDER))
+    folder = trace_folder()
     if missing := Traces(folder).missing():
         raise Skipped(f"{missing}; BENCH_TRACE_DIR says where the public traces are")
     policies = (Policy.OURS, Policy.YOUNGEST, Policy.ORACLE, RAMP)

@@ -5,18 +5,15 @@ In the simulator, which is the services' own decisions in virtual time, with thr
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.policy import Policy
 
-from bench import Skipped
+from bench import Skipped, trace_folder
 from bench.simulator.proof import POLICIES, SCENARIO, measure
 
-FOLDER: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
 SHOWN: Final = {
     "utilisation": "%",
     "useful": "core-h",
@@ -32,7 +29,7 @@ SHOWN: Final = {
 def run() -> list[dict[str, Any]]:
     """The figures: means over the seeds."""
     try:
-        data = measure(Path(os.environ.get("BENCH_TRACE_DIR", FOLDER)))
+        data = measure(trace_folder())
     except InputError as error:
         raise Skipped(f"{error}; BENCH_TRACE_DIR says where the public traces are") from None
     return figures_of(data["runs"])

@@ -100,12 +100,8 @@ def _least_cut(
     least = [0]
     for cell in reversed(cells):
         full = [value + cell.room for value in least]
-        not_full = least
-        least = [
-            min(full[count] if count < len(full) else not_full[count - 1], not_full[count - 1] if count else full[0])
-            + cell.taken(count * length)
-            for count in range(len(not_full) + 1)
-        ]
+        either = [full[0], *map(min, full[1:], least), least[-1]]  # with a cell that is not full there is one more
+        least = [value + cell.taken(count * length) for count, value in enumerate(either)]
     return min(least)
 
 
@@ -129,11 +125,11 @@ def _cells(
     cells = [
         _Cell(
             room=room[number],
-            lasting=[lasting for lasting, _ in sorted(here)],
-            work=list(accumulate((lasting * millicores for lasting, millicores in sorted(here)), initial=0)),
-            millicores=list(accumulate((millicores for _, millicores in sorted(here)), initial=0)),
+            lasting=[lasting for lasting, _ in here],
+            work=list(accumulate((lasting * millicores for lasting, millicores in here), initial=0)),
+            millicores=list(accumulate((millicores for _, millicores in here), initial=0)),
         )
-        for number, here in enumerate(jobs)
+        for number, here in enumerate(map(sorted, jobs))
     ]
     return length, cells
 
