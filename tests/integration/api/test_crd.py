@@ -670,7 +670,13 @@ def test_spec_is_immutable(jobs: Kubectl, field: str, how: str) -> None:
 
     message = jobs.refused("patch", "sj", name, *patch({field: value}))
 
-    assert f"spec.{field}: Forbidden: immutable; create a new ScavengerJob instead" in message
+    assert f"spec: Forbidden: spec.{field}: immutable; create a new ScavengerJob instead" in message
+
+
+def test_all_fields_that_were_changed_are_named(jobs: Kubectl) -> None:
+    message = jobs.refused("patch", "sj", "full", *patch({"image": "other", "args": None, "suspend": True}))
+
+    assert "spec.image: spec.args: immutable; create a new ScavengerJob instead" in message
 
 
 def test_what_may_change_can_change(api_cluster: Kubectl, namespace: str) -> None:

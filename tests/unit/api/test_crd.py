@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,20 +126,44 @@ def test_defaults_are_those_of_the_design() -> None:
     }
 
 
-def test_each_immutable_field_has_a_rule() -> None:
+def immutable() -> dict[str, Any]:
     spec = root(CRDS["job"])["properties"]["spec"]
-    guarded = {rule["fieldPath"][1:] for rule in spec["x-kubernetes-validations"] if "oldSelf" in rule["rule"]}
-
-    assert guarded == set(spec["properties"]) - ScavengerJobSpec.MUTABLE
+    return crd.immutability_rule(ScavengerJobSpec, spec)
 
 
-def test_immutability_rules_know_which_fields_may_be_absent() -> None:
-    spec = root(CRDS["job"])["properties"]["spec"]
-    rules = {rule["fieldPath"][1:]: rule["rule"] for rule in crd.immutability_rules(ScavengerJobSpec, spec)}
+def test_each_immutable_field_is_compared_and_named() -> None:
+    fields = set(root(CRDS["job"])["properties"]["spec"]["properties"])
 
-    assert rules["image"] == "self.image == oldSelf.image"
-    assert rules["parallelism"] == "self.parallelism == oldSelf.parallelism"
-    assert rules["args"] == "has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args)"
+    assert set(re.findall(r"oldSelf\.(\w+)", immutable()["rule"])) == fields - ScavengerJobSpec.MUTABLE
+    assert set(re.findall(r"'spec\.(\w+): '", immutable()["messageExpression"])) == fields - ScavengerJobSpec.MUTABLE
+
+
+def test_the_immutability_rule_knows_which_fields_may_be_absent() -> None:
+    rule = immutable()["rule"]
+
+    assert "(self.image == oldSelf.image)" in rule
+    assert "(self.parallelism == oldSelf.parallelism)" in rule
+    assert "(has(self.args) == has(oldSelf.args) && (!has(self.args) || self.args == oldSelf.args))" in rule
+
+
+def test_a_write_of_the_status_evaluates_hardly_a_rule() -> None:
+    """What is not about a change is about what never changes, and holds at once where there was an object before."""
+    rules = [rule for _, node in nodes(root(CRDS["job"])) for rule in node.get(crd.RULES, ())]
+    looked_at = [r["rule"] for r in rules if not r["rule"].startswith((crd.AT_CREATION, "self == oldSelf || "))]
+
+    assert all(rule.get("optionalOldSelf", False) is rule["rule"].startswith(crd.AT_CREATION) for rule in rules)
+    assert len([rule for rule in looked_at if "oldSelf" in rule]) == 1, "whether the queue may change is in the status"
+    # of elements of lists that nothing tells apart nobody knows what they were before
+    assert len(looked_at) == 1 + 3 + 1, "tolerations, and envFrom"
+
+
+def test_a_rule_about_what_may_change_is_looked_at_every_time() -> None:
+    schema = {crd.RULES: [{"rule": "self.queue != 'x'"}, {"rule": "self.image != 'x'"}]}
+    crd.at_creation(schema, lambda rule: "queue" not in rule)
+    assert schema[crd.RULES] == [
+        {"rule": "self.queue != 'x'"},
+        {"rule": "oldSelf.hasValue() || (self.image != 'x')", "optionalOldSelf": True},
+    ]
 
 
 def test_names_and_columns() -> None:

@@ -47,8 +47,9 @@ def compiled(rule: str) -> Node:
 
 
 def holds(rule: str, value: Any) -> bool:
-    """Whether a rule holds of `self`. Raises CelError where it comes to no value."""
-    found = compiled(rule)({"self": value})
+    """Whether a rule holds of a new object: `self`, and nothing as the optional `oldSelf`. Raises CelError where it
+    comes to no value."""
+    found = compiled(rule)({"self": value, "oldSelf": None})
     if not isinstance(found, bool):
         raise CelError(f"{rule!r} is neither true nor false")
     return found
@@ -91,6 +92,7 @@ _METHODS: Final[dict[str, Callable[..., Any]]] = {
     "isGreaterThan": operator.gt,
     "isLessThan": operator.lt,
     "isInteger": lambda value: value == value.to_integral_value() and abs(value) <= MAX_UNITS,
+    "hasValue": lambda value: value is not None,
 }
 
 

@@ -160,7 +160,7 @@ def _doubles(schema: Schema, value: list[Any], field: str) -> Iterator[Problem]:
 
 def _broken_rules(schema: Schema, value: Any, field: str) -> Iterator[Problem]:
     for one in schema.get("x-kubernetes-validations", ()):
-        if "oldSelf" in one["rule"]:
+        if "oldSelf" in one["rule"] and not one.get("optionalOldSelf"):
             continue  # of a change only
         try:
             broken = not holds(one["rule"], value)

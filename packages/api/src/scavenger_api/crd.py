@@ -5,8 +5,11 @@
 
 Pydantic speaks JSON Schema, the API server *structural* OpenAPI v3: no `$ref`, no `anyOf` with null, one type
 per field. A default in the CRD is a promise that the API server fills the field in, so only values of `spec`
-become defaults. Every field of a ScavengerJob's spec that is not in `ScavengerJobSpec.MUTABLE` gets a rule
-against change.
+become defaults. Fields of a ScavengerJob's spec that are not in `ScavengerJobSpec.MUTABLE` may not change.
+
+The API server evaluates the rules of the whole object at every write of its status, which are many. A field that a
+rule reads costs it as much as there are fields beside it, so what need not be asked then is not
+(docs/designs/0007-under-pressure.md).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +31,12 @@ from scavenger_api.queue import ScavengerQueue
 Schema = dict[str, Any]
 
 HEADER: Final = "# generated from packages/api by `python -m scavenger_api.crd`; do not edit\n"
-IMMUTABLE_MESSAGE: Final = "immutable; create a new {kind} instead"
+REMEDY: Final = f"create a new {ScavengerJob.__name__} instead"
+
+AT_CREATION: Final = "oldSelf.hasValue() || "
+"""Begins rules about what does not change: at any later write they hold without being looked at."""
+
+RULES: Final = "x-kubernetes-validations"
 
 _KEPT: Final = frozenset(
     {
@@ -51,7 +59,7 @@ _KEPT: Final = frozenset(
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-map-type",
-        "x-kubernetes-validations",
+        RULES,
     }
 )
 _DROPPED: Final = frozenset({"title", "$defs", "const"})
@@ -119,22 +127,46 @@ def _resolved(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema
 # --- what the models do not say themselves ---
 
 
-def immutability_rules(spec: type[ScavengerJobSpec], schema: Schema) -> Iterator[dict[str, str]]:
-    """One transition rule per field that may not change: not its value, nor from absent to present or back.
+def immutability_rule(spec: type[ScavengerJobSpec], schema: Schema) -> dict[str, str]:
+    """One transition rule for all fields that may not change: not their value, nor from absent to present or back.
 
-    A field with a default, or a required one, is always there; the others need `has()`, or CEL stops with an
-    error.
+    A field with a default, or a required one, is always there; the others need `has()`, or CEL stops with an error.
+    Where nothing has changed, as in every write of a status, the fields are not compared one by one; where something
+    has, the message says which.
     """
     required = frozenset(schema.get("required", ()))
+    same: dict[str, str] = {}
     for name, field in schema["properties"].items():
         if name in spec.MUTABLE:
             continue
-        same = f"self.{name} == oldSelf.{name}"
+        same[name] = f"self.{name} == oldSelf.{name}"
         if name not in required and "default" not in field:
             there, was_there = f"has(self.{name})", f"has(oldSelf.{name})"
-            same = f"{there} == {was_there} && (!{there} || {same})"
-        message = IMMUTABLE_MESSAGE.format(kind=ScavengerJob.__name__)
-        yield cel(same, message, field_path=f".{name}", reason="FieldValueForbidden")
+            same[name] = f"{there} == {was_there} && (!{there} || {same[name]})"
+    changed = "".join(f"(({rule}) ? '' : 'spec.{name}: ') + " for name, rule in same.items())
+    return cel(
+        "self == oldSelf || (" + " && ".join(f"({rule})" for rule in same.values()) + ")",
+        f"immutable, but for {', '.join(sorted(spec.MUTABLE))}; {REMEDY}",
+        words=f"{changed}'immutable; {REMEDY}'",
+        reason="FieldValueForbidden",
+    )
+
+
+def at_creation(schema: Schema, fixed: Callable[[str], bool]) -> None:
+    """Have rules about what does not change looked at when an object is created, and not at each write after that.
+
+    `fixed`: whether all that a rule is about stays as it was. Elements of a list have one of before where the list says
+    what tells them apart; without it, the API server takes no rule that asks for it.
+    """
+    for rule in schema.get(RULES, ()):
+        if "oldSelf" not in rule["rule"] and fixed(rule["rule"]):
+            rule.update(rule=f"{AT_CREATION}({rule['rule']})", optionalOldSelf=True)
+    children = list(schema.get("properties", {}).values())
+    if "x-kubernetes-list-map-keys" in schema:
+        children.append(schema["items"])
+    children += [schema[name] for name in ("additionalProperties",) if name in schema]
+    for child in children:
+        at_creation(child, fixed)
 
 
 def _root(model: type[Model]) -> Schema:
@@ -239,10 +271,11 @@ def job_crd() -> Schema:
     """
     schema = _root(ScavengerJob)
     spec = schema["properties"]["spec"]
-    spec["x-kubernetes-validations"] = [
-        *spec.get("x-kubernetes-validations", ()),
-        *immutability_rules(ScavengerJobSpec, spec),
-    ]
+    mutable = re.compile(rf"\bself\.({'|'.join(ScavengerJobSpec.MUTABLE)})\b")
+    at_creation(spec, lambda rule: mutable.search(rule) is None)
+    for rule in schema[RULES]:  # a name does not change either
+        at_creation({RULES: [rule]}, lambda text: "self.spec" not in text)
+    spec[RULES] = [*spec.get(RULES, ()), immutability_rule(ScavengerJobSpec, spec)]
     return _definition(
         names_={
             "kind": "ScavengerJob",

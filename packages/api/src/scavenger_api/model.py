@@ -41,9 +41,14 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def cel(rule: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> dict[str, str]:
-    """One entry of x-kubernetes-validations. The message names the field and the remedy."""
+def cel(
+    rule: str, message: str, *, field_path: str | None = None, reason: str | None = None, words: str | None = None
+) -> dict[str, str]:
+    """One entry of x-kubernetes-validations. The message names the field and the remedy; `words` is an expression for
+    a better one, which is evaluated when the rule does not hold."""
     entry = {"rule": rule, "message": message}
+    if words:
+        entry["messageExpression"] = words
     if field_path:
         entry["fieldPath"] = field_path
     if reason:
