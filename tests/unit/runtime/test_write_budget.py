@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_runtime.write_budget import BURST_SECONDS, SHARE, Pressure, Urgency, WriteBudget
+from scavenger_runtime.write_budget import BURST_SECONDS, EXPLAIN_SHARE, SHARE, Pressure, Urgency, WriteBudget
 from scavenger_testing import VirtualClock
 from scavenger_testing.clock import settle
 
@@ -171,6 +171,51 @@ async def test_one_token_wakes_one_waiter() -> None:
         for turn in range(1, 6):
             await w.clock.advance(0.1)
             assert len(w.served) == turn
+
+
+# --- explanations ---
+
+
+@asynccontextmanager
+async def slow(latency: list[float], rate: float = 100.0) -> AsyncIterator[Writers]:
+    """An API server that takes so long for a write."""
+    clock = VirtualClock()
+    made = Writers(clock, rate)
+    made.budget = WriteBudget(clock, rate=rate, pressed_rate=rate, latency=lambda: latency[0])
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_explanations_come_as_fast_as_the_api_server_answers_and_nothing_else_waits_for_them() -> None:
+    latency = [0.25]
+    async with slow(latency) as w:
+        for number in range(10):
+            w.write(f"e{number}", EXPLAIN)
+        await settle()
+        assert w.served == ["e0"]
+        w.write("s", START)
+        await settle()
+        assert w.served == ["e0", "s"], "there is budget for it, however many explanations wait"
+        await w.clock.advance(3 * EXPLAIN_SHARE * 0.25 + 0.01)
+        assert w.served == ["e0", "s", "e1", "e2", "e3"]
+        latency[0] = 0.0
+        await w.clock.advance(EXPLAIN_SHARE * 0.25 + 0.2)
+        assert len(w.served) == 11, "it answers at once again"
+
+
+async def test_a_start_without_budget_does_not_wait_for_the_next_explanation() -> None:
+    async with slow([10.0], rate=10) as w:
+        await w.emptied()
+        w.write("e", EXPLAIN)
+        await w.clock.advance(0.15)
+        assert w.served == ["e"]
+        w.write("e2", EXPLAIN)
+        await w.emptied()
+        w.write("s", START)
+        await w.clock.advance(0.15)
+        assert w.served == ["e", "s"]
 
 
 # --- what comes with a turn ---

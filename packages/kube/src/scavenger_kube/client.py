@@ -102,6 +102,11 @@ class ApiClient:
         """Where requests go, with the credentials in use."""
         return self._transport.endpoint
 
+    @property
+    def observer(self) -> Observer:
+        """Who is told of requests."""
+        return self._transport.observer
+
     async def close(self) -> None:
         """Close all connections; running requests end with Unavailable."""
         await self._transport.close()

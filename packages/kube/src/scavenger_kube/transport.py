@@ -35,6 +35,9 @@ plugins.
 class Observer:
     """Is told what a client does; this one makes nothing of it."""
 
+    write_seconds = 0.0
+    """How long a write takes at the moment, where that is measured."""
+
     def answered(self, method: str, status: int) -> None:
         """An answer has begun."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scavenger_kube.transport import Observer
 
 from scavenger_runtime import metrics
@@ -13,8 +15,15 @@ SECONDS = metrics.histogram("api_request_seconds", "Duration of requests to the 
 log = get_logger(__name__)
 
 
+RECENT: Final = 0.2
+"""Weight of the last write in the average of how long one takes."""
+
+LONGEST_COUNTED: Final = 1.0
+"""Seconds that a write counts for in that average at the most: one that timed out must not be felt for minutes."""
+
+
 class RequestMetrics(Observer):
-    """Counts requests and logs the renewal of credentials."""
+    """Counts requests, knows how long a write takes at the moment, and logs the renewal of credentials."""
 
     def answered(self, method: str, status: int) -> None:
         """Count an answer."""
@@ -27,6 +36,8 @@ class RequestMetrics(Observer):
     def took(self, method: str, seconds: float) -> None:
         """Add to the durations."""
         SECONDS.labels(method).observe(seconds)
+        if method != "GET":
+            self.write_seconds += RECENT * (min(LONGEST_COUNTED, seconds) - self.write_seconds)
 
     def renewed(self, error: Exception | None) -> None:
         """One line about the credentials."""

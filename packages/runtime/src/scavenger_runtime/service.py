@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, TypeVar
 
+import uvloop
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Cacheable
 from scavenger_kube.errors import ApiError, Unauthorized, Unavailable
@@ -153,7 +154,8 @@ def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
     log.info("starting", version=release, settings=settings.shown())
     watchdog = _Watchdog()
     try:
-        code = asyncio.run(serve(service, settings, main, ended=watchdog.watch))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(serve(service, settings, main, ended=watchdog.watch))
     except KeyboardInterrupt:
         code = EXIT_FAILED
     except Exception:  # no configuration, the port for probes taken, ...

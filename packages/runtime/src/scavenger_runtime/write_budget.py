@@ -6,12 +6,18 @@ small then, and what can wait does. The rest of the time it is generous.
 A bucket of tokens, one for each request. Whoever finds it empty waits in the lane of its urgency. A token goes to the
 most urgent lane, first come, first served, but each `SHARE`-th one to whoever has waited longest of all: with n before
 it, a write has its turn after (n + 1) * `SHARE` tokens, however much that is more urgent comes later.
+
+What only tells somebody something (`Urgency.EXPLAIN`) takes its pace from the API server as well: after one of these
+the next comes when a write would have been answered `EXPLAIN_SHARE` times. Where an answer takes 5 ms that is 50 a
+second; where hundreds of starts keep the API server so busy that it takes 200 ms, it is one, and they have it to
+themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -26,6 +32,10 @@ BURST_SECONDS: Final = 0.5
 
 PRESSURE_SECONDS: Final = 30.0
 """A pod that waits or leaves for longer than this is not about to be helped: it does not hold writes back any more."""
+
+EXPLAIN_SHARE: Final = 4.0
+"""From one explanation to the next, in times that a write takes: they keep one connection busy for a quarter of the
+time."""
 
 LEAST_SLEEP: Final = 0.01
 """Tokens that come faster than this are given out together."""
@@ -86,19 +96,31 @@ class WriteBudget:
     """Has writes wait for their turn.
 
     rate: requests per second, more than 0. pressed_rate: the same while there is pressure, and no more than `rate`.
-    pressure: says when that is. Use it from one event loop.
+    pressure: says when that is. latency: seconds that a write takes at the moment. Use it from one event loop.
     """
 
-    def __init__(self, clock: Clock, *, rate: float, pressed_rate: float, pressure: Pressure | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        rate: float,
+        pressed_rate: float,
+        pressure: Pressure | None = None,
+        latency: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.pressure: Final = pressure or Pressure()
         self._clock = clock
+        self._latency = latency
         self._rates = (rate, min(rate, pressed_rate))
         self._tokens = _burst(rate)
         self._at = clock.monotonic()
         self._lanes: dict[Urgency, deque[tuple[int, asyncio.Future[None]]]] = {u: deque() for u in reversed(Urgency)}
         self._arrivals = 0
         self._given = 0
-        self._giving: asyncio.Task[None] | None = None
+        self._giving: tuple[float, asyncio.Task[None]] | None = None
+        """When the tokens that have come until then are given out, and the task that sees to it."""
+        self._explain_at = self._at
+        """The next explanation is not before this, on the monotonic clock."""
         for urgency in Urgency:
             WAITING.labels(urgency.name.lower()).set(0)
 
@@ -125,7 +147,9 @@ class WriteBudget:
         self._refill()
         if self._tokens < ONE or self._first() is not None:
             return False
-        self._tokens -= 1
+        if urgency is Urgency.EXPLAIN and not self._may_explain():
+            return False
+        self._spend_turn(urgency)
         WAITED.labels(urgency.name.lower()).observe(0)
         return True
 
@@ -165,31 +189,55 @@ class WriteBudget:
         self._at = now
         RATE.set(rate)
 
-    def _first(self) -> asyncio.Future[None] | None:
-        """Whose turn it is next; None where nobody waits."""
-        heads: list[tuple[int, Urgency]] = []
+    def _may_explain(self) -> bool:
+        return self._clock.monotonic() >= self._explain_at
+
+    def _spend_turn(self, urgency: Urgency) -> None:
+        self._tokens -= 1
+        if urgency is Urgency.EXPLAIN:
+            self._explain_at = self._clock.monotonic() + EXPLAIN_SHARE * self._latency()
+
+    def _heads(self) -> Iterator[tuple[int, Urgency]]:
+        """Of each lane in which somebody waits, the most urgent first: when the first one came."""
         for urgency, lane in self._lanes.items():
             while lane and lane[0][1].done():  # given up
                 lane.popleft()
             if lane:
-                heads.append((lane[0][0], urgency))
+                yield lane[0][0], urgency
+
+    def _first(self) -> Urgency | None:
+        """The lane whose turn it is next; None where nobody waits who may write now."""
+        heads = [head for head in self._heads() if head[1] is not Urgency.EXPLAIN or self._may_explain()]
         if not heads:
             return None
-        _, urgency = min(heads) if self._given % SHARE == SHARE - 1 else heads[0]
-        return self._lanes[urgency][0][1]
+        return (min(heads) if self._given % SHARE == SHARE - 1 else heads[0])[1]
 
     def _give(self) -> None:
         """Give out the tokens there are, and have the rest given out as they come. Each wakes one waiter."""
         self._refill()
-        while self._tokens >= ONE and (turn := self._first()) is not None:
-            self._tokens -= 1
+        while self._tokens >= ONE and (urgency := self._first()) is not None:
+            self._spend_turn(urgency)
             self._given += 1
-            turn.set_result(None)
-        if self._giving is None and self._first() is not None:
-            self._giving = asyncio.get_running_loop().create_task(self._give_later(), name="write-budget")
+            self._lanes[urgency][0][1].set_result(None)
+        waiting = [urgency for _, urgency in self._heads()]
+        if waiting:
+            self._give_at(self._next_turn(only_explanations=waiting == [Urgency.EXPLAIN]))
 
-    async def _give_later(self) -> None:
-        await self._clock.sleep(max(LEAST_SLEEP, (1 - self._tokens) / self.rate))
+    def _next_turn(self, *, only_explanations: bool) -> float:
+        now = self._clock.monotonic()
+        token = now + max(LEAST_SLEEP, (1 - self._tokens) / self.rate)
+        return max(token, self._explain_at) if only_explanations else token
+
+    def _give_at(self, at: float) -> None:
+        """Look again then, unless that is done sooner."""
+        if self._giving is not None:
+            if self._giving[0] <= at:
+                return
+            self._giving[1].cancel()
+        self._giving = at, asyncio.get_running_loop().create_task(self._give_later(at), name="write-budget")
+
+    async def _give_later(self, at: float) -> None:
+        await self._clock.sleep(at - self._clock.monotonic())
         self._giving = None
         self._give()
 
