@@ -340,6 +340,21 @@ def test_a_swap_protects_before_it_unprotects() -> None:
     assert plan.writes == 5
 
 
+def steps(share: float, protected: int, bare: int) -> list[list[str]]:
+    """The steps for so many jobs with little at risk that are protected, and so many with much at risk that are not."""
+    low = [gang(f"low{n}", started=10 + n, class_=NON_PREEMPTIBLE) for n in range(protected)]
+    high = [gang(f"high{n}", started=1000 + n) for n in range(bare)]
+    return [[w.pod.job for w in step] for step in plan_classes(snapshot([*low, *high], share)).class_steps]
+
+
+def test_who_makes_room_for_somebody_loses_protection_first_and_who_only_gains_it_comes_last() -> None:
+    assert steps(100, 3, 0) == [["low0", "low1", "low2"], [], [], []]
+    assert steps(0, 0, 2) == [[], [], [], ["high1", "high0"]]
+    assert steps(50, 2, 2) == [[], ["high1", "high0"], ["low0", "low1"], []]
+    assert steps(75, 3, 1) == [["low0", "low1"], ["high0"], ["low2"], []]
+    assert steps(25, 1, 3) == [[], ["high2"], ["low0"], ["high1", "high0"]]
+
+
 def test_most_at_risk_is_protected_first_and_least_at_risk_unprotected_first() -> None:
     gangs = [gang(f"j{n}", started=10 * n + 1) for n in range(4)]
     assert [w.pod.name for w in plan_classes(snapshot(gangs, 0)).protect] == ["j3-0", "j2-0", "j1-0", "j0-0"]
@@ -413,6 +428,23 @@ def test_a_job_of_the_class_it_was_born_with_costs_nothing(minutes: int) -> None
     members = [pod(f"p{n}", written=None, started=ago(60 * minutes), checkpoint=ago(9)) for n in range(4)]
     found = [gang("g", started=60 * minutes, pods=members, parallelism=4)]
     assert plan_classes(snapshot(found, 100, rules=Rules())).writes == 0
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 10, 29])
+def test_protection_costs_a_label_and_no_figure_that_schedulers_can_tell_themselves(minutes: int) -> None:
+    born = pod("p", written=None, started=ago(60 * minutes))
+    subject = gang("j", started=60 * minutes, pods=[born], written=None)
+    plan = plan_classes(snapshot([subject], 0, rules=Rules(), budgets={"lab": True}))
+    assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, None),)
+    protected = alter(born, class_=NON_PREEMPTIBLE)
+    subject = gang("j", started=60 * minutes, pods=[protected], class_=NON_PREEMPTIBLE, written=60 * minutes + 60)
+    assert plan_classes(snapshot([subject], 0, rules=Rules(), budgets={"lab": True})).writes == 0
+
+
+def test_a_figure_that_schedulers_cannot_tell_comes_with_the_class() -> None:
+    born = pod("p", written=None, started=ago(HALF_HOUR + 10), millicores=2000)
+    plan = plan_classes(snapshot([gang("j", started=HALF_HOUR + 10, pods=[born], written=None)], 0))
+    assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, 20),)
 
 
 def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:

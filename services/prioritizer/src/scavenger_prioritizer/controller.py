@@ -79,13 +79,19 @@ class Prioritizer:
         self._changes: dict[str, str] = {}
         self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
         self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
-        self._budget = WriteBudget(clock, rate=settings.write_rate, pressed_rate=settings.pressed_write_rate)
+        self._budget = WriteBudget(
+            clock,
+            rate=settings.write_rate,
+            pressed_rate=settings.pressed_write_rate,
+            latency=lambda: client.observer.write_seconds,
+        )
         self.writer = PlanWriter(
             client,
             events,
             self.job_facts,
             self.pod_facts,
             budget=self._budget,
+            clock=clock,
             max_writes=settings.max_writes,
             concurrent_writes=settings.concurrent_writes,
         )

@@ -51,7 +51,9 @@ class PrioritizerSettings(ServiceSettings):
     )
     drain_taints: Names = option(DRAIN_TAINTS, "keys of taints that announce a drain: such nodes count as cordoned")
     max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
-    concurrent_writes: int = option(16, "writes under way at once", ge=1, le=1000)
+    concurrent_writes: int = option(
+        8, "writes under way at once, where somebody waits for them; the others are made one by one", ge=1, le=1000
+    )
     write_rate: float = WRITE_RATE
     pressed_write_rate: float = PRESSED_WRITE_RATE
 

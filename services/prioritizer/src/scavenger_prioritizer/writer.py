@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from scavenger_api import names
@@ -15,6 +15,7 @@ from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests,
 from scavenger_kube.kinds import ConfigMap, Pod
 from scavenger_kube.resources import CONFIGMAPS, PODDISRUPTIONBUDGETS, PODS
 from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.write_budget import Urgency, WriteBudget
@@ -29,16 +30,24 @@ BUDGET_LABELS: Final = {
     "app.kubernetes.io/part-of": "scavenger-jobs",
 }
 
-URGENT: Final = ("budget", "protect", "unprotect")
-"""Writes by which the next victim is chosen; the others tell how things stand."""
-
 PASS_SECONDS: Final = 5.0
-"""A pass writes no more than the budget has for this long: what is still to be done then is decided anew."""
+"""A pass writes for no longer, nor more than the budget has for so long: what is still to be done is decided anew."""
 
 REMEMBERED: Final = 3600 * MICROSECONDS
 """For how long it is remembered when a running priority was written; more than any pace."""
 
 Write = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Writes of one kind, made before those of the next step are. `urgency`: of each. `width`: how many at once."""
+
+    kind: str
+    writes: Sequence[Write]
+    urgency: Urgency
+    width: int
+
 
 log = get_logger(__name__)
 
@@ -46,8 +55,8 @@ log = get_logger(__name__)
 class PlanWriter:
     """Carries plans out, and notes in the caches what it has written, until the informers show it.
 
-    budget: of requests. max_writes: most writes of one plan. concurrent_writes: how many of these are under way at
-    once.
+    budget: of requests. clock: how long a pass takes. max_writes: most writes of one plan. concurrent_writes: how many
+    of these are under way at once, where somebody waits for them.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class PlanWriter:
         pods: FactsCache[Pod, PodFacts],
         *,
         budget: WriteBudget,
+        clock: Clock,
         max_writes: int,
         concurrent_writes: int,
     ) -> None:
@@ -66,6 +76,7 @@ class PlanWriter:
         self._jobs = jobs
         self._pods = pods
         self._budget = budget
+        self._clock = clock
         self._max_writes = max_writes
         self._concurrent_writes = concurrent_writes
         self._now = 0
@@ -77,13 +88,16 @@ class PlanWriter:
 
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """
-        left = most = min(self._max_writes, self._budget.affordable(PASS_SECONDS))
+        left = min(self._max_writes, self._budget.affordable(PASS_SECONDS))
+        until = self._clock.monotonic() + PASS_SECONDS
+        pending = plan.writes
         self._now = plan.now
         self.written_at = {key: at for key, at in self.written_at.items() if plan.now < at + REMEMBERED}
-        for kind, writes in self._writes(plan):
-            await self._all(kind, list(islice(writes, left)))
-            left -= min(left, len(writes))
-        pending = max(0, plan.writes - most)
+        for step in self._steps(plan):
+            made = await self._all(step, step.writes[:left], until)
+            left, pending = left - made, pending - made
+            if made < len(step.writes):
+                break
         metrics.PENDING.set(pending)
         if plan.writes:
             log.info(
@@ -106,38 +120,46 @@ class PlanWriter:
         text = "The preemption classes of running jobs follow the levels again"
         self._events.normal(CONFIGMAPS, levels, "ClassesFollow", text)
 
-    def _writes(self, plan: ClassPlan) -> Sequence[tuple[str, Sequence[Write]]]:
-        """Protection comes before its loss: between two jobs that swap, neither is bare."""
-        return (
-            ("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed]),
-            ("protect", [partial(self._write_pod, w) for w in plan.protect]),
-            ("unprotect", [partial(self._write_pod, w) for w in plan.unprotect]),
-            ("refresh", [partial(self._write_pod, w) for w in plan.refresh]),
-            ("status", [partial(self._write_status, w) for w in plan.statuses]),
-            ("budget-removal", [partial(self._remove_budget, n) for n in plan.budgets_surplus]),
-        )
+    def _steps(self, plan: ClassPlan) -> Iterator[Step]:
+        """All of a plan, in its order. Where nobody waits for a write there is one at a time: the longer the API
+        server takes, the fewer there are."""
+        count, several = Urgency.COUNT, self._concurrent_writes
+        more, protect, unprotect, rest = ([partial(self._write_pod, w) for w in step] for step in plan.class_steps)
+        yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count, several)
+        yield Step("unprotect", more, count, several)
+        yield Step("protect", protect, count, several)
+        yield Step("unprotect", unprotect, count, several)
+        yield Step("protect", rest, count, 1)
+        yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN, 1)
+        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN, 1)
+        yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count, several)
 
-    async def _all(self, kind: str, writes: Sequence[Write]) -> None:
-        """All writes of one kind, some at a time. The first sign that the API server is not there ends them."""
+    async def _all(self, step: Step, writes: Sequence[Write], until: float) -> int:
+        """These writes of a step, and how many of them were made until then, on the monotonic clock. The first sign
+        that the API server is not there ends them."""
         queue = iter(writes)
-        urgency = Urgency.COUNT if kind in URGENT else Urgency.EXPLAIN
+        made = 0
 
         async def work() -> None:
+            nonlocal made
             for write in queue:
-                await self._budget.take(urgency)
-                metrics.WRITES.labels(kind, await _outcome(kind, write)).inc()
+                await self._budget.take(step.urgency)
+                metrics.WRITES.labels(step.kind, await _outcome(step.kind, write)).inc()
+                made += 1
+                if self._clock.monotonic() >= until:
+                    return
 
-        width = min(len(writes), self._concurrent_writes)
-        workers = [asyncio.ensure_future(work()) for _ in range(width)]
+        workers = [asyncio.ensure_future(work()) for _ in range(min(len(writes), step.width))]
         try:
             await asyncio.gather(*workers)
         except ApiError:
-            metrics.WRITES.labels(kind, "failed").inc()
+            metrics.WRITES.labels(step.kind, "failed").inc()
             raise
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+        return made
 
     async def _write_pod(self, write: PodWrite) -> None:
         """Label and annotation in one patch. The UID keeps it from a later pod of the same name."""

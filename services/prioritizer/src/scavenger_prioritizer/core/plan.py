@@ -72,8 +72,8 @@ class StatusWrite(Record, frozen=True, gc=False):
 class ClassPlan:
     """Verdicts in the order of victims, and the writes that bring the cluster there.
 
-    Carry the writes out in the order of the fields: a job that becomes protected is so before another loses its
-    protection, and a budget is there before the first pod it is to cover and goes after the last.
+    A budget is there before the first pod it is to cover, and goes after the last. In between come the classes, by
+    `class_steps`, and then what only tells how things stand.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -95,6 +95,18 @@ class ClassPlan:
         """Requests it takes to carry the plan out."""
         pods = len(self.protect) + len(self.unprotect) + len(self.refresh)
         return len(self.budgets_needed) + pods + len(self.statuses) + len(self.budgets_surplus)
+
+    @property
+    def class_steps(self) -> tuple[tuple[PodWrite, ...], ...]:
+        """Changes of class, each step after the one before.
+
+        1. who may be displaced for nobody's protection: the preemptible share has grown, and somebody needs it;
+        2. who is protected in the place of others, and then 3. those others: of two that swap, neither is bare;
+        4. who else is protected: it was born preemptible, and a moment more of that harms nobody.
+        """
+        swaps = min(len(self.protect), len(self.unprotect))
+        more = len(self.unprotect) - swaps
+        return self.unprotect[:more], self.protect[:swaps], self.unprotect[more:], self.protect[swaps:]
 
     @property
     def changes(self) -> tuple[Verdict, ...]:
@@ -268,15 +280,17 @@ def _pod_writes(
     rules = snapshot.rules
     for verdict in verdicts:
         priority, rests = verdict.priority, _rests(verdict.gang.job, snapshot)
-        # A job that was never protected is written nothing, for as long as schedulers judge it rightly by themselves.
-        estimate = scheduler_estimate(verdict.gang, snapshot.now) if verdict.class_ == PREEMPTIBLE else None
+        # Without a figure schedulers judge by themselves: one is written when that is not near enough any more.
+        estimate = scheduler_estimate(verdict.gang, snapshot.now)
         for pod in verdict.gang.pods:
             if not pod.live:
                 continue
+            far = moved(_known(pod, estimate), priority, rules.step, rules.ratio)
             if pod.class_ != verdict.class_:
-                write = PodWrite(pod, verdict.class_, None if pod.written == priority else priority)
+                due = far if pod.written is None else pod.written != priority
+                write = PodWrite(pod, verdict.class_, priority if due else None)
                 (protect if verdict.class_ == NON_PREEMPTIBLE else unprotect).append(write)
-            elif not rests and moved(_known(pod, estimate), priority, rules.step, rules.ratio):
+            elif far and not rests:
                 refresh.append(PodWrite(pod, None, priority))
     unprotect.extend(_starting_preemptible(snapshot.gangs))
     protect.reverse()
@@ -289,7 +303,7 @@ def _rests(job: JobFacts, snapshot: Snapshot) -> bool:
     return at is not None and at <= snapshot.now < at + snapshot.rules.pace
 
 
-def _known(pod: PodFacts, estimate: int | None) -> int | None:
+def _known(pod: PodFacts, estimate: int) -> int:
     return estimate if pod.written is None else pod.written
 
 
