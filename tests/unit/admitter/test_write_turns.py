@@ -42,6 +42,7 @@ def job(phase: str, parallelism: int = 1) -> ScavengerJob:
         pytest.param("Interrupted", "Interrupted", [], EXPLAIN, EXPLAIN, id="why it waits"),
         pytest.param("Waiting", "Waiting", [DeletePod("p", "u")], COUNT, CANCEL, id="a pod that is left over"),
         pytest.param("Waiting", "Starting", [], START, START, id="a start"),
+        pytest.param("Suspended", "Waiting", [], START, START, id="it may run again"),
         pytest.param("Starting", "Running", [], START, START, id="all run"),
         pytest.param("Starting", "Running", [RELEASE], COUNT, COUNT, id="all run, and an earlier pod is let go"),
         pytest.param("Running", "Completed", [RELEASE], COUNT, COUNT, id="completed"),
@@ -56,6 +57,13 @@ def test_how_urgent_an_outcome_is(
         seen = job(before, parallelism)
         status = seen.status.model_copy(update={"phase": Phase(after)})
         assert urgency_of(seen, Outcome(status, changed=True, actions=tuple(actions))) is urgency
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "Waiting"), (None, "Starting"), ("Waiting", "Starting")])
+def test_what_could_be_left_out_only_explains(before: str | None, after: str) -> None:
+    seen = ScavengerJob.model_validate(scavengerjob_dict("a", status={"phase": before} if before else {}))
+    status = seen.status.model_copy(update={"phase": Phase(after)})
+    assert urgency_of(seen, Outcome(status, changed=True, quiet_until=VirtualClock().now())) is EXPLAIN
 
 
 # --- turns ---

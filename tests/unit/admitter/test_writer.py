@@ -74,6 +74,12 @@ async def test_what_the_prioritizer_wrote_meanwhile_is_not_lost(place: Place) ->
     assert again.status.preemption.running_priority == 7
 
 
+async def test_what_the_prioritizer_wrote_of_a_run_that_is_over_goes(place: Place) -> None:
+    job = place.put(phase="Running", preemption=PREEMPTION)
+    await place.write(job, phase=Phase.INTERRUPTED, preemption=None)
+    assert place.job().status.preemption is None
+
+
 async def test_a_later_job_of_the_same_name_is_not_written_to(place: Place) -> None:
     job = place.put(phase="Running")
     place.api.remove(SCAVENGERJOBS, NS, "a")

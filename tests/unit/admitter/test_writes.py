@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from scavenger_admitter.metrics import LOST_CPU_SECONDS, USEFUL_CPU_SECONDS
+from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_kube.resources import JOBS
 
-from .harness import NS, Harness, empty_harness
-from .test_controller import runs
+from .harness import NS, Harness, Object, empty_harness
+from .test_controller import ALWAYS, runs
 
 pytestmark = pytest.mark.slow
 
@@ -129,6 +131,28 @@ async def test_an_interruption_is_five_writes_and_one_event() -> None:
             "POST Job",
         ]
         assert [event["reason"] for event in c.events()] == ["Interrupted"]
+
+
+async def test_a_pod_is_let_go_once_though_its_watch_does_not_show_it() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        c.submit("a")
+        await runs(c, "a")
+        await first.kill()
+        c.succeed("a")
+        c.api.hang(times=ALWAYS, methods={"GET"}, path="/api/v1/pods?watch")
+        c.admitter()
+        await c.until(lambda: c.phase("a") == "Completed" and not c.held())
+        for number in range(3):
+            labels = {"number": str(number)}
+            c.api.edit(SCAVENGERJOBS, NS, "a", partial(_label, labels))
+            await c.pass_time(3)
+        assert spoken(c).count("PATCH pod") == 1
+
+
+def _label(labels: dict[str, str], job: Object) -> None:
+    job["metadata"]["labels"] = labels
 
 
 async def interrupted(c: Harness, said: str) -> None:

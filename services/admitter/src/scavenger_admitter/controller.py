@@ -27,8 +27,11 @@ from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
     job_key,
+    job_life,
     namespace_level,
+    on_its_way,
     placing_facts,
+    pod_life,
     presses,
     queue_view,
     shape_of,
@@ -48,6 +51,10 @@ from scavenger_admitter.writer import Writer
 
 REMIND_SECONDS: Final = 5.0
 
+TOGETHER_SECONDS: Final = 0.5
+"""A Job that appears, its pods that do, and that these are bound is looked at together: it says nothing but that the
+start goes on, and in a moment the pods run."""
+
 log = get_logger(__name__)
 
 
@@ -60,7 +67,12 @@ class Admitter:
         self._client = context.client
         self._clock = context.clock
         self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
-        self._budget = WriteBudget(self._clock, rate=settings.write_rate, pressed_rate=settings.pressed_write_rate)
+        self._budget = WriteBudget(
+            self._clock,
+            rate=settings.write_rate,
+            pressed_rate=settings.pressed_write_rate,
+            latency=lambda: self._client.observer.write_seconds,
+        )
         self._turns = WriteTurns(self._budget, lambda key: self._enqueue(key))
         context.events.pace = lambda: self._budget.take(Urgency.EXPLAIN)
         self._records = JobRecords(self._clock)
@@ -186,10 +198,12 @@ class Admitter:
         return job.metadata.creation_timestamp.timestamp(), version(job.metadata.resource_version), key
 
     async def _reconcile(self, key: str) -> Result | None:
+        result = None
         try:
-            return await self._reconciler.reconcile(key)
+            result = await self._reconciler.reconcile(key)
+            return result
         finally:
-            if not self._turns.is_waiting(key):
+            if result is not None or not self._turns.is_waiting(key):  # else nothing was done that could wait
                 self._first_pass.discard(key)
             if not self._first_pass:
                 self.first_pass_done.set()
@@ -215,14 +229,15 @@ class Admitter:
             if self._admission.unserved or self._state.kept_room.keys():
                 self._admission.wake()
 
-    def _enqueue(self, key: str, *, priority: int = 0) -> None:
+    def _enqueue(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:
         if self._loop is not None:
-            self._loop.add(key, priority=priority)
+            self._loop.add(key, after=after, priority=priority)
 
     # --- what informers show ----------------------------------------------------------------------------------------
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         key, new = change.key, change.new
+        known = self._records[key].wrote_this(new)
         self._records[key].saw(new)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
             self._feed.forget(key)
@@ -232,7 +247,8 @@ class Admitter:
             self._records.welcome(key, new)
         if new is not None and new.status.phase is not None:
             self._records[key].newcomer = None
-        self._enqueue(key, priority=LOW_PRIORITY if change.initial else 0)
+        if not known:
+            self._enqueue(key, priority=LOW_PRIORITY if change.initial else 0)
 
     def _on_queue(self, change: Change[ScavengerQueue]) -> None:
         if change.new is None:
@@ -250,8 +266,13 @@ class Admitter:
                 self._enqueue(job.key)
 
     def _on_batch(self, change: Change[Job]) -> None:
-        if self._informers.jobs.get(change.key) is not None:
-            self._records[change.key].attempt.saw(change.new)
+        if self._informers.jobs.get(change.key) is None:
+            return
+        self._records[change.key].attempt.saw(change.new)
+        old, new = change.old, change.new
+        if old is None:
+            self._enqueue(change.key, after=TOGETHER_SECONDS)
+        elif new is None or job_life(old) != job_life(new):
             self._enqueue(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
@@ -263,8 +284,12 @@ class Admitter:
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
         self._admission.wake()
+        old, new = change.old, change.new
+        if old is not None and new is not None and pod_life(old) == pod_life(new):
+            return
+        after = TOGETHER_SECONDS if new is not None and on_its_way(new) else 0.0
         for key in job_key(change.obj):
-            self._enqueue(key)
+            self._enqueue(key, after=after)
 
     def _on_node(self, change: Change[Node]) -> None:
         if change.new is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from sys import intern
@@ -14,7 +14,7 @@ from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.pod_security import Level, level_of
-from scavenger_kube.kinds import Container, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
+from scavenger_kube.kinds import Container, Job, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
 from scavenger_kube.resources import Namespace
 
 from scavenger_admitter.core.admission.queue_status import state_of
@@ -58,6 +58,36 @@ def presses(pod: Pod) -> bool:
         return False
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return bool(pod.status.nominated_node_name) or (scheduled is not None and scheduled.reason == "Unschedulable")
+
+
+def job_life(job: Job) -> Hashable:
+    """What of a Job the lifecycle of its ScavengerJob depends on; how many of its pods are where is none of it."""
+    meta = job.metadata
+    return meta.uid, meta.deletion_timestamp, _others(meta), meta.owner_references, job.status.conditions
+
+
+def pod_life(pod: Pod) -> Hashable:
+    """The same of a pod; its class, and what it has at risk, are the prioritizer's and none of it."""
+    meta = pod.metadata
+    return (
+        meta.uid,
+        meta.deletion_timestamp,
+        meta.deletion_grace_period_seconds,
+        _others(meta),
+        meta.owner_references,
+        meta.finalizers,
+        pod.spec.node_name,
+        pod.status,
+    )
+
+
+def _others(meta: ObjectMeta) -> Hashable:
+    return tuple(item for item in meta.annotations.items() if item[0] != names.ANNOTATION_RUNNING_PRIORITY)
+
+
+def on_its_way(pod: Pod) -> bool:
+    """Whether a pod has yet to run: it was made, or bound, and nothing has gone wrong that its status could say."""
+    return not pod.status.container_statuses and not pod.ended and pod.metadata.deletion_timestamp is None
 
 
 def waited_seconds(old: Pod | None, new: Pod | None, now: datetime) -> float | None:

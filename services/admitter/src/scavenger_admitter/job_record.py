@@ -36,12 +36,12 @@ class JobRecord:
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
     """When that was."""
-    starting: str = ""
-    """The run whose Job was seen while no status says so."""
     attempt: Attempt = field(default_factory=Attempt)
     """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
     """The run that is to be interrupted, and why."""
+    released: set[str] = field(default_factory=set)
+    """Pods, by uid, of which the API server has taken our finalizer, while the informer still shows it."""
 
     # --- versions ---
 
@@ -62,6 +62,11 @@ class JobRecord:
         """The informer shows this version, or that the job is gone."""
         if self.written is not None and (shown is None or not newer(self.written, shown)):
             self.written = None
+
+    def wrote_this(self, shown: ScavengerJob | None) -> bool:
+        """Whether the informer shows just what was written last: then there is nothing new to see."""
+        written = self.written
+        return shown is not None and written is not None and written.metadata == shown.metadata
 
     def wrote(self, written: ScavengerJob, at: datetime) -> None:
         """A status was written at that moment, and this is the job with it."""

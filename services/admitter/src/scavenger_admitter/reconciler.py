@@ -20,7 +20,7 @@ from scavenger_admitter.attempt import Attempt, Stage
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import CreateJob
+from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, ReleasePod
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
@@ -39,6 +39,9 @@ from scavenger_admitter.writer import Writer
 
 UNREADABLE_SECONDS: Final = 60.0
 """A ScavengerJob that exists and is not shown is looked for again so often, as long as there are pods of it."""
+
+EXPLAINED_LATER: Final = 60.0
+"""A job whose status waits for its turn to explain something is looked at again so often."""
 
 log = get_logger(__name__)
 
@@ -120,15 +123,15 @@ class Reconciler:
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
-        cleanups = [action for action in outcome.actions if not isinstance(action, CreateJob)]
+        cleanups = self._cleanups(key, seen, outcome)
         may_create = create is not None and self._slots.is_called(key)
         requests = (outcome.changed and left_out is None) + len(cleanups) + may_create
         if not self._turns.take(key, urgency_of(job, outcome), requests):
-            return None  # it is looked at again when it has its turn
+            if outcome.quiet_until is None or cleanups or may_create:
+                return None  # it is looked at again when it has its turn
+            left_out = EXPLAINED_LATER  # when it has its turn; until then it goes on as if it had been said
         if left_out is not None:
             job = job.model_copy(update={"status": outcome.status})
-            if outcome.status.phase is Phase.STARTING:
-                self._records[key].starting = run_of(job)
         elif outcome.changed:
             job = await self._commit(job, outcome)
         if not outcome.unsettled:
@@ -140,9 +143,17 @@ class Reconciler:
         if create is not None and may_create:
             await self._start(job, create)
         await self._writer.carry_out(key, cleanups)
+        self._records[key].released.update(action.uid for action in cleanups if isinstance(action, ReleasePod))
         # Another record by now where the job went meanwhile and another one has its name.
         waits = (left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+
+    def _cleanups(self, key: str, seen: Observation, outcome: Outcome) -> list[Cleanup]:
+        """What is to be done but to create the Job, without what has been done and is not shown yet."""
+        released = self._records[key].released
+        released.intersection_update(pod.metadata.uid for pod in seen.pods)
+        actions = (action for action in outcome.actions if not isinstance(action, CreateJob))
+        return [action for action in actions if not (isinstance(action, ReleasePod) and action.uid in released)]
 
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
@@ -202,7 +213,7 @@ class Reconciler:
             assumed_started=attempt.stage is Stage.POSTED,
             level=informers.level(job.metadata.namespace),
             failed_starts=attempt.failures,
-            was_starting=record.starting == run != "",
+            was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
             settings=self._lifecycle_settings,
         )

@@ -19,16 +19,16 @@ from scavenger_admitter.core.lifecycle.observation import Outcome
 
 def urgency_of(job: ScavengerJob, outcome: Outcome) -> Urgency:
     """How urgent it is to write this outcome of a job: as urgent as the most urgent part of it."""
-    phase, gang = outcome.status.phase, job.spec.parallelism > 1
-    parts = [_of_phase(phase) if phase is not job.status.phase else Urgency.EXPLAIN]
-    return max((*parts, *_of_actions(outcome.actions, gang)))
+    gang = job.spec.parallelism > 1
+    return max((_of_status(job.status.phase, outcome), *_of_actions(outcome.actions, gang)))
 
 
-def _of_phase(phase: Phase | None) -> Urgency:
-    """Of a phase that a job enters."""
-    if phase is None or phase is Phase.WAITING:
+def _of_status(before: Phase | None, outcome: Outcome) -> Urgency:
+    """Of the status alone. One that could be left out, as it follows from the Job at every look, explains."""
+    phase = outcome.status.phase
+    if phase is before or phase is None or outcome.quiet_until is not None:
         return Urgency.EXPLAIN
-    return Urgency.START if phase in (Phase.STARTING, Phase.RUNNING) else Urgency.COUNT
+    return Urgency.START if phase in (Phase.WAITING, Phase.STARTING, Phase.RUNNING) else Urgency.COUNT
 
 
 def _of_actions(actions: Iterable[Any], gang: bool) -> Iterable[Urgency]:

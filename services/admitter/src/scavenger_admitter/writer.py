@@ -67,10 +67,10 @@ class Writer:
             ApiError: the API server refuses.
         """
         meta, fields = job.metadata, status.to_dict()
-        patch = {
-            "metadata": {"resourceVersion": meta.resource_version},
-            "status": {name: fields.get(name) for name in OWN_FIELDS},
-        }
+        own = {name: fields.get(name) for name in OWN_FIELDS}
+        if status.preemption is None and job.status.preemption is not None:  # it was about a run that is over
+            own["preemption"] = None
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return ScavengerJob.model_validate_json(body)
 

@@ -109,10 +109,10 @@ class Draft:
         self.events.append(EventNote("Warning" if warning else "Normal", reason, message[:1024]))
 
     def leave_run(self, reason: str, *, keep_place: bool = False) -> None:
-        """The run is over: its Job goes, its pods are pods of an earlier run from here on, and the line starts anew,
-        unless the job keeps its place."""
+        """The run is over: its Job goes, its pods are pods of an earlier run from here on, their class says nothing any
+        more, and the line starts anew, unless the job keeps its place."""
         place = accounting.kept_place(self.status) if keep_place else accounting.requeued(self.status, self.seen.now)
-        self.set(queued_timestamp=place)
+        self.set(queued_timestamp=place, preemption=None)
         self.run = None
         self.reason = reason
         self.actions.clear()  # nobody needs a diagnosis of it any more

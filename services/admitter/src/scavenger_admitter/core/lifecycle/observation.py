@@ -104,7 +104,8 @@ class Outcome:
     """The next status, and what follows once it is written."""
 
     status: ScavengerJobStatus
-    """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as observed."""
+    """Equal to the observed one when there is nothing to write. `preemption` is the prioritizer's and as observed, but
+    goes with the run that it is about."""
     changed: bool
     quiet_until: datetime | None = None
     """All that is new is that the job waits its turn, or is starting. Nobody misses that write if it is over by then:
