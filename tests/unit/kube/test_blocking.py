@@ -7,16 +7,21 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from scavenger_kube.blocking import Client
-from scavenger_kube.endpoint import Endpoint
+from scavenger_kube.endpoint import Endpoint, Tls
 from scavenger_kube.errors import Conflict, Forbidden, Unauthorized, Unavailable
 from scavenger_kube.kubeconfig import choose, merge, plain
 from scavenger_testing.scripted import Answer, Request, Server, status
 
 from .conftest import certificate
+
+DECODE_ERROR = b"\x15\x03\x03\x00\x02\x02\x32"
+"""A fatal alert in the middle of a handshake."""
 
 
 @pytest.fixture
@@ -156,6 +161,53 @@ def test_tls_server_name(tmp_path: Path, named: bool) -> None:
                     client.get("/a")
     finally:
         server.close()
+
+
+def test_a_handshake_that_fails_is_tried_once_more_whatever_was_to_be_sent(tmp_path: Path) -> None:
+    """Nothing has been sent by then, so nothing can be done twice. Seen with an API server that had just come up."""
+    files = certificate(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    server = Server(context)
+    server.on("/a", Answer(body={"n": 1}), method="POST")
+    behind = "127.0.0.1", urlsplit(server.url).port or 0
+    with socket.create_server(("127.0.0.1", 0)) as front:
+        front.settimeout(5)
+        tls = Tls(authority=Path(files[0]).read_bytes())
+        endpoint = Endpoint(f"https://localhost:{front.getsockname()[1]}", tls=tls)
+
+        def serve(refusals: int) -> None:
+            for _ in range(refusals):
+                with front.accept()[0] as refused:
+                    refused.recv(65536)
+                    refused.sendall(DECODE_ERROR)
+            if refusals == 1:
+                with front.accept()[0] as one, socket.create_connection(behind) as other:
+                    answering = threading.Thread(target=_relay, args=(other, one), daemon=True)
+                    answering.start()
+                    _relay(one, other)
+                    answering.join(10)
+
+        for refusals in (1, 2):
+            thread = threading.Thread(target=serve, args=(refusals,), daemon=True)
+            thread.start()
+            with Client(lambda: endpoint, timeout=10) as client:
+                if refusals == 1:
+                    assert client.request("POST", "/a", body={}) == b'{"n": 1}'
+                else:
+                    with pytest.raises(Unavailable, match="decode error"):
+                        client.request("POST", "/a", body={})
+            thread.join(10)
+            assert not thread.is_alive()
+    assert len(server.asked("/a", "POST")) == 1
+    server.close()
+
+
+def _relay(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):  # whoever ends first
+        while data := one.recv(65536):
+            other.sendall(data)
+        other.shutdown(socket.SHUT_WR)
 
 
 def test_a_request_after_the_end_leaves_no_connection(server: Server) -> None:

@@ -95,7 +95,8 @@ class Client:
     ) -> bytes:
         """Send one request and return the body of its answer. Raises ApiError; for no answer Unavailable.
 
-        Only a GET is sent again when its answer is lost: anything else may have been done.
+        Only a GET is sent again when its answer is lost: anything else may have been done. A handshake that fails has
+        sent nothing, and is tried once more.
         """
         data = None if body is None else encode(body)
         headers = [("Content-Type", content_type)] if data is not None else []
@@ -151,16 +152,19 @@ class Client:
     def _send(self, method: str, target: str, data: bytes | None, headers: list[tuple[str, str]]) -> bytes:
         found = self.endpoint
         with self._turn, _as_unavailable(found.server):
-            from urllib3.exceptions import ProtocolError
+            from urllib3.exceptions import ProtocolError, SSLError
 
             sent = self._headers(found, *headers, *_compressed(found))
-            for last in (method != "GET", True):
+            for last in (False, True):
                 pools = self._pools = self._pools or _pools(found, self._timeout)
                 try:
                     response = pools.request(method, found.url(target), body=data, headers=sent, redirect=False)
                     break
                 except ProtocolError:
-                    if last:
+                    if last or method != "GET":
+                        raise
+                except SSLError as error:
+                    if last or any(isinstance(one, ssl.SSLCertVerificationError) for one in _chain(error)):
                         raise
                 finally:
                     if self._closed:
