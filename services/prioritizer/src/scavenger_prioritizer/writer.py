@@ -41,12 +41,16 @@ Write = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Step:
-    """Writes of one kind, made before those of the next step are. `urgency`: of each. `width`: how many at once."""
+    """Writes of one kind, made before those of the next step are. `urgency`: of each.
+
+    `awaited`: somebody waits for them, so they are made several at a time. Others are made one by one, and the API
+    server has as much rest after each as it took for it: the busier it is, the fewer there are.
+    """
 
     kind: str
     writes: Sequence[Write]
     urgency: Urgency
-    width: int
+    awaited: bool
 
 
 log = get_logger(__name__)
@@ -121,18 +125,17 @@ class PlanWriter:
         self._events.normal(CONFIGMAPS, levels, "ClassesFollow", text)
 
     def _steps(self, plan: ClassPlan) -> Iterator[Step]:
-        """All of a plan, in its order. Where nobody waits for a write there is one at a time: the longer the API
-        server takes, the fewer there are."""
-        count, several = Urgency.COUNT, self._concurrent_writes
+        """All of a plan, in its order."""
+        count = Urgency.COUNT
         more, protect, unprotect, rest = ([partial(self._write_pod, w) for w in step] for step in plan.class_steps)
-        yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count, several)
-        yield Step("unprotect", more, count, several)
-        yield Step("protect", protect, count, several)
-        yield Step("unprotect", unprotect, count, several)
-        yield Step("protect", rest, count, 1)
-        yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN, 1)
-        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN, 1)
-        yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count, several)
+        yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count, awaited=True)
+        yield Step("unprotect", more, count, awaited=True)
+        yield Step("protect", protect, count, awaited=True)
+        yield Step("unprotect", unprotect, count, awaited=True)
+        yield Step("protect", rest, count, awaited=False)
+        yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN, awaited=False)
+        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN, awaited=False)
+        yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count, awaited=True)
 
     async def _all(self, step: Step, writes: Sequence[Write], until: float) -> int:
         """These writes of a step, and how many of them were made until then, on the monotonic clock. The first sign
@@ -148,8 +151,11 @@ class PlanWriter:
                 made += 1
                 if self._clock.monotonic() >= until:
                     return
+                if not step.awaited:
+                    await self._clock.sleep(self._client.observer.write_seconds)
 
-        workers = [asyncio.ensure_future(work()) for _ in range(min(len(writes), step.width))]
+        width = min(len(writes), self._concurrent_writes if step.awaited else 1)
+        workers = [asyncio.ensure_future(work()) for _ in range(width)]
         try:
             await asyncio.gather(*workers)
         except ApiError:
