@@ -73,7 +73,7 @@ async def _measure(cluster: Cluster) -> list[Figure]:
             "unit": "ratio",
             "goal": "<= 1.6",
         },
-        *lag.figures("jobs2000.event_loop_block_ms"),
+        *lag.figures("jobs2000.event_loop_lag_ms"),
         {"name": "admitter.peak_rss_mb", "value": peak, "unit": "MB", "goal": None},
         {"name": "admitter.cpu_seconds", "value": cpu, "unit": "s", "goal": None},
         {"name": "admitter.cpu_ms_per_job", "value": 1000 * cpu / JOB_COUNT, "unit": "ms", "goal": "<= 8"},

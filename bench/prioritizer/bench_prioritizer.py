@@ -126,11 +126,11 @@ async def _measure() -> list[Figure]:
             prioritizer.job_facts.refresh([])
             prioritizer.pod_facts.refresh([])
             with _took(first):
-                await prioritizer.writer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(await prioritizer.decide())
         cpu = (time.process_time() - cpu) / PASSES
         for _ in range(PASSES):
             with _took(idle):
-                await prioritizer.writer.carry_out(prioritizer.decide())
+                await prioritizer.writer.carry_out(await prioritizer.decide())
         idle_writes = len(api.requests) - writes
         for turn in range(PASSES):
             for pod in pods[turn * CHANGED : (turn + 1) * CHANGED]:
@@ -138,7 +138,7 @@ async def _measure() -> list[Figure]:
                 api.edit(PODS, pod["metadata"]["namespace"], name, lambda o: o["status"].update(reason="x"))
             await asyncio.sleep(0.3)
             with _took(busy):
-                prioritizer.decide()
+                await prioritizer.decide()
         gc.unfreeze()
         for task in tasks:
             task.cancel()

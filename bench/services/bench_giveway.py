@@ -86,7 +86,7 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         await asyncio.to_thread(start_ours, cluster, {"SCAVENGER_TOLERATED_TAINTS": kwok.FAKE}, SCHEDULER)
         async with LagWatch(cluster) as lag:
             ours = await _side(client, SCAVENGERJOBS, "bench", scavenger_job)
-    return [*compared(plain, ours), *lag.figures("scale.event_loop_block_ms")]
+    return [*compared(plain, ours), *lag.figures("giveway.event_loop_lag_ms")]
 
 
 def compared(plain: Side, ours: Side) -> list[Figure]:

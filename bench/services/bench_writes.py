@@ -153,7 +153,7 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         *figures("per_job", life, "<= 6"),
         *figures("per_interruption", interruption, "<= 7"),
         {"name": "writes.idle_per_second", "value": sum(idle.values()), "unit": "1/s", "goal": None},
-        *lag.figures("writes.event_loop_block_ms"),
+        *lag.figures("writes.event_loop_lag_ms"),
     ]
 
 

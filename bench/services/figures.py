@@ -97,19 +97,17 @@ def samples(exposition: str, name: str) -> list[tuple[Mapping[str, str], float]]
     return found
 
 
-def worst_lag(exposition: str) -> float | None:
-    """The longest that the event loop of a service was held up, in seconds; None where it does not say.
+def lags(exposition: str) -> dict[float, float]:
+    """How often the event loop of a service was held up for no longer than each bound, in seconds, since it began."""
+    return {float(labels["le"]): count for labels, count in samples(exposition, f"{LAG}_bucket")}
 
-    From the gauge of the maximum where there is one. Of a histogram it is the bound under which all of its samples
-    are, infinity where some are above all bounds; of a bare gauge the last value, so ask often.
-    """
-    for name in (f"{LAG}_max", f"{LAG}_maximum", LAG):
-        values = [value for _, value in samples(exposition, name)]
-        if values:
-            return max(values)
-    buckets = [(float(labels["le"]), count) for labels, count in samples(exposition, f"{LAG}_bucket")]
-    total = max((count for _, count in buckets), default=0.0)
-    return min((bound for bound, count in buckets if count == total), default=None) if total else None
+
+def worst_lag(after: Mapping[float, float], before: Mapping[float, float]) -> float | None:
+    """The longest that it was held up meanwhile: the bound under which all is that came, infinity where some of it is
+    above all bounds; None where nothing came."""
+    came = {bound: count - before.get(bound, 0.0) for bound, count in after.items()}
+    total = max(came.values(), default=0.0)
+    return min((bound for bound, count in came.items() if count == total), default=None) if total else None
 
 
 def dispatched(exposition: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 
 from bench.services.bench_giveway import Side, compared
 from bench.services.bench_writes import Count, figures, per_job, schemas
-from bench.services.figures import Lives, dispatched, grown, percentile, ratio, worst_lag
+from bench.services.figures import Lives, dispatched, grown, lags, percentile, ratio, worst_lag
 
 
 def lives(*pods: tuple[str, str, float, float | None]) -> Lives:
@@ -90,30 +90,24 @@ def test_both_sides_and_what_is_asked_of_us() -> None:
 # --- /metrics ---
 
 
-LAG = "scavenger_event_loop_lag_seconds"
+def lag_exposition(**counts: int) -> str:
+    name = "scavenger_event_loop_lag_seconds"
+    lines = [f'{name}_bucket{{le="{bound}"}} {count}' for bound, count in counts.items()]
+    return "\n".join((f"# TYPE {name} histogram", *lines, f"{name}_count 9"))
 
 
 @pytest.mark.parametrize(
-    ("exposition", "lag"),
+    ("before", "after", "worst"),
     [
-        pytest.param("", None, id="a service that does not say"),
-        pytest.param(f"# HELP {LAG} text\n# TYPE {LAG} gauge\n{LAG} 0.25\n", 0.25, id="the last value"),
-        pytest.param(f"{LAG} 0.01\n{LAG}_max 0.5\n", 0.5, id="the maximum rather than the last value"),
-        pytest.param(
-            f'{LAG}_bucket{{le="0.01"}} 5\n{LAG}_bucket{{le="0.1"}} 7\n{LAG}_bucket{{le="+Inf"}} 7\n{LAG}_count 7\n',
-            0.1,
-            id="the bound under which all are",
-        ),
-        pytest.param(
-            f'{LAG}_bucket{{le="0.01"}} 5\n{LAG}_bucket{{le="+Inf"}} 7\n{LAG}_count 7\n',
-            math.inf,
-            id="above all bounds",
-        ),
-        pytest.param(f'{LAG}_bucket{{le="+Inf"}} 0\n{LAG}_count 0\n', None, id="a histogram without samples"),
+        pytest.param({}, {}, None, id="a service that does not say"),
+        pytest.param({}, {"0.01": 5, "0.1": 7, "+Inf": 7}, 0.1, id="the bound under which all are"),
+        pytest.param({"0.01": 5, "0.1": 6, "+Inf": 7}, {"0.01": 7, "0.1": 8, "+Inf": 9}, 0.01, id="of what came since"),
+        pytest.param({}, {"0.01": 5, "+Inf": 7}, math.inf, id="above all bounds"),
+        pytest.param({"0.01": 5, "+Inf": 7}, {"0.01": 5, "+Inf": 7}, None, id="nothing came"),
     ],
 )
-def test_the_worst_lag_of_a_service(exposition: str, lag: float | None) -> None:
-    assert worst_lag(exposition) == lag
+def test_the_worst_lag_of_a_service(before: dict[str, int], after: dict[str, int], worst: float | None) -> None:
+    assert worst_lag(lags(lag_exposition(**after)), lags(lag_exposition(**before))) == worst
 
 
 def exposition(**counts: int) -> str:

@@ -207,7 +207,7 @@ def _relay(one: socket.socket, other: socket.socket) -> None:
     with suppress(OSError):  # whoever ends first
         while data := one.recv(65536):
             other.sendall(data)
-        other.shutdown(socket.SHUT_WR)
+        other.shutdown(socket.SHUT_RDWR)  # who reads from it is woken as well
 
 
 def test_a_request_after_the_end_leaves_no_connection(server: Server) -> None:

@@ -136,7 +136,7 @@ class Cluster:
         """Look when the caches have caught up, plan, write; the requests it took."""
         await self.caught_up()
         before = len(self.writes())
-        await self.prioritizer.writer.carry_out(self.prioritizer.decide())
+        await self.prioritizer.writer.carry_out(await self.prioritizer.decide())
         return len(self.writes()) - before
 
     async def caught_up(self) -> None:
@@ -252,8 +252,8 @@ async def test_nothing_is_written_twice_while_the_watch_lags() -> None:
         c.publish(0)
         c.add_job("j", 10)
         await c.caught_up()
-        await c.prioritizer.writer.carry_out(c.prioritizer.decide())
-        again = c.prioritizer.decide()  # before the informers have had a turn of the loop to hear of it
+        await c.prioritizer.writer.carry_out(await c.prioritizer.decide())
+        again = await c.prioritizer.decide()  # before the informers have had a turn of the loop to hear of it
         assert not [*again.protect, *again.unprotect, *again.refresh, *again.statuses]
 
 
@@ -266,7 +266,7 @@ async def test_while_victims_leave_a_pass_writes_little_and_what_protects_first(
         gone = {"deletionTimestamp": c.ago(0), "finalizers": ["scavenger.dev/interruption-record"]}
         c.api.edit(PODS, "lab", "victim-run-0", lambda o: o["metadata"].update(gone))
         await c.caught_up()
-        left = await c.clock.run(c.prioritizer.writer.carry_out(c.prioritizer.decide()), limit=7)
+        left = await c.clock.run(c.prioritizer.writer.carry_out(await c.prioritizer.decide()), limit=7)
         assert left > 0
         assert 10 <= len(c.writes()) <= 12
         assert NON_PREEMPTIBLE in {c.label(f"j{n:02}") for n in range(20)}
@@ -274,7 +274,7 @@ async def test_while_victims_leave_a_pass_writes_little_and_what_protects_first(
         c.api.edit(PODS, "lab", "victim-run-0", lambda o: o["status"].update(phase="Failed"))
         await c.caught_up()
         await c.clock.advance(1)
-        assert await c.prioritizer.writer.carry_out(c.prioritizer.decide()) == 0
+        assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide()) == 0
 
 
 async def test_a_pass_that_takes_long_is_decided_anew_and_then_by_what_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ async def test_a_pass_that_takes_long_is_decided_anew_and_then_by_what_is_so(mon
 
         async def slow_pass() -> int:
             await c.caught_up()
-            work = asyncio.ensure_future(c.prioritizer.writer.carry_out(c.prioritizer.decide()))
+            work = asyncio.ensure_future(c.prioritizer.writer.carry_out(await c.prioritizer.decide()))
             await until(c, work.done)
             return work.result()
 
@@ -466,7 +466,7 @@ async def test_the_limit_of_writes_leaves_the_rest_to_the_next_pass() -> None:
         for n in range(6):
             c.add_job(f"j{n}", 10 * n + 1)
         await c.caught_up()
-        assert await c.prioritizer.writer.carry_out(c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
+        assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide()) == 8  # 1 budget, 6 pods, 6 statuses
         assert [c.label(f"j{n}") for n in range(6)] == [PREEMPTIBLE] * 2 + [NON_PREEMPTIBLE] * 4
         assert await c.one_pass() == 5
         assert await c.one_pass() == 3
@@ -507,7 +507,7 @@ async def test_an_absent_api_server_ends_the_pass() -> None:
         c.api.fail(503, times=1000, methods={"PATCH"})
         before = len(c.writes())
         with pytest.raises(Unavailable):
-            await c.prioritizer.writer.carry_out(c.prioritizer.decide())
+            await c.prioritizer.writer.carry_out(await c.prioritizer.decide())
         assert len(c.writes()) - before <= 16
         c.api.heal()
         await c.one_pass()
@@ -521,7 +521,7 @@ async def test_a_write_that_took_effect_unseen_is_harmless() -> None:
         c.api.drop(methods={"PATCH"}, path="/pods/", after_write=True)
         await c.caught_up()
         with pytest.raises(Unavailable):
-            await c.prioritizer.writer.carry_out(c.prioritizer.decide())
+            await c.prioritizer.writer.carry_out(await c.prioritizer.decide())
         assert c.label("j") == NON_PREEMPTIBLE
         await c.one_pass()
         assert await c.one_pass() == 0

@@ -25,11 +25,12 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.threads import in_thread
 from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
-from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts, Share, Snapshot, Source
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot, Source
 from scavenger_prioritizer.facts import (
     BUDGET_NAME,
     SCAVENGERJOBS,
@@ -128,7 +129,7 @@ class Prioritizer:
 
     async def run(self) -> None:
         """Pass after pass until cancelled; one under way is finished first."""
-        self.snapshot()  # Now it is known what there is to measure: the first classes are not to follow from estimates.
+        await self.snapshot()  # what there is to measure: the first classes are not to follow from estimates
         await self.usage.poll()
         measuring = asyncio.create_task(self.usage.run(), name="usage")
         try:
@@ -172,21 +173,22 @@ class Prioritizer:
     async def _pass(self, key: str) -> Result:
         try:
             with metrics.PASS_SECONDS.time():
-                pending = await self.writer.carry_out(self.decide())
+                pending = await self.writer.carry_out(await self.decide())
         except ApiError:
             metrics.PASSES.labels("failed").inc()
             raise
         metrics.PASSES.labels("done").inc()
         return Result(requeue_after=self._settings.debounce if pending else self._settings.period)
 
-    def snapshot(self) -> Snapshot:
-        """What the caches hold at this moment."""
+    async def snapshot(self) -> Snapshot:
+        """What the caches hold at this moment.
+
+        What takes long at ten thousand jobs is done in threads, here and below: the Lease is renewed meanwhile.
+        """
         now = self._clock.now()
         configmap = self.levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
         view = LevelsView.of(None if configmap is None else configmap.data, now)
-        jobs = self.job_facts.refresh(self.jobs.items())
-        pods = self.pod_facts.refresh(self.pods.items())
-        found = gangs(jobs, pods)
+        found = await in_thread(self._gangs, self.jobs.items(), self.pods.items())
         return Snapshot(
             now=micros(now),
             share=Share.of(view, self._settings.fallback_preemptible_percent),
@@ -198,12 +200,19 @@ class Prioritizer:
             written_at=self.writer.written_at,
         )
 
-    def decide(self) -> ClassPlan:
+    def _gangs(self, jobs: Sequence[ScavengerJob], pods: Sequence[Pod]) -> list[Gang]:
+        return gangs(self.job_facts.refresh(jobs), self.pod_facts.refresh(pods))
+
+    async def decide(self) -> ClassPlan:
         """Have the classes decided on a snapshot of now, and record the decision in metrics, log and Events."""
         with metrics.DECISION_SECONDS.time():
-            plan = plan_classes(self.snapshot())
-        metrics.show(plan)
+            plan = await in_thread(self._judge, await self.snapshot())
         self._record_source(plan.share)
+        return plan
+
+    def _judge(self, snapshot: Snapshot) -> ClassPlan:
+        plan = plan_classes(snapshot)
+        metrics.show(plan)
         self._record_changes(plan)
         return plan
 
