@@ -1,5 +1,8 @@
 """How many requests that write our services send: for a one-pod job from submit to Completed, and for an interruption.
 
+Interrupted are first the jobs that may be displaced, as schedulers do it, and then all at once, protected ones too:
+some of these are protected again when they are back, which is two writes each.
+
 The API server counts them. Its `apiserver_request_total` does not say who asked, but the requests it dispatches are
 counted by the FlowSchema that they match, so there is one here for each service and kind of object. Every request that
 was served counts, refused ones and Events included; renewals of leases, which nobody's job asks for, match the
@@ -12,7 +15,7 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,20 +147,24 @@ async def _measure(cluster: Cluster) -> list[Figure]:
             life = per_job(before, await _count(client), idle, JOB_COUNT)
 
             await _run_jobs(client, watch, "again")
-            await asyncio.sleep(RUN_SECONDS)
-            before = await _count(client)
-            await _interrupt(client, watch)
-            await asyncio.sleep(SETTLE_SECONDS)
-            interruption = per_job(before, await _count(client), idle, JOB_COUNT)
+            interruptions: list[dict[str, float]] = []
+            for running in (watch.preemptible, watch.running):
+                await asyncio.sleep(RUN_SECONDS)
+                victims = running()
+                before = await _count(client)
+                await _interrupt(client, watch, victims)
+                await asyncio.sleep(SETTLE_SECONDS)
+                interruptions.append(per_job(before, await _count(client), idle, len(victims)))
     return [
         *figures("per_job", life, "<= 6"),
-        *figures("per_interruption", interruption, "<= 7"),
+        *figures("per_interruption", interruptions[0], "<= 7"),
+        *figures("per_interruption_of_all", interruptions[1], None),
         {"name": "writes.idle_per_second", "value": sum(idle.values()), "unit": "1/s", "goal": None},
         *lag.figures("writes.event_loop_lag_ms"),
     ]
 
 
-def figures(name: str, requests: Mapping[str, float], goal: str) -> list[Figure]:
+def figures(name: str, requests: Mapping[str, float], goal: str | None) -> list[Figure]:
     """All requests together, and those by service and kind of object. Raises RuntimeError for none: nobody counted."""
     if not requests:
         raise RuntimeError("the API server has counted no request of our services: do the FlowSchemas apply?")
@@ -189,6 +196,9 @@ class _Watch:
     def running(self) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod_runs(pod)]
 
+    def preemptible(self) -> list[Pod]:
+        return [pod for pod in self.running() if pod.metadata.labels[names.LABEL_PREEMPTION_CLASS] == names.PREEMPTIBLE]
+
     def held(self) -> bool:
         """Whether a pod that does not run any more still has our finalizer: its end is not recorded."""
         return any(names.FINALIZER in pod.metadata.finalizers and not pod_runs(pod) for pod in self.pods.values())
@@ -209,11 +219,10 @@ async def _complete(client: ApiClient, watch: _Watch) -> None:
     )
 
 
-async def _interrupt(client: ApiClient, watch: _Watch) -> None:
-    """Take each job's pod away; returns when all have been recorded and run again."""
-    running = watch.running()
-    gone = {pod.metadata.uid for pod in running}
-    await each(len(running), lambda n: client.delete(PODS, "default", running[n].metadata.name), IN_FLIGHT)
+async def _interrupt(client: ApiClient, watch: _Watch, pods: Sequence[Pod]) -> None:
+    """Take these pods away; returns when all has been recorded and their jobs run again."""
+    gone = {pod.metadata.uid for pod in pods}
+    await each(len(pods), lambda n: client.delete(PODS, "default", pods[n].metadata.name), IN_FLIGHT)
     await _until(
         client,
         lambda phases: (

@@ -12,6 +12,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_runtime import Clock
 
 from scavenger_admitter.attempt import Attempt
+from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision
 from scavenger_admitter.facts import newer
 
@@ -40,8 +41,8 @@ class JobRecord:
     """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
     """The run that is to be interrupted, and why."""
-    released: set[str] = field(default_factory=set)
-    """Pods, by uid, of which the API server has taken our finalizer, while the informer still shows it."""
+    done: set[Cleanup] = field(default_factory=set)
+    """What the API server has done, while the informer still shows things as they were before."""
 
     # --- versions ---
 

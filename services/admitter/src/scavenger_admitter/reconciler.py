@@ -20,7 +20,7 @@ from scavenger_admitter.attempt import Attempt, Stage
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
@@ -123,7 +123,7 @@ class Reconciler:
         outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
-        cleanups = self._cleanups(key, seen, outcome)
+        cleanups = self._cleanups(key, outcome)
         may_create = create is not None and self._slots.is_called(key)
         requests = (outcome.changed and left_out is None) + len(cleanups) + may_create
         if not self._turns.take(key, urgency_of(job, outcome), requests):
@@ -143,17 +143,17 @@ class Reconciler:
         if create is not None and may_create:
             await self._start(job, create)
         await self._writer.carry_out(key, cleanups)
-        self._records[key].released.update(action.uid for action in cleanups if isinstance(action, ReleasePod))
+        self._records[key].done.update(cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
         waits = (left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
-    def _cleanups(self, key: str, seen: Observation, outcome: Outcome) -> list[Cleanup]:
+    def _cleanups(self, key: str, outcome: Outcome) -> list[Cleanup]:
         """What is to be done but to create the Job, without what has been done and is not shown yet."""
-        released = self._records[key].released
-        released.intersection_update(pod.metadata.uid for pod in seen.pods)
-        actions = (action for action in outcome.actions if not isinstance(action, CreateJob))
-        return [action for action in actions if not (isinstance(action, ReleasePod) and action.uid in released)]
+        wanted = [action for action in outcome.actions if not isinstance(action, CreateJob)]
+        done = self._records[key].done
+        done.intersection_update(wanted)
+        return [action for action in wanted if action not in done]
 
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
