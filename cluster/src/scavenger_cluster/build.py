@@ -27,8 +27,8 @@ from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.shell import find_program, run
 
-KUBERNETES_VERSION = "v1.36.3"
-HELM_VERSION = "v4.2.4"
+KUBERNETES_VERSION = "v1.37.1"
+HELM_VERSION = "v4.3.1"
 METRICS_SERVER_VERSION = "v0.9.0"
 
 PROGRESS_SECONDS = 15.0

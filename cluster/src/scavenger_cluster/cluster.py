@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scavenger_kube.resources import MERGE_PATCH
-
 from scavenger_cluster import images, kwok, ownership, requirements, scheduler, services, teardown
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.build import ensure_tools
@@ -21,7 +19,7 @@ from scavenger_cluster.control_plane import API_SERVER, SCHEDULER, full_name, to
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.layout import Layout, cache_dir, state_dir
 from scavenger_cluster.locking import locked
-from scavenger_cluster.nodes import Nodes, ready_now
+from scavenger_cluster.nodes import Nodes, ready_now, silence_fake
 from scavenger_cluster.options import UpOptions, choose_nodes, data_dir_of, decide
 from scavenger_cluster.plan import NodePlan, check_name
 from scavenger_cluster.process import ProcessTable
@@ -171,7 +169,7 @@ class Cluster:
         if node is not None:
             node.kill()
         else:
-            self.client.request("PATCH", f"{kwok.LEASES}/{name}", kwok.STOP_LEASE, MERGE_PATCH)
+            silence_fake(self.client, name)
 
     def node_start(self, name: str) -> None:
         """Bring a stopped node back and wait until it is Ready."""

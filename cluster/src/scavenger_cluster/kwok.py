@@ -25,7 +25,6 @@ KILLED = "137"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 # kwok plays a node only while it holds the node's lease; who takes it away for ten years silences the node.
 STOPPED = "scavenger-stopped"
-STOP_LEASE = {"spec": {"holderIdentity": STOPPED, "leaseDurationSeconds": 315_360_000}}
 
 _DELETED = ".metadata.deletionTimestamp"
 _PHASE = ".status.phase"
@@ -116,6 +115,16 @@ containerStatuses:
 def configuration() -> str:
     """Return kwok's configuration file: its stages."""
     return yaml.safe_dump_all([*_node_stages(), *_pod_stages()], sort_keys=False)
+
+
+def stop_lease(now: str) -> dict[str, Any]:
+    """Return the patch that takes a lease away from kwok.
+
+    It is renewed at that (`now`: RFC 3339 with microseconds). To the node lifecycle controller of 1.37 a lease that was
+    changed and not renewed is one that it has not seen yet: it waits for that, and judges no node meanwhile
+    (NodeControllerLeaseCircuitBreaker).
+    """
+    return {"spec": {"holderIdentity": STOPPED, "leaseDurationSeconds": 315_360_000, "renewTime": now}}
 
 
 def fake_node(name: str, *, cpu: str, memory: str, pods: int, taint: bool, now: str) -> dict[str, Any]:

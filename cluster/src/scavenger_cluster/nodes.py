@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from scavenger_kube.resources import MERGE_PATCH
+
 from scavenger_cluster import images, kwok, network, teardown
 from scavenger_cluster.api import ApiClient, namespaced
 from scavenger_cluster.control_plane import KWOK
@@ -92,6 +94,12 @@ class Nodes(Parts):
 
     def _node(self, number: int) -> RealNode:
         return RealNode(self.state, self.layout, self.processes, self.report, number)
+
+
+def silence_fake(client: ApiClient, name: str) -> None:
+    """Have kwok play a node no longer, until `release_fake`."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    client.request("PATCH", f"{kwok.LEASES}/{name}", kwok.stop_lease(now), MERGE_PATCH)
 
 
 def release_fake(client: ApiClient, holder: str | None = None) -> None:

@@ -60,12 +60,12 @@ def deployment(name: str) -> dict[str, Any]:
 
 
 def test_versions(server: Server, sj: Run) -> None:
-    server.on("/version", Answer(body={"gitVersion": "v1.36.3"}))
+    server.on("/version", Answer(body={"gitVersion": "v1.37.1"}))
     server.on(DEPLOYMENTS, listed(deployment("scavenger-admitter")))
     code, out, _ = sj("version")
     assert code == 0
     assert out.splitlines()[1:] == [
-        "Server: v1.36.3",
+        "Server: v1.37.1",
         "Services:",
         "  NAME                 IMAGES",
         "  scavenger-admitter   example.org/scavenger-admitter:1.2",
@@ -73,11 +73,11 @@ def test_versions(server: Server, sj: Run) -> None:
     assert json.loads(sj("version", "-o", "json")[1])["services"] == {
         "scavenger-admitter": ["example.org/scavenger-admitter:1.2"]
     }
-    assert sj("version", "-o", "jsonpath={.server}")[1] == "v1.36.3"
+    assert sj("version", "-o", "jsonpath={.server}")[1] == "v1.37.1"
 
 
 def test_versions_where_deployments_may_be_read_in_one_namespace_or_none(server: Server, sj: Run) -> None:
-    server.on("/version", Answer(body={"gitVersion": "v1.36.3"}))
+    server.on("/version", Answer(body={"gitVersion": "v1.37.1"}))
     server.on(DEPLOYMENTS, Answer(403, status(403, "Forbidden", "no")))
     server.on("/apis/apps/v1/namespaces/batch/deployments", listed())
     assert sj("version", "--system-namespace", "batch")[1].endswith("Services: no Deployment found\n")

@@ -188,6 +188,16 @@ def test_kwok_configuration_is_what_its_description_says() -> None:
     assert node["spec"]["taints"][0]["effect"] == "NoSchedule"
 
 
+def test_a_lease_that_is_taken_away_is_renewed_at_that() -> None:
+    """Otherwise the node lifecycle controller waits for the news of it for ever, and no node is ever found silent."""
+    now = "2026-01-01T00:00:00.000001Z"
+    assert kwok.stop_lease(now)["spec"] == {
+        "holderIdentity": kwok.STOPPED,
+        "leaseDurationSeconds": 315_360_000,
+        "renewTime": now,
+    }
+
+
 @pytest.fixture
 def v1(tmp_path: Path) -> Path:
     """Control groups as cgroup v1 shows them."""

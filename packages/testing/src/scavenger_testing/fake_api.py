@@ -257,7 +257,7 @@ class FakeApi:
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/version":
-            return json_answer({"major": "1", "minor": "36", "gitVersion": "v1.36.3-fake"})
+            return json_answer({"major": "1", "minor": "37", "gitVersion": "v1.37.1-fake"})
         where, name, subresource = _parse(request.path)
         if request.method == "GET" and not name:
             return await (

@@ -1,7 +1,7 @@
 """What PodSecurity `restricted` forbids in a pod, after the text of the standard.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/ and, where that leaves anything open,
-k8s.io/pod-security-admission/policy of 1.36: one function here per check there. What the standard allows pods of
+k8s.io/pod-security-admission/policy of 1.37: one function here per check there. What the standard allows pods of
 Windows and pods in a user namespace is left out; nothing of ours is either.
 """
 
@@ -40,7 +40,9 @@ _SYSCTLS: Final = frozenset(
         "net.ipv4.tcp_fin_timeout",
         "net.ipv4.tcp_keepalive_intvl",
         "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_notsent_lowat",
         "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_slow_start_after_idle",
         "net.ipv4.tcp_wmem",
     }
 )

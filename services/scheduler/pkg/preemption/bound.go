@@ -101,7 +101,11 @@ func (p promising) firstSuitable(outlooks []*outlook, budgets []*policy.PodDisru
 		if !o.possible {
 			return nil
 		}
-		p.at.pl.SelectVictimsOnNode(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), budgets)
+		candidates, err := p.at.pl.candidatesOn(p.ctx, o.node)
+		if err != nil {
+			return nil // the dry run proper meets the same, and reports it
+		}
+		p.at.pl.selectOn(p.ctx, p.state.Clone(), p.at.preemptor, o.node.Snapshot(), candidates, budgets)
 		if found := p.at.lossOn(o.node.Node().Name); found != nil && found.ordinary.count == 0 {
 			return found
 		}
@@ -197,7 +201,8 @@ func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	var lacking amounts
 	for _, unmet := range noderesources.Fits(at.preemptor, at.withNominated(node), at.pl.devices, at.pl.fit) {
 		if at.unmet[unmet.Reason] {
-			lacking = append(lacking, amount{unmet.ResourceName, unmet.Requested + unmet.Used - unmet.Capacity})
+			requested := unmet.Requested - at.holds(node, unmet)
+			lacking = append(lacking, amount{unmet.ResourceName, requested + unmet.Used - unmet.Capacity})
 		}
 	}
 	if len(lacking) > 1 { // extended resources come in any order
@@ -206,12 +211,25 @@ func (at *attempt) shortage(node fwk.NodeInfo) amounts {
 	return lacking
 }
 
+// holds is what a preemptor that runs, and wants more, has already of what it requests: the node counts it as used.
+func (at *attempt) holds(node fwk.NodeInfo, unmet noderesources.InsufficientResource) int64 {
+	if at.preemptor.Spec.NodeName == "" || unmet.ResourceName == v1.ResourcePods {
+		return 0
+	}
+	for _, pod := range node.GetPods() {
+		if pod.GetPod().UID == at.preemptor.UID {
+			return min(unmet.Requested, amountOf(pod, unmet.ResourceName))
+		}
+	}
+	return 0
+}
+
 // withNominated is a node as the filters see it: room was promised to pods of at least the preemptor's priority,
 // whose victims may be leaving yet.
 func (at *attempt) withNominated(node fwk.NodeInfo) fwk.NodeInfo {
 	seen := node
 	for _, nominated := range at.pl.handle.NominatedPodsForNode(node.Node().Name) {
-		if pod := nominated.GetPod(); priorityOf(pod) < at.priority || pod.UID == at.preemptor.UID {
+		if pod := nominated.GetPod(); priorityOf(pod) < priorityOf(at.preemptor) || pod.UID == at.preemptor.UID {
 			continue
 		}
 		if seen == node {

@@ -54,7 +54,7 @@ func (s *scheduler) chooseAtRandom(random *rand.Rand, name string) (lostOverOpti
 	at.listen(s.framework.RunFilterPluginsWithNominatedPods(s.ctx, state, web.Pod, info))
 	needed := at.shortage(info)
 	optimum, possible := exhaustive(at.sharesOn(info), needed)
-	victims, _, status := s.plugin.SelectVictimsOnNode(withAttempt(s.ctx, at), state, web.Pod, info.Snapshot(), nil)
+	victims, _, status := s.plugin.selectOn(withAttempt(s.ctx, at), state, web.Pod, info.Snapshot(), nil, nil)
 	if possible != status.IsSuccess() {
 		s.t.Fatalf("%s: status %v, possible: %t", name, status, possible)
 	}

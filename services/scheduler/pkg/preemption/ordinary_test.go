@@ -312,8 +312,11 @@ func TestPreEnqueue(t *testing.T) {
 	}
 	s := w.start(t)
 	held, release := make(chan struct{}), make(chan struct{})
-	preempt := s.plugin.Executor.PreemptPod
-	s.plugin.Executor.PreemptPod = holding(preempt, held, release)
+	onRemoval(s.plugin.DefaultPreemption, func(_ *v1.Pod, preempt func() error) error {
+		close(held)
+		<-release
+		return preempt()
+	})
 	if status := s.plugin.PreEnqueue(s.ctx, web.Pod); !status.IsSuccess() {
 		t.Fatalf("before: %v", status)
 	}

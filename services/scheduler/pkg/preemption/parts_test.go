@@ -314,6 +314,59 @@ func (w *waiting) laterPods() (uids []types.UID) {
 	return slices.Collect(maps.Keys(w.later))
 }
 
+// A preemptor whose node takes no more pods is tried again, a moment after everybody has seen it.
+func TestTriedAgainWhenItsNodeIsLost(t *testing.T) {
+	taint := func(effect v1.TaintEffect) func(*v1.Node) {
+		return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "gone", Effect: effect}) }
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*v1.Node)
+		again  bool
+	}{
+		{"cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }, true},
+		{"tainted", taint(v1.TaintEffectNoExecute), true},
+		{"deleted", nil, true},
+		{"tainted for those who can choose", taint(v1.TaintEffectPreferNoSchedule), false},
+		{"labelled", func(n *v1.Node) { n.Labels["new"] = "" }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			web, other := pending("web", "1"), pending("other", "1")
+			s := world{nodes: nodes(2, "1"), pods: []pod{web, other, scavenger("a", "node-000", "1", "1")}}.start(t)
+			s.nominate(web, "node-000")
+			s.nominate(other, "node-001")
+			if tt.change == nil {
+				if err := s.client.CoreV1().Nodes().Delete(s.ctx, "node-000", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				n := node("node-000", "1")
+				tt.change(n)
+				if _, err := s.client.CoreV1().Nodes().Update(s.ctx, n, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !tt.again {
+				time.Sleep(20 * time.Millisecond)
+				s.clock.Step(nodeLossDelay)
+				time.Sleep(20 * time.Millisecond)
+				if got := s.activated(); len(got) != 0 {
+					t.Errorf("%v are tried again", got)
+				}
+				return
+			}
+			s.eventually("it is going to be tried again", s.clock.HasWaiters)
+			s.clock.Step(nodeLossDelay - time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
+			if got := s.activated(); len(got) != 0 {
+				t.Errorf("%v are tried again before the scheduler can know", got)
+			}
+			s.clock.Step(time.Millisecond)
+			s.eventually("web is tried again", func() bool { return slices.Equal(s.activated(), []string{"web"}) })
+		})
+	}
+}
+
 func TestNotTriedAgain(t *testing.T) {
 	for name, p := range map[string]pod{
 		"nothing to gain by waiting": newPod("a", "node-000", "1").priority(2000),

@@ -23,6 +23,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -95,10 +96,7 @@ func newPlugin(
 		decided:           known.decided,
 		entitle:           newEntitlement(args.NonPreemptibleWait.Duration, clock),
 		async:             features.EnableAsyncPreemption,
-		fit: noderesources.ResourceRequestsOptions{
-			EnablePodLevelResources:   features.EnablePodLevelResources,
-			EnableDRAExtendedResource: features.EnableDRAExtendedResource,
-		},
+		fit:               fitOptions(features),
 	}
 	if features.EnableDRAExtendedResource {
 		pl.devices = handle.SharedDRAManager()
@@ -111,17 +109,23 @@ func newPlugin(
 			return nil, fmt.Errorf("%s: watching pods: %w", Name, err)
 		}
 	}
+	nodes := handle.SharedInformerFactory().Core().V1().Nodes().Informer()
+	if _, err := nodes.AddEventHandler(pl.waiting.nodeHandler(handle.NominatedPodsForNode)); err != nil {
+		return nil, fmt.Errorf("%s: watching nodes: %w", Name, err)
+	}
 
 	// The embedded plugin made itself the implementation; from here on the outer one is asked.
 	embedded.Evaluator.PluginName = Name
 	embedded.Evaluator.Interface = pl
-	embedded.Executor.PreemptPod = pl.reporting(embedded.Executor.PreemptPod)
-	// For the embedded plugin a scavenger pod is a victim only as one that is going already: that is how a preemptor
-	// knows what it waits for, whatever became of the class since. The others are SelectVictimsOnNode's to give.
-	embedded.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
-		return !isScavenger(victim.GetPod()) || leaving(victim.GetPod(), clock.Now())
-	}
+	pl.takeOver()
 	return pl, nil
+}
+
+// isForEmbedded tells whether the embedded plugin may take a pod. For it a scavenger pod is a victim only as one that is
+// going already: that is how a preemptor knows what it waits for, whatever became of the class since. The others are
+// selectVictims's to give.
+func (pl *Plugin) isForEmbedded(victim *v1.Pod) bool {
+	return !isScavenger(victim) || leaving(victim, pl.clock.Now())
 }
 
 // Name returns the plugin's name.
@@ -166,7 +170,6 @@ func (pl *Plugin) latest(pod *v1.Pod) *v1.Pod {
 func (pl *Plugin) conclude(
 	ctx context.Context, at *attempt, result *fwk.PostFilterResult, status *fwk.Status,
 ) string {
-	logger := klog.FromContext(ctx)
 	switch {
 	case status.IsSuccess():
 		node := result.NominatedNodeName
@@ -174,17 +177,7 @@ func (pl *Plugin) conclude(
 		if loss == nil {
 			loss = at.weigh(nil, 0)
 		}
-		pl.decided.add(at.preemptor.UID, loss.pods)
-		for _, pod := range loss.pods {
-			pl.jobs.forget(keyOf(pod))
-		}
-		pl.giveUpInTime(at, loss.victims)
-		for class, seconds := range loss.secondsByClass {
-			lostSeconds.WithLabelValues(string(class)).Add(seconds)
-		}
-		logger.V(2).Info("Preemption decided", "pod", klog.KObj(at.preemptor), "node", node,
-			"victims", len(loss.pods), "ordinary", loss.ordinary.count, "nonPreemptible", loss.nonPreemptible,
-			"jobs", loss.jobs, "cpuSecondsLost", loss.seconds, "entitled", at.entitled)
+		pl.decide(ctx, at.preemptor.UID, at, node, loss)
 		if len(loss.pods) == 0 {
 			return resultAwaiting
 		}
@@ -192,11 +185,7 @@ func (pl *Plugin) conclude(
 	case status.Code() == fwk.Error:
 		return resultError
 	}
-	if at.refused.Load() {
-		pl.waiting.add(at.preemptor, pl.entitle.remaining(at.preemptor))
-		logger.V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
-			"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
-	}
+	pl.waitIfRefused(ctx, at)
 	switch {
 	case at.awaits:
 		pl.giveUpInTime(at, pl.podsOn(at.preemptor.Status.NominatedNodeName))
@@ -205,6 +194,31 @@ func (pl *Plugin) conclude(
 		return resultRefused
 	}
 	return resultNoCandidate
+}
+
+// decide remembers who has to go for a pod or a group.
+func (pl *Plugin) decide(ctx context.Context, by types.UID, at *attempt, node string, loss *loss) {
+	pl.decided.add(by, loss.pods)
+	for _, pod := range loss.pods {
+		pl.jobs.forget(keyOf(pod))
+	}
+	pl.giveUpInTime(at, loss.victims)
+	for class, seconds := range loss.secondsByClass {
+		lostSeconds.WithLabelValues(string(class)).Add(seconds)
+	}
+	klog.FromContext(ctx).V(2).Info("Preemption decided", "pod", klog.KObj(at.preemptor), "node", node,
+		"victims", len(loss.pods), "ordinary", loss.ordinary.count, "nonPreemptible", loss.nonPreemptible,
+		"jobs", loss.jobs, "cpuSecondsLost", loss.seconds, "entitled", at.entitled)
+}
+
+// waitIfRefused has the preemptor tried again when it may take what was refused.
+func (pl *Plugin) waitIfRefused(ctx context.Context, at *attempt) {
+	if !at.refused.Load() {
+		return
+	}
+	pl.waiting.add(at.preemptor, pl.entitle.remaining(at.preemptor))
+	klog.FromContext(ctx).V(2).Info("Only non-preemptible jobs could make room, and the pod has not waited long enough",
+		"pod", klog.KObj(at.preemptor), "wait", pl.entitle.wait)
 }
 
 // PodEligibleToPreemptOthers leaves that to DefaultPreemption, and remembers who has to wait for a victim.

@@ -1,7 +1,6 @@
 package preemption
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -745,7 +743,7 @@ func TestTwoProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.dry()
-	other.Executor.PreemptPod = s.plugin.Executor.PreemptPod
+	onRemoval(other.DefaultPreemption, func(*v1.Pod, func() error) error { return nil })
 	for _, plugin := range []*Plugin{s.plugin, other} {
 		if j := plugin.newAttempt(second.Pod, noon).job(keyOf(pods[0].Pod), pods[0].Pod); j.seconds != 20 {
 			t.Fatalf("the gang is taken for %+v", j)
@@ -820,18 +818,15 @@ func TestRemovalWaitsForTheDecision(t *testing.T) {
 		nodes: nodes(1, "1"), pods: []pod{web, scavenger("a", "node-000", "1", "10")},
 		features: feature.Features{EnableAsyncPreemption: true},
 	}.start(t)
-	calls := make(chan func() error, 1)
-	preempt := s.plugin.Executor.PreemptPod
-	s.plugin.Executor.PreemptPod = func(
-		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
-	) error {
-		calls <- func() error { return preempt(ctx, c, by, victim, plugin) }
-		return nil
-	}
+	begin, removed := make(chan struct{}), make(chan struct{})
+	onRemoval(s.plugin.DefaultPreemption, func(_ *v1.Pod, preempt func() error) error {
+		<-begin
+		defer close(removed)
+		return preempt()
+	})
 	s.preempt(web)
-	remove, removed := <-calls, make(chan error)
 	conclude := s.plugin.decided.deciding(web.UID)
-	go func() { removed <- remove() }()
+	close(begin)
 	select {
 	case <-removed:
 		t.Error("removed before the decision")

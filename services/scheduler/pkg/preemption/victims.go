@@ -24,7 +24,7 @@ type share struct {
 	staying int
 }
 
-// SelectVictimsOnNode chooses what has to leave a node so that the preemptor fits, in four steps:
+// selectOn chooses what has to leave a node so that the preemptor fits, in four steps:
 //
 //  1. All scavenger pods that may go are taken off.
 //  2. If that is not enough, DefaultPreemption adds ordinary pods, by its own rules and with their budgets.
@@ -32,9 +32,10 @@ type share struct {
 //     PodDisruptionBudgets of scavenger pods play no part: they only carry to other schedulers what the label says here.
 //  4. The pods of a broken job that need not be removed for the room's sake are left to whoever cancels the job.
 //
-// The number returned counts violated budgets of ordinary pods.
-func (pl *Plugin) SelectVictimsOnNode(
-	ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo, pdbs []*policy.PodDisruptionBudget,
+// `candidates` are what DefaultPreemption may take. The number returned counts violated budgets of ordinary pods.
+func (pl *Plugin) selectOn(
+	ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo, candidates candidates,
+	pdbs []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
 	at := pl.attemptFrom(ctx, preemptor)
 	if known := at.lossOn(node.Node().Name); known != nil {
@@ -47,7 +48,8 @@ func (pl *Plugin) SelectVictimsOnNode(
 	if status := at.cannotBeBetter(outlook); status != nil {
 		return nil, 0, status
 	}
-	victims, violations, status := pl.selectVictims(ctx, at, &room{pl, ctx, state, preemptor, node}, outlook, pdbs)
+	room := &room{pl, ctx, state, preemptor, node}
+	victims, violations, status := pl.selectVictims(at, room, outlook, candidates, pdbs)
 	switch {
 	case !status.IsSuccess():
 		at.refuse(node.Node().Name, status)
@@ -58,11 +60,11 @@ func (pl *Plugin) SelectVictimsOnNode(
 }
 
 func (pl *Plugin) selectVictims(
-	ctx context.Context, at *attempt, room *room, outlook *outlook, pdbs []*policy.PodDisruptionBudget,
+	at *attempt, room *room, outlook *outlook, candidates candidates, pdbs []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
 	shares := outlook.shares
 	if len(shares) == 0 {
-		return pl.DefaultPreemption.SelectVictimsOnNode(ctx, room.state, room.preemptor, room.node, pdbs)
+		return room.selectOrdinary(candidates, pdbs)
 	}
 	for _, share := range shares {
 		if err := room.take(share.pods...); err != nil {
@@ -76,8 +78,7 @@ func (pl *Plugin) selectVictims(
 			return nil, 0, notBetter()
 		}
 		var default_ *fwk.Status
-		victims, violations, default_ = pl.DefaultPreemption.SelectVictimsOnNode(
-			ctx, room.state, room.preemptor, room.node, pdbs)
+		victims, violations, default_ = room.selectOrdinary(candidates, pdbs)
 		if !default_.IsSuccess() {
 			if default_.Code() == fwk.UnschedulableAndUnresolvable {
 				return nil, 0, status // no ordinary pod may go: what the filters said without the scavengers is the reason

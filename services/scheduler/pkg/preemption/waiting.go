@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	"k8s.io/utils/clock"
 )
@@ -40,8 +42,11 @@ func (e *entitlement) remaining(pod *v1.Pod) time.Duration {
 }
 
 // since returns when a pod began to wait. The API server cuts creation times to seconds; the end of that second is taken,
-// so that nobody is entitled early.
+// so that nobody is entitled early. A pod that runs and wants to grow waits since the kubelet deferred that.
 func (e *entitlement) since(pod *v1.Pod, now time.Time) time.Time {
+	if deferred := deferredResize(pod); deferred != nil {
+		return deferred.LastTransitionTime.Add(time.Second)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if at, ok := e.ungated[pod.UID]; ok {
@@ -121,8 +126,29 @@ func gatedOnce(pod *v1.Pod) bool {
 }
 
 func scheduledCondition(pod *v1.Pod) *v1.PodCondition {
+	return conditionOf(pod, v1.PodScheduled)
+}
+
+// deferredResize is the condition of a running pod for whose new size its node has no room now; nil for any other. With
+// the gate InPlacePodVerticalScalingSchedulerPreemption the scheduler makes that room.
+func deferredResize(pod *v1.Pod) *v1.PodCondition {
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	if condition := conditionOf(pod, v1.PodResizePending); condition != nil && condition.Reason == v1.PodReasonDeferred {
+		return condition
+	}
+	return nil
+}
+
+// waitsForRoom tells whether a pod has no node yet, or wants more of it.
+func waitsForRoom(pod *v1.Pod) bool {
+	return pod.Spec.NodeName == "" || deferredResize(pod) != nil
+}
+
+func conditionOf(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
 		}
 	}
@@ -133,6 +159,10 @@ func scheduledCondition(pod *v1.Pod) *v1.PodCondition {
 
 // classChangeDelay gathers the label changes of one pass of the prioritizer into one retry.
 const classChangeDelay = 100 * time.Millisecond
+
+// nodeLossDelay is how long the scheduler may take to see that a node takes no more pods: tried before, a pod would find
+// its victim there still leaving, and wait for it.
+const nodeLossDelay = time.Second
 
 // waiting holds the pods that non-preemptible jobs stand in the way of. The scheduling queue tries a pod again on events
 // that concern the filters that failed; that time has passed, or that a job's class has changed, is none of them.
@@ -189,6 +219,18 @@ func (w *waiting) again(pod *v1.Pod, when time.Time) {
 	})
 }
 
+// lost tries the pods again that a node was kept free for.
+func (w *waiting) lost(nominated []fwk.PodInfo) {
+	pods := map[types.UID]types.NamespacedName{}
+	for _, info := range nominated {
+		pod := info.GetPod()
+		pods[pod.UID] = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	}
+	if len(pods) > 0 {
+		w.clock.AfterFunc(nodeLossDelay, func() { w.retry(pods) })
+	}
+}
+
 // due tries one pod again, now that its time has come.
 func (w *waiting) due(uid types.UID) {
 	w.mu.Lock()
@@ -225,7 +267,7 @@ func (w *waiting) retry(names map[types.UID]types.NamespacedName) {
 	pods := map[string]*v1.Pod{}
 	for uid, name := range names {
 		pod, err := w.lister.Pods(name.Namespace).Get(name.Name)
-		if err != nil || pod.UID != uid || pod.Spec.NodeName != "" {
+		if err != nil || pod.UID != uid || !waitsForRoom(pod) {
 			continue
 		}
 		pods[name.String()] = pod
@@ -239,7 +281,7 @@ func (w *waiting) retry(names map[types.UID]types.NamespacedName) {
 func (w *waiting) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{UpdateFunc: podUpdates(func(old, pod *v1.Pod) {
 		switch {
-		case pod.Spec.NodeName == "":
+		case waitsForRoom(pod):
 			if interactive(pod) && !interactive(old) {
 				w.activate(map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 			}
@@ -247,4 +289,37 @@ func (w *waiting) handler() cache.ResourceEventHandler {
 			w.classChanged()
 		}
 	})}
+}
+
+// nodeHandler watches for nodes that take no more pods while some are nominated to them: no filter's event is that a pod
+// fits somewhere no longer, so they would wait for the end of their victims there.
+func (w *waiting) nodeHandler(nominated func(node string) []fwk.PodInfo) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			old, wasNode := before.(*v1.Node)
+			node, isNode := after.(*v1.Node)
+			if wasNode && isNode && closes(old, node) {
+				w.lost(nominated(node.Name))
+			}
+		},
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			if node, ok := object.(*v1.Node); ok {
+				w.lost(nominated(node.Name))
+			}
+		},
+	}
+}
+
+// closes tells whether a node was cordoned, or got a taint that keeps pods off.
+func closes(old, node *v1.Node) bool {
+	if node.Spec.Unschedulable && !old.Spec.Unschedulable {
+		return true
+	}
+	return slices.ContainsFunc(node.Spec.Taints, func(taint v1.Taint) bool {
+		return taint.Effect != v1.TaintEffectPreferNoSchedule &&
+			!slices.ContainsFunc(old.Spec.Taints, func(known v1.Taint) bool { return known.MatchTaint(&taint) })
+	})
 }

@@ -27,7 +27,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
@@ -37,7 +36,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -177,6 +175,8 @@ type world struct {
 	// stands for.
 	fit   *config.NodeResourcesFitArgs
 	byDRA []v1.ResourceName
+	// groups are PodGroups, for versions that have them.
+	groups []runtime.Object
 	// patching is what the API server has to say to changes of pods.
 	patching error
 	// statuses of nodes that another filter turned down for good.
@@ -212,7 +212,7 @@ func (w world) start(t testing.TB) *scheduler {
 		t.Fatal(err)
 	}
 	s.plugin = plugin
-	s.watch(plugin.Executor)
+	s.watch()
 	s.sync()
 	return s
 }
@@ -227,7 +227,7 @@ func (w world) startStock(t testing.TB) *scheduler {
 		t.Fatal(err)
 	}
 	s.stock = stock
-	s.watch(stock.Executor)
+	s.watch()
 	s.sync()
 	return s
 }
@@ -262,9 +262,9 @@ func (w world) prepare(t testing.TB) *scheduler {
 	if w.extender != nil {
 		extenders = append(extenders, w.extender)
 	}
-	snapshot := internalcache.NewSnapshot(running, w.nodes)
+	snapshot := w.snapshot(running)
 	s.queue = internalqueue.NewPriorityQueue(
-		func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }, factory)
+		func(a, b queued) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }, factory)
 	affinity := frameworkruntime.FactoryAdapter(feature.Features{}, interpodaffinity.New)
 	taints := frameworkruntime.FactoryAdapter(feature.Features{}, tainttoleration.New)
 	f, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
@@ -274,19 +274,18 @@ func (w world) prepare(t testing.TB) *scheduler {
 		tf.RegisterPluginAsExtensions(tainttoleration.Name, taints, "Filter"),
 		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter", "Filter"),
 		tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
-	}, "",
+	}, "", append(snapshotOptions(snapshot),
 		frameworkruntime.WithClientSet(s.client),
 		frameworkruntime.WithEventRecorder(s.recorder),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithPodNominator(s.queue),
 		frameworkruntime.WithPodActivator(s),
 		frameworkruntime.WithExtenders(extenders),
-		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithSharedDRAManager(deviceClasses(w.byDRA)),
 		frameworkruntime.WithLogger(logger),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,25 +322,31 @@ func (d deviceClasses) GetDeviceClass(n v1.ResourceName) *resourceapi.DeviceClas
 }
 
 // watch notes which victims are removed, and lets the call through to the fake API server.
-func (s *scheduler) watch(executor *preemption.Executor) {
-	preempt := executor.PreemptPod
-	executor.PreemptPod = func(
-		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
-	) error {
+func (s *scheduler) watch() {
+	onRemoval(s.embedded(), func(victim *v1.Pod, preempt func() error) error {
 		s.mu.Lock()
 		s.killed = append(s.killed, victim.Name)
 		s.mu.Unlock()
-		return preempt(ctx, c, by, victim, plugin)
+		return preempt()
+	})
+}
+
+// embedded is DefaultPreemption, as it is or in the plugin.
+func (s *scheduler) embedded() *defaultpreemption.DefaultPreemption {
+	if s.plugin != nil {
+		return s.plugin.DefaultPreemption
 	}
+	return s.stock
 }
 
 func (s *scheduler) sync() {
 	factory := s.framework.SharedInformerFactory()
 	pods := factory.Core().V1().Pods().Informer()
 	budgets := factory.Policy().V1().PodDisruptionBudgets().Informer()
+	nodes := factory.Core().V1().Nodes().Informer()
 	factory.Start(s.ctx.Done())
 	// Not cache.WaitForCacheSync, which looks every 100 ms: that would be most of the time these tests take.
-	s.eventually("the informers are filled", func() bool { return pods.HasSynced() && budgets.HasSynced() })
+	s.eventually("the informers are filled", func() bool { return pods.HasSynced() && budgets.HasSynced() && nodes.HasSynced() })
 	if s.plugin == nil {
 		return
 	}
@@ -448,19 +453,7 @@ func (d *decisions) reset() {
 
 // dry lets decisions have no consequences.
 func (s *scheduler) dry() {
-	executor := s.executor()
-	executor.PreemptPod = func(
-		context.Context, preemption.Candidate, preemption.ExecutorPreemptor, *v1.Pod, string,
-	) error {
-		return nil
-	}
-}
-
-func (s *scheduler) executor() *preemption.Executor {
-	if s.plugin != nil {
-		return s.plugin.Executor
-	}
-	return s.stock.Executor
+	onRemoval(s.embedded(), func(*v1.Pod, func() error) error { return nil })
 }
 
 // update changes a pod in the API, as the informer will see it.
@@ -468,17 +461,6 @@ func (s *scheduler) update(p pod) {
 	s.t.Helper()
 	if _, err := s.client.CoreV1().Pods(p.Namespace).Update(s.ctx, p.Pod.DeepCopy(), metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-// holding says on `held` that a victim is being removed, and waits for `release`.
-func holding(preempt preemptPodFunc, held, release chan struct{}) preemptPodFunc {
-	return func(
-		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
-	) error {
-		close(held)
-		<-release
-		return preempt(ctx, c, by, victim, plugin)
 	}
 }
 
