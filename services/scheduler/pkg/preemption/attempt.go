@@ -33,6 +33,8 @@ type attempt struct {
 
 	jobsMutex sync.RWMutex
 	jobs      map[jobKey]*job
+	// broken are jobs that count as such while victims are being chosen for several pods, one after the other.
+	broken map[jobKey]*job
 	// outlooks are what a survey saw of the nodes that are tried.
 	outlooks map[string]*outlook
 
@@ -72,7 +74,7 @@ func newAttempt(pl *Plugin, preemptor *v1.Pod, now time.Time, entitled bool, sam
 
 // listen notes what NodeResourcesFit said of a node.
 func (at *attempt) listen(status *fwk.Status) {
-	if status.Plugin() != noderesources.Name {
+	if status == nil || status.Plugin() != noderesources.Name {
 		return
 	}
 	for _, reason := range status.Reasons() {
@@ -85,6 +87,9 @@ func (at *attempt) listen(status *fwk.Status) {
 // job returns what the job of a pod would lose: as the table has it, or added up once an attempt where it depends on the
 // time.
 func (at *attempt) job(key jobKey, pod *v1.Pod) *job {
+	if broken := at.broken[key]; broken != nil {
+		return broken
+	}
 	if known := at.pl.jobs.get(key); known != nil {
 		return known
 	}
@@ -99,6 +104,19 @@ func (at *attempt) job(key jobKey, pod *v1.Pod) *job {
 	defer at.jobsMutex.Unlock()
 	at.jobs[key] = made
 	return made
+}
+
+// breakJob lets a job count as broken for the rest of the choice; `pod` is one of its pods.
+func (at *attempt) breakJob(key jobKey, pod *v1.Pod) {
+	if at.broken == nil {
+		at.broken = map[jobKey]*job{}
+	}
+	at.broken[key] = &job{class: at.job(key, pod).class, lost: true}
+}
+
+// mendJobs is the end of that.
+func (at *attempt) mendJobs() {
+	at.broken = nil
 }
 
 // loss is what a set of victims costs.

@@ -57,7 +57,8 @@ func hasScavenger(victim preemption.Victim) bool {
 }
 
 // takeOver has the embedded plugin ask this one where it removes pods, and whether it may.
-func (pl *Plugin) takeOver() {
+func (pl *Plugin) takeOver(features feature.Features) {
+	pl.features = features
 	pl.IsEligiblePod = func(_ fwk.NodeInfo, victim preemption.Victim, _ *v1.Pod) bool {
 		return !slices.ContainsFunc(victim.Pods(), func(pod fwk.PodInfo) bool { return !pl.isForEmbedded(pod.GetPod()) })
 	}

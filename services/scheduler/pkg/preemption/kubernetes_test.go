@@ -25,11 +25,19 @@ func (w world) snapshot(running []*v1.Pod) *internalcache.Snapshot {
 	return internalcache.NewTestSnapshotWithPodGroups(running, w.nodes, groups)
 }
 
-func snapshotOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
+func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{
 		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithMutableSnapshotLister(snapshot),
 		frameworkruntime.WithPodGroupManager(snapshot),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	}
+}
+
+func (deviceClasses) PodGroups() fwk.PodGroupLister { return nil }
+
+// runsPreemption tells whether victims are being removed in the background for a pod.
+func runsPreemption(pl *defaultpreemption.DefaultPreemption, pod pod) bool {
+	return pl.Executor.IsPodRunningPreemption(pod.UID)
 }
 
 // onRemoval has `hook` stand between a plugin and the removal of a victim.

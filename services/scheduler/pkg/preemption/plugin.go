@@ -13,6 +13,8 @@
 //   - bound.go     which nodes cannot be better than the best one found, without trying them
 //   - score.go     the order of the nodes
 //   - waiting.go   who may take non-preemptible jobs, and when those who may not yet are tried again
+//   - podgroup.go  the same for a group of pods, with podgroup_removal.go
+//   - kubernetes.go what differs between versions of Kubernetes, with kubernetes_1_36.go and kubernetes_1_35.go
 //   - args.go, metrics.go, events.go
 package preemption
 
@@ -55,6 +57,8 @@ type Plugin struct {
 	// devices and fit are what NodeResourcesFit judges by.
 	devices fwk.SharedDRAManager
 	fit     noderesources.ResourceRequestsOptions
+
+	perVersion
 }
 
 var (
@@ -117,7 +121,7 @@ func newPlugin(
 	// The embedded plugin made itself the implementation; from here on the outer one is asked.
 	embedded.Evaluator.PluginName = Name
 	embedded.Evaluator.Interface = pl
-	pl.takeOver()
+	pl.takeOver(features)
 	return pl, nil
 }
 

@@ -773,7 +773,7 @@ func TestFailedRemoval(t *testing.T) {
 				features: feature.Features{EnableAsyncPreemption: async}, patching: errors.New("the API server is tired"),
 			}.start(t)
 			s.preempt(web)
-			s.eventually("the removal is over", func() bool { return !s.plugin.Executor.IsPodRunningPreemption(web.UID) })
+			s.eventually("the removal is over", func() bool { return !runsPreemption(s.plugin.DefaultPreemption, web) })
 			if len(s.victims()) == 0 {
 				t.Fatal("no removal was tried")
 			}

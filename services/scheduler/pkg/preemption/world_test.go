@@ -274,7 +274,7 @@ func (w world) prepare(t testing.TB) *scheduler {
 		tf.RegisterPluginAsExtensions(tainttoleration.Name, taints, "Filter"),
 		tf.RegisterPluginAsExtensions("broken-nodes", newBrokenNodes, "PreFilter", "Filter"),
 		tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
-	}, "", append(snapshotOptions(snapshot),
+	}, "", append(versionOptions(snapshot),
 		frameworkruntime.WithClientSet(s.client),
 		frameworkruntime.WithEventRecorder(s.recorder),
 		frameworkruntime.WithInformerFactory(factory),
@@ -284,7 +284,6 @@ func (w world) prepare(t testing.TB) *scheduler {
 		frameworkruntime.WithSharedDRAManager(deviceClasses(w.byDRA)),
 		frameworkruntime.WithLogger(logger),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	)...)
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +312,6 @@ func (d deviceClasses) ResourceClaims() fwk.ResourceClaimTracker     { return ni
 func (d deviceClasses) ResourceSlices() fwk.ResourceSliceLister      { return nil }
 func (d deviceClasses) DeviceClasses() fwk.DeviceClassLister         { return nil }
 func (d deviceClasses) DeviceClassResolver() fwk.DeviceClassResolver { return d }
-func (d deviceClasses) PodGroups() fwk.PodGroupLister                { return nil }
 func (d deviceClasses) GetDeviceClass(n v1.ResourceName) *resourceapi.DeviceClass {
 	if slices.Contains(d, n) {
 		return &resourceapi.DeviceClass{}
