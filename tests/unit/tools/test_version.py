@@ -44,7 +44,7 @@ def test_another_one_is_written_everywhere(copy: Path) -> None:
         ), file
     about = (copy / "charts" / "scavenger-admitter" / "Chart.yaml").read_text()
     assert about.count("ersion: 7.65.4-rc.1\n") == 3, "of the chart, of what it installs, and of the library in it"
-    assert 'kubeVersion: ">=1.30.0-0"' in about
+    assert 'kubeVersion: ">=1.33.0-0"' in about
 
 
 def test_a_place_that_was_forgotten_is_named(copy: Path) -> None:
