@@ -21,13 +21,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from scavenger_cluster import other_version
 from scavenger_cluster.compiling import LIST_FORMAT, Compilation, weights
 from scavenger_cluster.errors import ClusterError, CommandError, MissingRequirementError
 from scavenger_cluster.layout import cache_dir
 from scavenger_cluster.locking import locked
 from scavenger_cluster.shell import find_program, run
 
-KUBERNETES_VERSION = "v1.37.1"
+PINNED_KUBERNETES: Final = "v1.37.1"
+KUBERNETES_VERSION: Final = other_version.chosen(PINNED_KUBERNETES)
 HELM_VERSION = "v4.3.1"
 METRICS_SERVER_VERSION = "v0.9.0"
 
@@ -38,6 +40,9 @@ COMPILER_FLAGS: Final = ("-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=fals
 """Of everything that is to share compiled packages, as services/scheduler/*.sh say them too. The linker leaves
 debugging information out: to make none saves a seventh of the time that compiling takes.
 """
+
+OTHER_VERSION: Final = "kubernetes"
+"""The module of Kubernetes' programs where another version is asked for than the pinned one."""
 
 Report = Callable[[str], None]
 
@@ -64,14 +69,18 @@ class Tool:
         return f"{self.package}={' '.join(['-s', '-w', *stamps])}"
 
 
-def _kubernetes(name: str, package: str = "", module: str = ".") -> Tool:
-    _, minor, _ = KUBERNETES_VERSION.split(".")
-    stamp = [
+def _kubernetes(name: str) -> Tool:
+    module = "." if KUBERNETES_VERSION == PINNED_KUBERNETES else OTHER_VERSION
+    return Tool(name, f"k8s.io/kubernetes/cmd/{name}", module, _stamp(KUBERNETES_VERSION))
+
+
+def _stamp(version: str) -> tuple[tuple[str, str], ...]:
+    _, minor, _ = version.split(".")
+    return tuple(
         (f"{stamped}.{key}", value)
         for stamped in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-        for key, value in (("gitVersion", KUBERNETES_VERSION), ("gitMajor", "1"), ("gitMinor", minor))
-    ]
-    return Tool(name, package or f"k8s.io/kubernetes/cmd/{name}", module, tuple(stamp))
+        for key, value in (("gitVersion", version), ("gitMajor", "1"), ("gitMinor", minor))
+    )
 
 
 CLUSTER_TOOLS = (
@@ -80,7 +89,7 @@ CLUSTER_TOOLS = (
     _kubernetes("kube-apiserver"),
     _kubernetes("kube-controller-manager"),
     _kubernetes("kube-scheduler"),
-    _kubernetes("scavenger-scheduler", "./cmd/scavenger-scheduler", "scheduler"),
+    Tool("scavenger-scheduler", "./cmd/scavenger-scheduler", "scheduler", _stamp(PINNED_KUBERNETES)),
     _kubernetes("kubectl"),
     _kubernetes("kubelet"),
     _kubernetes("kube-proxy"),
@@ -110,6 +119,8 @@ def go_dir() -> Path:
 
 def module_dir(module: str) -> Path:
     """Return the folder of a module: under go/, but for the scheduler's, which a checkout has among the services."""
+    if module == OTHER_VERSION:
+        return other_version.folder(KUBERNETES_VERSION)
     folder = go_dir() / module
     return folder if folder.is_dir() else Path(__file__).parents[3] / "services" / module
 
@@ -120,6 +131,7 @@ def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
     if unknown := set(names) - {tool.name for tool in wanted}:
         raise ClusterError(f"cannot build {', '.join(sorted(unknown))}; known are: {', '.join(TOOLS)}")
     go = Go.find()
+    _ensure_modules(go, wanted, report)
     paths = {tool.name: go.cached(tool) for tool in wanted}
     if all(path.exists() for path in paths.values()):
         return paths
@@ -128,6 +140,15 @@ def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
         for module, tools in groupby(sorted(missing, key=lambda tool: tool.module), key=lambda tool: tool.module):
             go.build(module, list(tools), report)
     return paths
+
+
+def _ensure_modules(go: Go, wanted: Sequence[Tool], report: Report) -> None:
+    """Make the module of another version of Kubernetes, if it is needed and not there."""
+    if not any(tool.module == OTHER_VERSION for tool in wanted):
+        return
+    with locked(cache_dir() / "build.lock", lambda: report("waiting for another build to finish")):
+        packages = [tool.package for tool in TOOLS.values() if tool.module == OTHER_VERSION]
+        other_version.ensure(go.program, needed_go((go_dir() / "go.mod").read_text()), KUBERNETES_VERSION, packages)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,12 +12,15 @@ from typing import Any, Final
 import yaml
 
 from scavenger_cluster.api import ApiClient
+from scavenger_cluster.build import KUBERNETES_VERSION, PINNED_KUBERNETES
 from scavenger_cluster.errors import ClusterError
 
 PLUGIN: Final = "plugin"
 STOCK: Final = "stock"
 PROGRAMS: Final = {PLUGIN: "scavenger-scheduler", STOCK: "kube-scheduler"}
 """The program to build, by what `--scheduler` says."""
+DEFAULT: Final = PLUGIN if KUBERNETES_VERSION == PINNED_KUBERNETES else STOCK
+"""A scheduler may not be newer than the API server."""
 
 QPS: Final = 1000
 BURST: Final = 2000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scavenger_cluster.plan import SLOTS, NodePlan, Subnets, ports_from
-from scavenger_cluster.scheduler import PLUGIN
+from scavenger_cluster.scheduler import DEFAULT
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"
@@ -29,7 +29,7 @@ class ClusterState:
     fake_memory: str = "128Gi"
     fake_pods: int = 110
     fake_taint: bool = False
-    scheduler: str = PLUGIN
+    scheduler: str = DEFAULT
     scheduler_args: dict[str, Any] = dataclasses.field(default_factory=dict)
     metrics: bool = False
     dns: bool = True

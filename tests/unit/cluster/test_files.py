@@ -24,6 +24,7 @@ from scavenger_cluster import (
     kwok,
     network,
     node_config,
+    other_version,
     ports,
     scheduler,
     teardown,
@@ -414,6 +415,38 @@ def test_the_programs_are_pinned() -> None:
         assert tool.package.startswith("./") or tool.package in text
     assert go_numbers(needed_go((go_dir() / "go.mod").read_text())) >= (1, 26)
     assert go_numbers("go1.26.8") > go_numbers("1.26") > go_numbers("go1.19.8")
+
+
+def test_another_version_of_kubernetes_brings_the_modules_that_go_with_it() -> None:
+    theirs = """module k8s.io/kubernetes
+go 1.24.0
+require (
+\tgithub.com/google/cel-go v0.23.2
+\tk8s.io/api v0.0.0
+)
+replace (
+\tk8s.io/api => ./staging/src/k8s.io/api
+\tk8s.io/kms => ./staging/src/k8s.io/kms
+)
+"""
+    assert other_version.go_mod(theirs, "1.26.4", "v1.33.13", ["k8s.io/kubernetes/cmd/kubelet"]).split("\n\n") == [
+        "module scavenger.dev/cluster/kubernetes",
+        "go 1.26.4",
+        "tool k8s.io/kubernetes/cmd/kubelet",
+        "require k8s.io/kubernetes v1.33.13",
+        "replace k8s.io/api => k8s.io/api v0.33.13\nreplace k8s.io/kms => k8s.io/kms v0.33.13\n",
+    ]
+
+
+def test_a_version_of_kubernetes_is_asked_for_as_its_tags_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(other_version.VARIABLE, raising=False)
+    assert other_version.chosen("v1.37.1") == "v1.37.1"
+    monkeypatch.setenv(other_version.VARIABLE, "v1.33.13")
+    assert other_version.chosen("v1.37.1") == "v1.33.13"
+    for wrong in ("1.33.13", "v1.33", "latest"):
+        monkeypatch.setenv(other_version.VARIABLE, wrong)
+        with pytest.raises(ClusterError, match="SCAVENGER_KUBERNETES"):
+            other_version.chosen("v1.37.1")
 
 
 def test_what_the_scheduler_shares_with_the_other_programs_is_compiled_once() -> None:
