@@ -17,6 +17,8 @@ QUICK = $(filter quick,$(EXAMPLES))
 CLUSTER ?= scavenger
 NODES ?= auto
 TRACES ?= $(SCAVENGER_TRACES)
+VERSIONS ?=
+TESTS ?= tests/e2e tests/integration
 CLUSTER_TESTS := -q -rs --durations=8
 
 # Containers like to set this. Python would then compile every module, and pytest rewrite every test, at each start of
@@ -85,6 +87,19 @@ fuzz: test-unit ## Ten times the examples of `make test`, other ones each time: 
 .PHONY: test-integration
 test-integration: sync ## Against a real API server
 	$(PYTEST) tests/integration $(CLUSTER_TESTS)
+
+.PHONY: test-upstream
+test-upstream: sync ## Kubernetes' own tests of preemption, with the plugin in the place of DefaultPreemption: 20 minutes
+	SCAVENGER_UPSTREAM=all $(PYTEST) tests/integration/scheduler/test_upstream.py $(CLUSTER_TESTS)
+
+.PHONY: test-older
+test-older: KUBERNETES = v1.33.13
+test-older: sync ## Against an older Kubernetes, which is built first; KUBERNETES=v1.33.13 TESTS="tests/integration/api"
+	SCAVENGER_KUBERNETES=$(KUBERNETES) $(PYTEST) $(TESTS) $(CLUSTER_TESTS)
+
+.PHONY: scheduler-matrix
+scheduler-matrix: ## Build the scheduler for older versions of Kubernetes, and run its tests with each; VERSIONS="v1.36.3"
+	services/scheduler/matrix.sh $(VERSIONS)
 
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
