@@ -6,8 +6,10 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -22,6 +24,11 @@ func (w world) snapshot(running []*v1.Pod) *internalcache.Snapshot {
 
 func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{frameworkruntime.WithSnapshotSharedLister(snapshot)}
+}
+
+// addTo puts a pod into the scheduling queue.
+func addTo(ctx context.Context, queue internalqueue.SchedulingQueue, p pod) {
+	queue.Add(klog.FromContext(ctx), p.Pod)
 }
 
 // runsPreemption tells whether victims are being removed in the background for a pod.

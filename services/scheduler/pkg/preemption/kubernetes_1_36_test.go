@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -28,6 +29,11 @@ func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option 
 }
 
 func (deviceClasses) PodGroups() fwk.PodGroupLister { return nil }
+
+// addTo puts a pod into the scheduling queue.
+func addTo(ctx context.Context, queue internalqueue.SchedulingQueue, p pod) {
+	queue.Add(ctx, p.Pod)
+}
 
 // runsPreemption tells whether victims are being removed in the background for a pod.
 func runsPreemption(pl *defaultpreemption.DefaultPreemption, pod pod) bool {

@@ -417,7 +417,7 @@ func (s *scheduler) nominate(p pod, nodeName string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.queue.Add(s.ctx, p.Pod)
+	addTo(s.ctx, s.queue, p)
 	s.queue.AddNominatedPod(klog.FromContext(s.ctx), info,
 		&fwk.NominatingInfo{NominatedNodeName: nodeName, NominatingMode: fwk.ModeOverride})
 }
