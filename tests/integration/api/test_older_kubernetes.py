@@ -31,7 +31,8 @@ def older() -> Iterator[Cluster]:
     """A control plane of an older Kubernetes, as far as anybody can tell from outside, with everything installed."""
     cluster = Cluster(cluster_name("it-older"))
     try:
-        cluster.up("none", scheduler="stock", arguments={"apiserver": [f"--emulated-version={OLDER}"]})
+        emulated = [f"--emulated-version={OLDER}"]
+        cluster.up("none", scheduler="stock", arguments=dict.fromkeys(("apiserver", "kcm", "scheduler"), emulated))
         cluster.kubectl("apply", "-f", str(ROOT / "manifests" / "base" / "namespace.yaml"))
         for chart in CHARTS:
             _install(cluster, chart)
