@@ -82,9 +82,14 @@ class Client:
         self._drop()
 
     def _drop(self) -> None:
-        pools, self._pools = self._pools, None
-        if pools is not None:
-            pools.clear()
+        manager, self._pools = self._pools, None
+        if manager is not None:
+            # clear() alone closes nothing before the garbage collector has come to the pools
+            kept = manager.pools.keys()  # a copy: other threads may be at requests
+            for key in kept:
+                if (pool := manager.pools.get(key)) is not None:
+                    pool.close()
+            manager.clear()
 
     def get(self, path: str, params: Params | None = None) -> bytes:
         """Read an object or a list. Raises ApiError."""
