@@ -121,6 +121,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m docs.draw_science --check
 	$(RUN) python -m docs.draw_gain --check
 	$(RUN) python -m tools.dashboards --check
+	$(RUN) python -m tools.reference --check
 	$(RUN) python -m tools.version --check
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
@@ -133,6 +134,7 @@ generate: sync ## Write the generated files anew
 	$(RUN) python -m docs.draw_dashboards
 	$(RUN) python -m docs.draw_science
 	$(RUN) python -m tools.dashboards --write
+	$(RUN) python -m tools.reference --write
 	$(RUN) ruff format $(PYTHON_SOURCES)
 	$(RUN) ruff check --fix $(PYTHON_SOURCES)
 

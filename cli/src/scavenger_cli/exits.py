@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
-    """The exit codes of `kubectl sj`, as docs/cli.md documents them."""
+    """The exit codes of `kubectl sj`; `__doc__` of each is what docs/cli.md says of it."""
 
-    OK = 0
-    ERROR = 1
-    """The API server refused, or cannot be reached."""
-    USAGE = 2
-    """The command line is wrong; nothing was sent."""
-    NOT_FOUND = 3
-    """The job, queue or namespace does not exist."""
-    JOB_FAILED = 4
-    """The command did what it should; the job it waited for did not complete."""
-    TIMED_OUT = 5
-    """What was waited for has not come within the time given."""
-    INTERRUPTED = 130
-    """Ctrl-C, as the shell counts it."""
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """A member: `code` is its value, `meaning` its docstring."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.__doc__ = meaning
+        return member
+
+    OK = 0, "done"
+    ERROR = 1, "the API server refused, or cannot be reached"
+    USAGE = 2, "the command line, or a file, is wrong; nothing was sent"
+    NOT_FOUND = 3, "the job, queue or namespace does not exist"
+    JOB_FAILED = 4, "a job that was waited for, or followed, did not complete"
+    TIMED_OUT = 5, "what was waited for has not come in time"
+    INTERRUPTED = 130, "Ctrl-C"
 
 
 class CliError(Exception):

@@ -1,0 +1,73 @@
+"""Every Event that a part of ours writes: its reason, what it is about, who writes it, and what it says.
+
+`kubectl describe` shows them below the object, `kubectl get events` with all others. The API server keeps them for an
+hour, unless it is told otherwise. docs/events.md is generated from here, and a test holds the services to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.evictions import EvictionReason
+from scavenger_api.levels import LevelsState
+
+JOB, QUEUE, NODE, POD = "ScavengerJob", "ScavengerQueue", "Node", "Pod"
+LEVELS: Final = f"ConfigMap {names.LEVELS_CONFIGMAP}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """One kind of Event. by: the service. about: the object that it is written on. meaning: one sentence."""
+
+    by: str
+    about: str
+    reason: str
+    warning: bool
+    meaning: str
+
+
+_NORMAL, _WARNING = False, True
+
+_KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
+    (names.ADMITTER, JOB): (
+        ("Interrupted", _NORMAL, "A run was ended from outside: by what, on which pod, and how much CPU time is lost."),
+        ("StartFailed", _WARNING, "A start did not come off; the job is in line again."),
+        ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
+        ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),
+    ),
+    (names.ADMITTER, QUEUE): (
+        ("Releasing", _NORMAL, "The queue is being deleted: its jobs go first, and then the queue."),
+    ),
+    (names.REGULATOR, JOB): (
+        (EvictionReason.ABOVE_UPPER, _NORMAL, "It is taken off its nodes, as the load has reached the upper level."),
+        (EvictionReason.YIELD, _NORMAL, "It has just written a checkpoint, and is taken off while that costs nothing."),
+        (EvictionReason.NODE_MEMORY, _NORMAL, "It is taken off a node that is about to run out of memory."),
+        ("BudgetOverridden", _WARNING, "A PodDisruptionBudget refused its eviction; its pod was deleted all the same."),
+    ),
+    (names.REGULATOR, LEVELS): (
+        (LevelsState.FILLING, _NORMAL, "The load is below the lower level: jobs start."),
+        (LevelsState.SPECULATIVE, _NORMAL, "The load is between the levels: more and more jobs may be displaced."),
+        (LevelsState.EVICTING, _NORMAL, "The load has reached the upper level: jobs leave until it is at the lower."),
+        (LevelsState.BLIND, _WARNING, "The load is not known: nothing starts, and nobody is evicted."),
+    ),
+    (names.REGULATOR, NODE): (
+        ("NodeMemoryShort", _WARNING, "The node is short of memory, and there is nobody whom the regulator may take."),
+    ),
+    (names.PRIORITIZER, LEVELS): (
+        ("ClassesKept", _WARNING, "The levels are stale, or cannot be read: running jobs keep their classes."),
+        ("ClassesFollow", _NORMAL, "The levels can be read again, and the classes follow them."),
+    ),
+    (names.SCHEDULER, POD): (
+        ("PreemptedBy", _NORMAL, "The scheduler has made room: for which pod, where, and what its job had at risk."),
+    ),
+}
+
+EVENTS: Final = tuple(
+    EventKind(by, about, str(reason), warning, meaning)
+    for (by, about), kinds in _KINDS.items()
+    for reason, warning, meaning in kinds
+)
+"""All of them."""
