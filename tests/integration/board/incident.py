@@ -32,8 +32,9 @@ PAST_LOAD: Final = 0.62
 
 
 def queue(name: str, weight: int, allocated: str, deserved: str, **jobs: int) -> Object:
-    """A ScavengerQueue with its status; shares of cpu."""
-    status = {"state": "Open", "jobs": jobs, "allocated": {"cpu": allocated}, "deserved": {"cpu": deserved}}
+    """A ScavengerQueue with its status; shares of cpu, and of what none of its jobs asks for."""
+    deserves = {"cpu": deserved, "ephemeral-storage": "400Gi"}
+    status = {"state": "Open", "jobs": jobs, "allocated": {"cpu": allocated}, "deserved": deserves}
     return {"metadata": {"name": name, "uid": f"queue-{name}"}, "spec": {"weight": weight}, "status": status}
 
 

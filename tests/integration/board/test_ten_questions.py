@@ -134,6 +134,7 @@ async def which_node_is_fullest_and_who_runs_there(reader: Reader) -> None:
 async def whose_queue_has_more_than_its_share(reader: Reader) -> None:
     await expect(reader.row("queues", "lab")).to_contain_text("24 of 12 cpu · more than its share of cpu")
     await expect(reader.row("queues", "guest")).not_to_contain_text("more than its share")
+    await expect(reader.row("queues", "guest")).not_to_contain_text("ephemeral-storage")
 
 
 async def which_job_lost_most(reader: Reader) -> None:

@@ -12,6 +12,11 @@ export function onPick(callback) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+function moments(_chart, ticks) {
+  const end = ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 19 : 16; // seconds, where there are several in a minute
+  return ticks.map((tick) => new Date(tick * 1000).toISOString().slice(11, end));
+}
+
 function make(parent, resource, data) {
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const strokes = { load: colour("--text"), lower: colour("--good"), admission: colour("--warn"), upper: colour("--bad") };
@@ -25,7 +30,7 @@ function make(parent, resource, data) {
       height: 170,
       tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       scales: { y: { range: [0, 100] } },
-      axes: [{ ...axis, values: (_chart, ticks) => ticks.map((tick) => new Date(tick * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 58, values: (_chart, ticks) => ticks.map((tick) => `${tick} %`) }],
+      axes: [{ ...axis, space: 75, values: moments }, { ...axis, size: 58, values: (_chart, ticks) => ticks.map((tick) => `${tick} %`) }],
       series: [
         { label: "UTC", value: (_chart, at) => (at ? new Date(at * 1000).toISOString().slice(11, 19) : "–") },
         ...NAMES.map((name) => ({ label: name, stroke: strokes[name], width: name === "load" ? 2 : 1, dash: name === "load" ? [] : [6, 4], value, spanGaps: false })),

@@ -25,7 +25,7 @@ export function percent(value) {
 
 export function amount(resource, value) {
   if (resource === "cpu") return `${Number((value / 1000).toFixed(1))}`;
-  if (resource !== "memory") return String(value);
+  if (!/^(memory$|ephemeral-storage$|hugepages-)/.test(resource)) return String(value);
   for (const [unit, size] of [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10]]) {
     if (value >= size) return `${Number((value / size).toFixed(1))}${unit}`;
   }

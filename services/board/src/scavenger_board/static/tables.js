@@ -56,6 +56,7 @@ export function nodes(picture, open) {
 function share(queue) {
   if (!queue.deserved || !Object.keys(queue.deserved).length) return "its share is not known";
   return Object.entries(queue.deserved)
+    .filter(([name]) => name === "cpu" || name === "memory" || queue.allocated?.[name]) // what nobody asks for is in the panel
     .map(([name, value]) => `${amount(name, queue.allocated?.[name] ?? 0)} of ${amount(name, value)} ${name}`)
     .join(", ");
 }
