@@ -110,3 +110,9 @@ def test_a_heading_without_commands_is_no_page_to_test(tmp_path: Path) -> None:
         pages.blocks(page, "## Two")
     with pytest.raises(ValueError, match="no heading '## Three'"):
         pages.blocks(page, "## Three")
+    page.write_text("## One\n\n```sh\na\n```\n\n```yaml\nb: 1\n```\n\n## Two\n\n```sh\nc\n```\n")
+    assert pages.blocks(page, "## One", "yaml") == ["b: 1\n"]
+    with pytest.raises(ValueError, match="no yaml under '## Two'"):
+        pages.blocks(page, "## Two", "yaml")
+    for heading, scripts in (("## One", ["a\n"]), ("## Two", ["c\n"]), ("", ["a\n", "c\n"])):
+        assert [block.script for block in pages.commands(page, (), heading)] == scripts

@@ -13,19 +13,24 @@ _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}.*\n(?:\n(?= {4}))*)+")
 _PROMPT = "$ "
 
 
-def blocks(page: Path, heading: str) -> list[str]:
-    """The blocks of shell commands (```sh) under a heading such as `## Uninstall`, and under those below it.
+def blocks(page: Path, heading: str, language: str = "sh") -> list[str]:
+    """The blocks of shell commands (```sh), or of another language, under a heading such as `## Uninstall`, and under
+    those below it.
 
     Raises ValueError where there is no such heading, or nothing to paste under it.
     """
+    found = [fence[3] for fence in _FENCE.finditer(_section(page, heading)[1]) if fence[2] == language]
+    if not found:
+        raise ValueError(f"{page.name} has no {'commands' if language == 'sh' else language} under {heading!r}")
+    return found
+
+
+def _section(page: Path, heading: str) -> re.Match[str]:
     until = rf"(?=^#{{1,{len(heading.partition(' ')[0])}}} |\Z)"
     found = re.search(rf"^{re.escape(heading)}\n(.*?){until}", page.read_text(), re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"{page.name} has no heading {heading!r}")
-    commands = [fence[3] for fence in _FENCE.finditer(found[1]) if fence[2] == "sh"]
-    if not commands:
-        raise ValueError(f"{page.name} has no commands under {heading!r}")
-    return commands
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ class Block:
         return f"{self.page.name}:{self.line}"
 
 
-def commands(page: Path, programs: Collection[str]) -> list[Block]:
-    """Everything of a page that is meant for a shell, in order.
+def commands(page: Path, programs: Collection[str], heading: str = "") -> list[Block]:
+    """Everything of a page that is meant for a shell, or of what is under a heading of it, in order.
 
     That is blocks of `sh` and `bash`; in blocks of `console` what follows a prompt, with its further lines behind
     `> ` or a backslash; and indented blocks that begin with one of `programs`, or with a prompt.
@@ -63,7 +68,10 @@ def commands(page: Path, programs: Collection[str]) -> list[Block]:
             found += list(_prompted(page, line, script))
         elif re.split(r"[\s=]", script, maxsplit=1)[0] in programs:
             found.append(Block(page, line, script))
-    return sorted(found, key=lambda block: block.line)
+    first, last = 0, text.count("\n") + 1
+    if heading:
+        first, last = (text.count("\n", 0, at) + 1 for at in _section(page, heading).span())
+    return sorted((block for block in found if first <= block.line <= last), key=lambda block: block.line)
 
 
 def _prompted(page: Path, first: int, text: str) -> Iterator[Block]:
