@@ -163,7 +163,7 @@ def perform(cluster: Cluster, nodes: str, *, dns: bool) -> None:
     No pod of the story asks for a name, so a name server is for those who look around afterwards: `dns`.
     """
     say("bringing up a real Kubernetes on this machine; the first time it is built from source, which takes a while")
-    with stack.counter_image_meanwhile(cluster.report):
+    with stack.images_meanwhile(cluster.report):
         cluster.up(nodes, dns=dns, fake_cpu="1", arguments={"kubelet": stack.offer(cpu=1000)})
     stack.install(cluster)
     stack.start(cluster, ["admitter", "webhook"])

@@ -31,7 +31,6 @@ PLACES: Final = {
     "simulator/pyproject.toml": PROJECT,
     "demo-apps/*/pyproject.toml": PROJECT,
     "charts/*/Chart.yaml": IN_CHARTS,
-    "cluster/src/scavenger_cluster/stack.py": IMAGE.format(component="scheduler"),
     "demo-apps/tuner/manifests/tuner/deployment.yaml": IMAGE.format(component="tuner"),
     "docs/install.md": r"(?:(?<=/admitter:)|(?<=/mine:))\d[\w.-]*",
 }

@@ -10,7 +10,8 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,33 @@ def normalized(name: str) -> str:
 
 def context_key(context: Path, containerfile: Path, arguments: Mapping[str, str]) -> str:
     """Return a key over all a build can see: names, modes and contents of the context, and the arguments."""
+    return _key(_context_files(context), context, containerfile, arguments)
+
+
+def _key(files: Iterable[Path], root: Path, containerfile: Path, arguments: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps([BASE_RECIPE, SUITE, sorted(arguments.items())]).encode())
     digest.update(containerfile.read_bytes())
-    for path in sorted(_context_files(context)):
-        digest.update(f"\0{path.relative_to(context)}\0{path.lstat().st_mode}\0".encode())
+    for path in sorted(files):
+        digest.update(f"\0{path.relative_to(root)}\0{path.lstat().st_mode}\0".encode())
         digest.update(str(path.readlink()).encode() if path.is_symlink() else path.read_bytes())
     return digest.hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a context is made from, and how: of one that takes longer to prepare than to see whether it has changed."""
+
+    paths: tuple[Path, ...]
+    """Files and folders; their contents decide whether anything changed, in the place of the context's."""
+    root: Path
+    prepare: Callable[[], None]
+    """Writes the context. Called only where there is something to build."""
+
+
+def sources_key(sources: Sources, containerfile: Path, arguments: Mapping[str, str]) -> str:
+    """The same key as `context_key`, over what the context would be made from."""
+    files = [file for path in sources.paths for file in ([path] if path.is_file() else _context_files(path))]
+    return _key(files, sources.root, containerfile, arguments)
 
 
 def build_image(
@@ -130,22 +152,29 @@ def build_image(
     containerfile: Path | None = None,
     arguments: Mapping[str, str] | None = None,
     buildah_options: tuple[str, ...] = (),
+    sources: Sources | None = None,
 ) -> Path:
     """Build a Containerfile from the local Python base and return the image archive.
 
     An unchanged context is not built again. The base is handed in as the build argument BASE.
     `buildah_options` (such as `--volume`) are not part of what decides whether anything changed.
+    `sources`: the context is made from these, once it is known that an image has to be built.
     """
     file = containerfile or context / "Containerfile"
     given = dict(arguments or {})
     name = normalized(name)
-    key = context_key(context, file, {**given, "image": name})
+    deciding = {**given, "image": name}
+    key = sources_key(sources, file, deciding) if sources else context_key(context, file, deciding)
     target = cache_dir() / "images" / f"{name.replace('/', '_').replace(':', '_')}-{key}.tar"
     if target.exists():
         return target
     with locked(cache_dir() / "images.lock", lambda: report("waiting for another image build to finish")):
+        if target.exists():  # whoever had the lock has built it
+            return target
         base = _base_image(report)
         report(f"building image {name}")
+        if sources:
+            sources.prepare()
         values = [word for pair in ({"BASE": base} | given).items() for word in ("--build-arg", "=".join(pair))]
         command = [
             "build",

@@ -22,7 +22,7 @@ from typing import Final
 
 import yaml
 
-from scavenger_cluster import admission, images, node_config, requirements
+from scavenger_cluster import admission, images, node_config, requirements, service_images
 from scavenger_cluster.build import TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
@@ -78,9 +78,6 @@ PROGRAMS: Final = {
     ),
 }
 """Further demo applications, and what of this repository their Containerfiles copy, by the same paths."""
-SCHEDULER_IMAGE: Final = "localhost/scavenger/scheduler:0.1.0"
-"""As the chart names it with `image.registry=localhost`."""
-
 NO_IMAGE: Final = "--set=image.registry=localhost"
 """For helm, where a chart wants to know an image and nothing is rendered that has one."""
 
@@ -245,22 +242,28 @@ def _defaults(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 @contextmanager
-def counter_image_meanwhile(report: Callable[[str], None]) -> Iterator[None]:
-    """Make the image of the counter demo while the body does something else, such as to compile.
+def images_meanwhile(report: Callable[[str], None], *services: str) -> Iterator[None]:
+    """Make the image of the counter demo, and of services, while the body does something else, such as to compile.
 
     The first time Debian's packages are fetched and unpacked for it, which leaves a core idle. Where images cannot be
     used, for want of real nodes or of packages, none is made. Raises what either raises.
     """
-    if not _images_possible(report):
+    if not images_possible(report):
         yield
         return
+
+    def make() -> None:
+        images.build_image(COUNTER_IMAGE, COUNTER, report)
+        for service in services:
+            service_images.archive(service, report)
+
     with ThreadPoolExecutor(1) as pool:
-        made: Future[Path] = pool.submit(images.build_image, COUNTER_IMAGE, COUNTER, report)
+        made: Future[None] = pool.submit(make)
         yield
         made.result()
 
 
-def _images_possible(report: Callable[[str], None]) -> bool:
+def images_possible(report: Callable[[str], None]) -> bool:
     """Whether there can be real nodes and images here, after the packages for both have been installed."""
     if requirements.obstacles():
         return False
@@ -274,7 +277,7 @@ def _images_possible(report: Callable[[str], None]) -> bool:
 
 def prepare(report: Callable[[str], None]) -> None:
     """Get all that takes minutes the first time and is cached from then on: packages, programs, images."""
-    with counter_image_meanwhile(report):
+    with images_meanwhile(report, *service_images.ALL):
         ensure_tools(TOOLS, report)
 
 
@@ -313,16 +316,9 @@ def program_context(name: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def build_scheduler_image(cluster: Cluster) -> str:
-    """Build the image of the second scheduler and load it into the real nodes; returns its name."""
-    program = ensure_tools(["scavenger-scheduler"], cluster.report)["scavenger-scheduler"]
-    containerfile = ROOT / "services" / "scheduler" / "Containerfile"
-    return cluster.build_image(SCHEDULER_IMAGE, program.parent, containerfile=containerfile)
-
-
 def up(cluster: Cluster, nodes: str) -> None:
     """Bring up a cluster with everything of this repository, and say how to use it."""
-    with counter_image_meanwhile(cluster.report):
+    with images_meanwhile(cluster.report):
         cluster.up(nodes)
     install(cluster)
     if cluster.state.metrics:  # what is really used is known, so that it can be said what is reserved and idle

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scavenger_cluster import Cluster, stack
+from scavenger_cluster import Cluster, service_images, stack
 from scavenger_cluster.errors import ClusterError
 from scavenger_testing import pages
 from scavenger_testing.waiting import wait
@@ -286,7 +286,7 @@ def placed(name: str, priority_class: str, share: float, cores: float, **job: An
 def test_the_image_of_the_scheduler_schedules_and_preempts_beside_the_unmodified_one(
     cluster: Cluster, helm: Helm
 ) -> None:
-    stack.build_scheduler_image(cluster)
+    service_images.load(cluster, ["scheduler"])
     stack.build_images(cluster)
     helm.install("crds")
     helm.install("base", "--set=guard.enabled=false")  # scavenger pods are made by hand here
