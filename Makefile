@@ -19,6 +19,7 @@ NODES ?= auto
 TRACES ?= $(SCAVENGER_TRACES)
 VERSIONS ?=
 TESTS ?= tests/e2e tests/integration
+DEMO_WHERE = $(if $(filter current,$(CLUSTER)),--current $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(YES),--yes))
 CLUSTER_TESTS := -q -rs --durations=8
 
 # Containers like to set this. Python would then compile every module, and pytest rewrite every test, at each start of
@@ -32,8 +33,8 @@ help: ## List what can be made
 ##@ Try it
 
 .PHONY: demo
-demo: sync ## Tell the story on a real cluster: run, interrupt, resume, complete; then a gang of two
-	$(RUN) python demo-apps/demo.py
+demo: sync ## Tell the story on a real cluster, as a user would; CLUSTER=current: on yours (asks first), REGISTRY=…, YES=1
+	$(RUN) python demo-apps/demo.py $(DEMO_WHERE)
 
 .PHONY: demo-science
 demo-science: sync ## Water by GROMACS, from a database through a tuner, interrupted again and again; table and plot

@@ -1,34 +1,44 @@
-"""The third story: the closed loop, watched in a small table.
+"""A day in the office, in a minute: the ordinary load rises, and the levels that were learnt say who has to go.
 
-Six jobs that burn CPU fill a node of one core; an ordinary pod begins to burn; the load passes the upper level and
-exactly enough of them leave. What the table shows is what the regulator publishes and what the pods carry.
+What the table shows is what the regulator publishes and what the pods carry.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final
 
-from demo_stage import Stage, console, say, until
+from demo_stage import LOOK, SHOP, DemoError, Size, Stage, console, deployment, millicores, ordinary, say, until
+from demo_story import caused, names
 from rich.live import Live
 from rich.table import Table
-from scavenger_api.names import LABEL_PREEMPTION_CLASS, LEVELS_CONFIGMAP, SYSTEM_NAMESPACE
-from scavenger_cluster import stack
+from scavenger_api.names import LABEL_PREEMPTION_CLASS
+from scavenger_api.reasons import InterruptionReason
+from scavenger_regulator.core.levels import INITIAL
 
-JOBS = 6
-BURN = ["python3", "-c", "while True: pass"]
-SETTINGS = {
-    # Faster than in earnest, and levels that suit one core: 6 jobs of 0.1, with what the node itself uses, are below
-    # the lower one, and so are 4 of them beside the burst; all 6 and the burst are far above the upper one, so that a
-    # machine that holds them back for others tells the same story.
-    **stack.FIXED_LEVELS,
-    "SCAVENGER_MAX_AGE": "60",
-    "SCAVENGER_INITIAL_LOWER": "76",
-    "SCAVENGER_INITIAL_ADMISSION": "78",
-    "SCAVENGER_INITIAL_UPPER": "80",
-}
-COLUMNS = ("time", "load", "levels", "state", "preemptible", "running", "classes", "interrupted")
+COLUMNS: Final = ("time", "load", "levels", "state", "preemptible", "running", "classes", "interrupted")
+BURN: Final = "while True: pass"
+MOST: Final = 16
+"""Units that the rush is at most."""
+POINTS: Final = 5
+"""Percent of the cluster that a unit is."""
+MARGIN: Final = 15.0
+"""Points above the upper level that are aimed at: what is measured goes up and down, and jobs come to their end."""
+FILLED: Final = 22.0
+"""Seconds until jobs have filled what there is, up to the admission level, and are in the figures."""
+GIVEN_WAY: Final = 45.0
+"""Seconds until somebody leaves, or the load has come down without that."""
+STILL_ABOVE: Final = (None, "Evicting", "Blind")
+PEAKS: Final = 3
+"""Of the rush: jobs that come to their end just then make room as well."""
+SEEN: Final = 20.0
+"""Seconds until a step of the rush is in the figures: as old as they get, and a period."""
+LEVELS: Final = ("lower", "admission", "upper")
+UNLEARNT: Final = (INITIAL.lower, INITIAL.admission, INITIAL.upper)
+LEFT: Final = (InterruptionReason.ABOVE_UPPER_LEVEL, InterruptionReason.YIELD_AT_CHECKPOINT)
 
 
 class Watch:
@@ -47,21 +57,27 @@ class Watch:
             say(" | ".join(COLUMNS), "b")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.live is not None:
             self.live.stop()
 
     def table(self) -> Table:
         """What has been seen so far."""
-        table = Table(*COLUMNS, title="the closed loop: cpu in percent of what the node offers")
+        table = Table(*COLUMNS, title="cpu in percent of what the cluster offers")
         for row in self.rows:
             table.add_row(*row)
         return table
 
+    def states(self) -> set[str]:
+        """Those that the regulator was seen in."""
+        return {row[COLUMNS.index("state")] for row in self.rows}
+
     def look(self) -> dict[str, str]:
         """Look once, add a row if anything changed, and return what the regulator publishes."""
-        published = levels(self.stage)
-        row = _row(published, self.stage)
+        published = self.stage.levels()
+        row = row_of(published, self.stage)
         if row is not None and (not self.rows or row != self.rows[-1][1:]):
             self.rows.append((f"{time.monotonic() - self.began:.0f} s", *row))
             if self.live is not None:
@@ -70,76 +86,121 @@ class Watch:
                 say(" | ".join(self.rows[-1]))
         return published
 
-    def until(self, what: str, condition: Callable[[dict[str, str]], Any]) -> None:
+    def until(self, what: str, condition: Callable[[Mapping[str, str]], Any], timeout: float = 150.0) -> None:
         """Watch until it has come about; DemoError when it does not in time."""
+        until(what, lambda: condition(self.look()), timeout)
 
-        def seen() -> bool:
-            time.sleep(0.8)
-            return bool(condition(self.look()))
-
-        until(what, seen, timeout=150)
-
-
-def levels(stage: Stage) -> dict[str, str]:
-    """The data of the ConfigMap; empty before the regulator has measured."""
-    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{LEVELS_CONFIGMAP}"
-    return dict((stage.cluster.client.find(path) or {}).get("data") or {})
+    def within(self, seconds: float, condition: Callable[[Mapping[str, str]], Any]) -> bool:
+        """Watch so long at most; whether it has come about."""
+        deadline = time.monotonic() + seconds
+        while not condition(self.look()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK)
+        return True
 
 
-def in_phase(stage: Stage, phase: str) -> list[str]:
-    """The names of the jobs in a phase."""
-    return sorted(name for name, status in stage.jobs().items() if status.get("phase") == phase)
-
-
-def _row(published: dict[str, str], stage: Stage) -> tuple[str, ...] | None:
+def row_of(published: Mapping[str, str], stage: Stage) -> tuple[str, ...] | None:
+    """A row without its time; None before anything is known."""
     if "load.cpu" not in published:
         return None
-    classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in stage.pods()]
+    classes = [pod["metadata"]["labels"].get(LABEL_PREEMPTION_CLASS) for pod in stage.scavenger_pods()]
     return (
         f"{float(published['load.cpu']):.0f}",
-        " ".join(f"{float(published[f'{name}.cpu']):.0f}" for name in ("lower", "admission", "upper")),
+        " ".join(f"{level:.0f}" for level in levels_of(published)),
         published["state"],
         f"{float(published['preemptiblePercentage']):.0f} %",
-        str(len(in_phase(stage, "Running"))),
+        str(len(stage.in_phase("Running"))),
         f"{classes.count('preemptible')} + {classes.count('non-preemptible')}",
-        " ".join(in_phase(stage, "Interrupted")) or "-",
+        " ".join(stage.in_phase("Interrupted")) or "-",
     )
 
 
-def burner(name: str) -> dict[str, Any]:
-    """A ScavengerJob that uses all of a tenth of a core."""
-    resources = {"requests": {"cpu": "100m", "memory": "32Mi"}}
-    spec = {"image": stack.COUNTER_IMAGE, "command": BURN, "resources": resources, "terminationGracePeriodSeconds": 1}
-    return {"apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": {"name": name}, "spec": spec}
+def levels_of(published: Mapping[str, str]) -> tuple[float, ...]:
+    """The three of cpu, in percent."""
+    return tuple(float(published[f"{name}.cpu"]) for name in LEVELS)
 
 
-def burst() -> dict[str, Any]:
-    """An ordinary pod that uses all of 0.3 cores."""
-    resources = {"requests": {"cpu": "300m", "memory": "32Mi"}, "limits": {"cpu": "300m", "memory": "32Mi"}}
-    container = {"name": "main", "image": stack.COUNTER_IMAGE, "command": BURN, "resources": resources}
-    spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "burst"}, "spec": spec}
+def tell(stage: Stage, sweep: bool) -> None:
+    """The levels are learnt; the rush comes, is made room for, and goes. DemoError when it does not come about.
 
-
-def tell(stage: Stage) -> None:
-    """Fill, burst, evict. Raises DemoError when it does not come about."""
-    say("the closed loop: regulator and prioritizer join the admitter; from here on real use counts, not requests")
-    stack.start(stage.cluster, ["regulator", "prioritizer"], SETTINGS)
+    sweep: there is a job on reclaimed capacity, which is to be seen to run.
+    """
+    say("from its first measurements the regulator learns its levels; then comes the rush of the day")
     with Watch(stage) as watch:
-        watch.until("a first measurement", lambda seen: seen.get("state") == "Filling")
-        stage.apply(*(burner(f"burn{number}") for number in range(JOBS)))
-        watch.until("all run", lambda _: len(in_phase(stage, "Running")) == JOBS)
-        watch.until("the load shows them", lambda seen: float(seen.get("load.cpu", "nan")) >= 0.9 * JOBS * 10)
-        stage.apply(burst())
-        watch.until("the load passes the upper level", lambda seen: seen.get("state") == "Evicting")
-        watch.until(
-            "enough have left",
-            lambda seen: seen.get("state") not in (None, "Evicting") and in_phase(stage, "Interrupted"),
-        )
-    left = {name: status for name, status in stage.jobs().items() if status.get("interruptedCount")}
-    lost = sum(status["lostCPUSeconds"] for status in left.values())
+        watch.until("levels that were learnt", lambda seen: "load.cpu" in seen and levels_of(seen) != UNLEARNT)
+        if sweep:
+            watch.until("the job on reclaimed capacity runs", lambda _: stage.status("sweep").get("runningTimestamps"))
+            stage.scale("reserved", 0)  # its room is for those who wait
+        rush = Rush(stage, watch)
+        rush.rise("Speculative", lambda seen: levels_of(seen)[0], FILLED)
+        learnt = stage.levels()
+        rush.peak()
+        if "Speculative" not in watch.states():
+            raise DemoError("the load passed from below its lower level to above the upper one at once")
+        stage.scale("rush", 0)
+        watch.until("they are back", lambda _: not rush.left() & {*stage.in_phase("Interrupted")})
+    tell_levels(learnt)
     say(
-        f"{len(left)} of {JOBS} jobs had to leave, those with the least CPU time at risk; {lost:.0f} CPU-seconds were "
-        "lost, and the ordinary pod was never touched",
+        f"{names(sorted(rush.gone))} had to leave, with least to lose, and came back; no ordinary pod was touched",
         "green",
+    )
+
+
+class Rush:
+    """An ordinary Deployment, `rush`, that uses far more than it asks for. What is measured is always what was a while
+    ago; so how much of it is needed is told from what runs now."""
+
+    def __init__(self, stage: Stage, watch: Watch) -> None:
+        self.stage = stage
+        self.watch = watch
+        self.units = 0
+        self.gone: set[str] = set()
+        self.size = Size.of(stage.unit)
+        self.ordinary = float(stage.levels()["mean.cpu"])
+        asks = self.size.cpu / (5 if stage.measured else 1)
+        stage.apply(SHOP, deployment("rush", 0, ordinary("rush", stage.image, asks, [BURN], self.size.cpu)))
+
+    def load(self) -> float:
+        """What is to be expected, in percent."""
+        jobs = sum(limits_of(pod) for pod in self.stage.scavenger_pods() if pod["status"]["phase"] == "Running")
+        return self.ordinary + POINTS * (jobs / self.stage.unit + self.units)
+
+    def rise(self, state: str, target: Callable[[Mapping[str, str]], float], patience: float = 0.0) -> None:
+        """Until the regulator is in that state, or beyond. target: the load to aim at, in percent; patience: seconds
+        before anything is done about it. DemoError where it does not come about."""
+        while not self.watch.within(patience, lambda seen: seen.get("state") in (state, "Evicting")):
+            if self.units == MOST:
+                raise DemoError(f"the load never made the regulator {state}: {self.stage.levels()}")
+            lacking = math.ceil((target(self.stage.levels()) - self.load()) / POINTS)
+            self.units = min(MOST, self.units + max(1, lacking))
+            self.stage.scale("rush", self.units * self.size.pods)
+            patience = SEEN
+
+    def peak(self) -> None:
+        """Until jobs leave for it. DemoError where none does."""
+        for _ in range(PEAKS):
+            self.rise("Evicting", lambda seen: levels_of(seen)[2] + MARGIN)
+            self.watch.within(GIVEN_WAY, lambda seen: self.left() or seen.get("state") not in STILL_ABOVE)
+            if self.gone:
+                return
+        raise DemoError("the load was above its upper level, and nobody has left")
+
+    def left(self) -> set[str]:
+        """The jobs that the regulator has taken off their nodes so far: their status says so until they are back."""
+        self.gone.update(name for cause in LEFT for name in caused(self.stage, cause))
+        return self.gone
+
+
+def limits_of(pod: Mapping[str, Any]) -> float:
+    """Millicores that the containers of a pod may use."""
+    return sum(millicores(one["resources"]["limits"]["cpu"]) for one in pod["spec"]["containers"])
+
+
+def tell_levels(learnt: Mapping[str, str]) -> None:
+    """How the levels came about."""
+    lower, admission, upper = levels_of(learnt)
+    say(
+        f"the levels were learnt: as the ordinary load went up and down by {float(learnt['stdev.cpu']):.0f} points, "
+        f"new jobs started below {admission:.0f} %, and from {upper:.0f} % on some left until it was {lower:.0f} %"
     )

@@ -383,6 +383,7 @@ class Run:
             event,
             self.progress,
             result=f"{self.progress.state:016x}",
+            expected=f"{self.task.outcome()[0]:016x}",
             sum=f"{self.progress.sum:016x}",
             recomputed=self.progress.computed - needed,
         )

@@ -1,0 +1,262 @@
+"""The story: two users fill the cluster, share it, make room at once for who comes first, and lose nothing.
+
+What is told is what was seen: each step waits for it, and where it does not come about the demo fails.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from demo_install import Services
+from demo_stage import (
+    ADA,
+    BEN,
+    NAMESPACES,
+    SHOP,
+    DemoError,
+    Size,
+    Stage,
+    console,
+    deployment,
+    ordinary,
+    say,
+    until,
+)
+from rich.markup import escape
+from rich.table import Table
+from scavenger_api.reasons import InterruptionReason, WaitReason
+
+WORK: Final = 110
+"""Seconds that most jobs compute, all their runs together: when the rush comes, few come to their end by themselves."""
+LATE: Final = 80
+"""The same of those for which there is no room at first."""
+SWEEP: Final = 30
+"""The same of the job on reclaimed capacity."""
+BENS: Final = 11
+AT_FIRST: Final = 6
+"""Of Ben's jobs, those that there is room for."""
+SOON: Final = {WaitReason.QUEUED.value, WaitReason.NEXT_CYCLE.value, WaitReason.STARTING.value}
+"""Reasons to wait of who may start in a moment."""
+AT_ONCE: Final = 4
+"""Commands."""
+OFFICE_UNITS: Final = 2
+FOR_JOBS: Final = 8
+"""Twentieths of the cluster that ordinary workloads leave to be requested: less than what Ben would have."""
+OFFICE: Final = """
+import time
+while True:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        pass
+    time.sleep(20)
+"""
+"""Busy for twenty seconds, and idle for as long."""
+IDLE: Final = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
+
+
+# --- who is there ---
+
+
+def prepare(stage: Stage) -> None:
+    """Namespaces, two queues, and ordinary workloads: one that is idle, and one that comes and goes."""
+    for namespace in NAMESPACES:
+        stage.run("kubectl", "create", "namespace", namespace)
+    stage.shell("kubectl", "sj", "queue", "create", BEN, "--weight=1")
+    stage.shell("kubectl", "sj", "queue", "create", ADA, "--weight=2")
+    office = Size.of(OFFICE_UNITS * stage.unit)
+    # What is requested is the load where nobody measures it.
+    asks = office.cpu / OFFICE_UNITS if stage.measured else office.cpu
+    spare = sum(stage.free().values()) - asks * office.pods - FOR_JOBS * stage.unit
+    if spare <= stage.unit:
+        raise DemoError("too much of the CPU of this cluster is requested already: there is no room for jobs")
+    reserved = Size.of(spare)
+    stage.apply(
+        SHOP,
+        deployment("office", office.pods, ordinary("office", stage.image, asks, [OFFICE], office.cpu)),
+        deployment("reserved", reserved.pods, ordinary("reserved", stage.image, reserved.cpu, [IDLE])),
+    )
+    stage.ready(SHOP, "office", "reserved")
+    say(
+        f"ordinary workloads: [b]office[/b] uses up to {office.pods * office.cpu}m CPU, by turns; [b]reserved[/b] "
+        f"asks for {reserved.pods * reserved.cpu}m, and uses none of it"
+    )
+
+
+# --- jobs ---
+
+
+def submit(stage: Stage, user: str, name: str, size: Size, seconds: int, *options: str, shown: bool = True) -> None:
+    """A job that counts for so many seconds, keeps its CPU busy, and saves its state on a claim of its own."""
+    words = ["kubectl", "sj", "run", name, f"--namespace={user}", f"--queue={user}", f"--image={stage.image}"]
+    words += [f"--cpu={size.cpu}m", "--memory=48Mi", "--interruption-after=20s", "--grace=5", *options]
+    if size.pods > 1:
+        words.append(f"--parallelism={size.pods}")
+    if stage.real:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+        stage.apply(user, claim)
+        words += [f"--pvc={name}:/data", "--fs-group=65532"]
+    words += ["--", "run", f"--seconds={seconds}", f"--steps={20 * seconds * size.pods}", "--spin"]
+    stage.run(*words, shown=shlex.join(words) if shown else "")
+
+
+def fill(stage: Stage) -> None:
+    """Ben comes first, and takes what there is."""
+    say(f"[b]Ben[/b] has {BENS} jobs of {stage.unit:.0f}m CPU, each with checkpoints on a claim, and is alone in line")
+    submit(stage, BEN, "ben-1", Size.of(stage.unit), WORK)
+
+    def another(number: int) -> None:
+        seconds = WORK if number <= AT_FIRST else LATE
+        submit(stage, BEN, f"ben-{number}", Size.of(stage.unit), seconds, shown=False)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(another, range(2, BENS + 1)))
+
+    running = until("jobs of Ben's run, and nothing more fits", lambda: filled(stage.jobs()))
+    say(f"{len(running)} of Ben's jobs run, in {'real containers' if stage.real else 'pods on fake nodes'}", "green")
+    waiting = stage.in_phase("Waiting")
+    if waiting:
+        why = stage.shell("kubectl", "sj", "why", waiting[0], "-n", BEN)
+        say(f"  {escape(why.splitlines()[0])}")
+
+
+def filled(jobs: dict[str, dict[str, Any]]) -> list[str]:
+    """Those that run, once all of Ben's do or wait for room; none before. Who is only in line may start yet."""
+    running = [name for name, status in jobs.items() if status.get("phase") == "Running"]
+    waiting = [status for status in jobs.values() if status.get("phase") == "Waiting"]
+    reasons = {one["reason"] for status in waiting for one in status["conditions"] if one["type"] == "Admitted"}
+    settled = not waiting or reasons - SOON
+    return sorted(running) if len(running) + len(waiting) == BENS and settled else []
+
+
+def share(stage: Stage) -> None:
+    """Ada comes, and gets what her queue deserves: as a gang, whole or not at all."""
+    say("[b]Ada[/b] comes with a gang of two pods: both run, or none. Her queue deserves two thirds")
+    submit(stage, ADA, "fold", Size.of(2 * stage.unit, at_least=2), WORK)
+    until("Ada's gang runs", lambda: stage.status("fold").get("phase") == "Running")
+    gave = caused(stage, InterruptionReason.QUEUE_RECLAIMED)
+    if not gave:
+        raise DemoError("Ada's gang runs, and none of Ben's jobs gave its room back")
+    say(f"fold Running: {names(gave)} gave the room back, with least to lose, and will be Ben's first again", "green")
+    console.print(stage.shell("kubectl", "sj", "queue", "list").rstrip())
+
+
+def displace(stage: Stage) -> None:
+    """An ordinary pod that needs room which there is not gets it at once."""
+    needs = max(stage.free().values()) + 1.5 * stage.unit
+    spec = ordinary("web", stage.image, needs, [IDLE])
+    if stage.scheduler:
+        spec["schedulerName"] = stage.scheduler
+    before = stage.in_phase("Running")
+    stage.apply(SHOP, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
+    arrived = time.monotonic()
+    say(f"an ordinary pod, [b]web[/b], arrives and needs {needs:.0f}m CPU: so much is not free on any node")
+    until("the ordinary pod runs", lambda: stage.running("web"))
+    say(f"web is Running, {time.monotonic() - arrived:.1f} s after it arrived", "green")
+    left = until("somebody left for it", lambda: caused(stage, InterruptionReason.PREEMPTED))
+    for name in left:
+        say(f"{name} Interrupted: {escape(stage.status(name).get('message', ''))}", "yellow")
+    time.sleep(3)
+    without = stage.in_phase("Running")
+    stage.shell("kubectl", "-n", SHOP, "delete", "pod", "web", "--wait=false")
+    until("as many run as before", lambda: len(stage.in_phase("Running")) >= len(before))
+    back = sorted(set(stage.in_phase("Running")) - set(without))
+    say(f"{names(back)} Running again, from the checkpoint; who was interrupted first is back first", "green")
+
+
+def measure(stage: Stage, services: Services) -> None:
+    """Until here requests counted, up to a fixed level; from here on real use does."""
+    if not stage.measured:
+        stage.scale("reserved", 0)  # what it requests would count as load
+    services.measure(stage)
+    until("the regulator has measured", lambda: "load.cpu" in stage.levels())
+    what = "what is really used" if stage.measured else "what pods request, as nobody measures what they use,"
+    say(f"the regulator is there: {what} counts from here on, beside levels that it learns", "green")
+
+
+def reclaim(stage: Stage) -> bool:
+    """A job on what others have requested and do not use; whether there can be one."""
+    if not stage.measured:
+        say("reclaimed capacity is left out: what pods really use is not known here", "yellow")
+        return False
+    free = sum(stage.free().values())
+    say(f"[b]sweep[/b] is to run on reclaimed capacity: all but {free:.0f}m CPU are requested, and reserved is idle")
+    submit(stage, ADA, "sweep", Size.of(stage.unit), SWEEP, "--reclaimed")
+    return True
+
+
+def names(found: Sequence[str]) -> str:
+    """As in a sentence."""
+    return " and ".join(filter(None, (", ".join(found[:-1]), *found[-1:])))
+
+
+def caused(stage: Stage, cause: InterruptionReason) -> list[str]:
+    """The jobs that are off their nodes for this cause, and not back yet."""
+    found = []
+    for name, status in stage.jobs().items():
+        conditions = {one["type"]: one for one in status.get("conditions", ())}
+        if (conditions.get("Interrupted") or {}).get("reason") == cause.value:
+            found.append(name)
+    return sorted(found)
+
+
+# --- the end ---
+
+
+def finish(stage: Stage) -> None:
+    """All jobs come to their end, with the right result."""
+    if not stage.real:
+        complete_fake(stage)
+    until("all jobs are Completed", lambda: len(stage.in_phase("Completed")) == len(stage.jobs()), 240)
+    table = Table("job", "pods", "interrupted", "CPU-seconds useful", "lost", "steps made again", "result")
+    wrong = []
+    for user in (ADA, BEN):
+        for job in stage.items(f"/apis/scavenger.dev/v1alpha1/namespaces/{user}/scavengerjobs"):
+            row, right = line_of(stage, user, job)
+            table.add_row(*row)
+            wrong += [] if right else [row[0]]
+    console.print(table)
+    if wrong:
+        raise DemoError(f"the result of {names(wrong)} is wrong")
+
+
+def line_of(stage: Stage, user: str, job: dict[str, Any]) -> tuple[Sequence[str], bool]:
+    """A job's line of the table, and whether its result is right."""
+    name, status = job["metadata"]["name"], job["status"]
+    row = [name, str(job["spec"].get("parallelism", 1)), str(status.get("interruptedCount", 0))]
+    row += [f"{status.get('usefulCPUSeconds', 0):.1f}", f"{status.get('lostCPUSeconds', 0):.1f}"]
+    if not stage.real:
+        return [*row, "-", "not computed"], True
+    ends = [ended(line) for line in stage.run("kubectl", "sj", "logs", name, "-n", user).splitlines()]
+    results = [end for end in ends if end.get("event") in ("complete", "already-complete")]
+    right = len(results) == job["spec"].get("parallelism", 1) and all(
+        end["result"] == end["expected"] for end in results
+    )
+    again = sum(int(end.get("recomputed", 0)) for end in results)
+    return [*row, str(again), "as expected" if right else "WRONG"], right
+
+
+def ended(line: str) -> dict[str, str]:
+    """The fields of a line that the counter has written."""
+    return dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+
+
+def complete_fake(stage: Stage) -> None:
+    """Mark the pods of all jobs as succeeded, until none is left: a fake node runs no program."""
+    say("the jobs are marked Completed by this demo: a fake node runs no program", "yellow")
+
+    succeeded = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": {"phase": "Succeeded"}}))
+
+    def all_marked() -> bool:
+        for pod in stage.scavenger_pods():
+            if pod["status"].get("phase") == "Running":
+                name, user = pod["metadata"]["name"], pod["metadata"]["namespace"]
+                stage.run("kubectl", "-n", user, "patch", "pod", name, *succeeded)
+        return len(stage.in_phase("Completed")) == len(stage.jobs())
+
+    until("all jobs are Completed", all_marked, 240)
