@@ -1,27 +1,21 @@
-"""The board as its page has it installed and opened, in a browser."""
+"""The board as the README has it installed and opened, in a browser."""
 
 from __future__ import annotations
 
 import re
 
 from playwright.sync_api import Page, expect, sync_playwright
-from scavenger_testing import pages
 from scavenger_testing.browser import ARGUMENTS, PATIENCE
 
-from .conftest import ROOT, SYSTEM
 from .shell import Shell
 
-PAGE = ROOT / "docs" / "board.md"
 OPEN = "kubectl sj board"
 SERVICES = ("admitter", "regulator", "prioritizer")
 
 
 def shows_the_cluster(shell: Shell, chromium: str | None, job: str) -> None:
-    """Installs it, and looks at it. chromium: None where there can be no browser; then the page's address is all that
+    """Looks at it. chromium: None where there can be no browser; then the page's address is all that
     is looked for. job: one that runs."""
-    block = next(one for one in pages.commands(PAGE, ("helm",)) if OPEN in one.script)
-    shell.paste(block.script.partition(OPEN)[0])
-    shell.paste(f"kubectl rollout status deployment/scavenger-board --namespace {SYSTEM} --timeout 300s")
     with shell.meanwhile(*OPEN.split(), "--port=0") as forwarding:
         assert forwarding.stdout is not None
         said = forwarding.stdout.readline()

@@ -27,7 +27,9 @@ def cluster() -> Iterator[Cluster]:
     """One real node where there can be one, else an API server alone."""
     found = Cluster(cluster_name("it-charts"), report=lambda line: print(line, flush=True))  # noqa: T201
     try:
-        found.up("none" if obstacles() else "real:1", scheduler="stock")  # as a cluster is where this gets installed
+        real = not obstacles()
+        # As a cluster is where this gets installed: its own scheduler, and a metrics API.
+        found.up("real:1" if real else "none", scheduler="stock", metrics=real)
         yield found
     finally:
         found.down()

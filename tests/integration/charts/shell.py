@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,25 +19,32 @@ REGISTRY_OF_THE_PAGE = "registry.example.com"
 
 
 class Shell:
-    """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster."""
+    """Pastes commands of a page, in the root of the repository, with the helm and the kubectl of the cluster.
+
+    folder: for links to these, and a kubeconfig of its own, in which a namespace can be chosen.
+    """
 
     def __init__(self, cluster: Cluster, helm: Helm, folder: Path) -> None:
         for name, program in (("helm", helm.program), ("kubectl", cluster.kubectl_command[0])):
             (folder / name).symlink_to(program)
         self.helm = helm
-        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join((str(folder), str(Path(sys.executable).parent), os.environ["PATH"]))
         self.environment = helm.environment | {
             "PATH": path,
-            "KUBECONFIG": str(cluster.kubeconfig),
+            "KUBECONFIG": str(shutil.copy(cluster.kubeconfig, folder / "kubeconfig")),
             "KUBECACHEDIR": str(cluster.layout.kubectl_cache),
         }
 
-    def paste(self, commands: str) -> None:
-        """Run them; the registry, which nobody has, is where the images that were loaded are from."""
+    def paste(self, commands: str, *instead: tuple[str, str], folder: Path = ROOT) -> str:
+        """Run them, and return what they print. instead: words of the page, and what stands for them here; so the
+        registry, which nobody has, is where the images are from that were loaded."""
+        for word, meant in instead:
+            assert word in commands, f"{word!r} is not in {commands!r}"
+            commands = commands.replace(word, meant)
         here = commands.replace(REGISTRY_OF_THE_PAGE, "localhost")
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", here],
-            cwd=ROOT,
+            cwd=folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -43,6 +52,7 @@ class Shell:
             check=False,
         )
         assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}\n{self.helm.describe()}"
+        return done.stdout
 
     @contextmanager
     def meanwhile(self, *command: str) -> Iterator[subprocess.Popen[str]]:

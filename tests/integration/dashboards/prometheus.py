@@ -111,15 +111,17 @@ def configuration(cluster: Cluster, services: tuple[str, ...]) -> dict[str, Any]
 def running(program: Path, cluster: Cluster, services: tuple[str, ...], folder: Path) -> Iterator[Prometheus]:
     """A Prometheus that has scraped all services and the scheduler once."""
     words, url = command(program, configuration(cluster, services), folder)
+    with scraping(words, url, folder, len(services) + 1) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def scraping(words: list[str], url: str, folder: Path, targets: int) -> Iterator[Prometheus]:
+    """The Prometheus of that command, once it has scraped so many targets."""
     with (folder / "prometheus.log").open("w") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
         made = Prometheus(url)
         try:
-            wait(
-                "all targets scraped",
-                lambda: made.ready(len(services) + 1),
-                TIMEOUT,
-                (folder / "prometheus.log").read_text,
-            )
+            wait("all targets scraped", lambda: made.ready(targets), TIMEOUT, (folder / "prometheus.log").read_text)
             yield made
         finally:
             process.terminate()

@@ -1,0 +1,87 @@
+"""What README.md has an administrator and a researcher paste, as far as it is not for helm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from scavenger_cluster import Cluster, stack
+from scavenger_testing import pages
+from scavenger_testing.prometheus import command
+from scavenger_testing.waiting import wait
+
+from tests.integration.dashboards.prometheus import Prometheus, scraping
+
+from .conftest import ROOT, SYSTEM, get
+from .shell import Shell
+
+README = ROOT / "README.md"
+PANEL = "Jobs"
+"""Of the dashboard for researchers: how many jobs of a queue are in each phase."""
+COUNTING = ["run", "--dir=/state", "--seconds=2", "--steps=20"]
+SERVICES = ("admitter", "regulator", "prioritizer", "board")
+
+
+def writes_a_job(cluster: Cluster, shell: Shell, folder: Path, wait_phase: Callable[[str, str], None]) -> None:
+    """The job of the page, with a program that there is, of a size that fits; and the commands below it."""
+    (text,) = pages.blocks(README, "## Write a job", "yaml")
+    job: dict[str, Any] = yaml.safe_load(text)
+    job["spec"] |= {"image": stack.COUNTER_IMAGE, "args": COUNTING, "parallelism": 2}
+    job["spec"]["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+    (claim,) = job["spec"]["persistentVolumeClaims"]
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim["name"]}, "spec": spec}
+    cluster.kubectl("apply", "-n", "research", "-f", "-", input=yaml.safe_dump(made))
+    (folder / "simulation.yaml").write_text(yaml.safe_dump(job))
+    apply, *looks = pages.commands(README, ("kubectl",), "## Write a job")
+    shell.paste(apply.script, folder=folder)
+    wait_phase("simulation", "Completed")
+    said = [shell.paste(look.script).split()[0] for look in looks]
+    assert said == ["NAME", "completed"], said
+
+
+def uses_the_command_line(shell: Shell) -> None:
+    """`kubectl sj`, which the tests have installed; what it opens in a browser is looked at elsewhere."""
+    install, run, *looks, board = pages.commands(README, ("kubectl",), "## kubectl sj")
+    assert install.script.startswith("pip install ")
+    shell.paste(
+        run.script,
+        ("python:3.12", stack.COUNTER_IMAGE),
+        ("--cpu 1 --memory 1Gi", "--cpu 50m --memory 64Mi"),
+        ("python pi.py", "python -c 'print(3.14)'"),
+    )
+    said = [shell.paste(look.script) for look in looks]
+    assert "3.14" in said[1], said
+    assert said[2].startswith("Cluster "), said
+    assert board.script.startswith("kubectl sj board --open")
+
+
+def shows_it_on_a_dashboard(cluster: Cluster, shell: Shell, prometheus: Path, folder: Path) -> None:
+    """The query of a panel, as Grafana would find it, put to a Prometheus that scrapes the services."""
+    (upgrade,) = pages.blocks(README, "## Watch it")
+    shell.paste(upgrade)
+    maps = get(cluster, "configmaps", "-n", SYSTEM, "-l", "grafana_dashboard=1")["items"]
+    files = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
+    assert len(files) == 3
+    (panel,) = (one for one in files["scavenger-researcher.json"]["panels"] if one["title"] == PANEL)
+    (target,) = panel["targets"]
+    targets = {f"scavenger-{service}": addresses(cluster, f"scavenger-{service}") for service in SERVICES}
+    jobs = [{"job_name": name, "static_configs": [{"targets": pods}]} for name, pods in targets.items()]
+    words, url = command(prometheus, {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}, folder)
+    with scraping(words, url, folder, sum(map(len, targets.values()))) as found:
+        wait("the panel to show both jobs", lambda: shown(found, target["expr"]) == {"Completed": 2.0})
+
+
+def addresses(cluster: Cluster, service: str) -> list[str]:
+    """Where the pods of a service show their metrics, as the page says."""
+    pods = get(cluster, "pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={service}")["items"]
+    return [f"{pod['status']['podIP']}:8080" for pod in pods]
+
+
+def shown(prometheus: Prometheus, expression: str) -> dict[str, float]:
+    """The series that are not 0, by phase."""
+    found = prometheus.query(expression, queue="default")
+    return {labels["phase"]: value for labels, value in found if value}
