@@ -31,9 +31,9 @@ from rich.markup import escape
 from rich.table import Table
 from scavenger_api.reasons import InterruptionReason, WaitReason
 
-WORK: Final = 110
+WORK: Final = 100
 """Seconds that most jobs compute, all their runs together: when the rush comes, few come to their end by themselves."""
-LATE: Final = 80
+LATE: Final = 70
 """The same of those for which there is no room at first."""
 SWEEP: Final = 30
 """The same of the job on reclaimed capacity."""
