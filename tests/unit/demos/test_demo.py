@@ -223,13 +223,23 @@ DONE = (
 )
 def test_a_result_is_held_against_the_expected_one(log: str, right: bool) -> None:
     job = {"metadata": {"name": "ben-1"}, "spec": {}, "status": {"interruptedCount": 2, "lostCPUSeconds": 1.25}}
-    row, found = demo_story.line_of(stage(said={"kubectl sj logs ben-1": log}), "demo-ben", job)
+    row, found = demo_story.line_of(ended(log, 1), "demo-ben", job)
     assert found is right
     assert row[:5] == ["ben-1", "1", "2", "0.0", "1.2"]
     gang = {**job, "spec": {"parallelism": 2}}
-    assert demo_story.line_of(stage(said={"kubectl sj logs ben-1": log}), "demo-ben", gang)[1] is False, (
-        "one is missing"
-    )
+    assert demo_story.line_of(ended(log, 2), "demo-ben", gang)[1] is False, "one is missing"
+
+
+def ended(log: str, pods: int) -> Pretended:
+    """A cluster with so many pods of a job, and what they have said."""
+    found = items(*(pod_dict(f"ben-1-{i}") for i in range(pods)))
+    return stage({"/api/v1/namespaces/demo-ben/pods": found}, {"kubectl sj logs ben-1": log})
+
+
+def test_a_job_whose_pod_was_evicted_as_it_ended_has_no_log() -> None:
+    job = {"metadata": {"name": "ben-1"}, "spec": {}, "status": {"phase": "Completed"}}
+    row, right = demo_story.line_of(ended("", 0), "demo-ben", job)
+    assert (row[-1], right) == ("not to be seen", None)
 
 
 @dataclass
