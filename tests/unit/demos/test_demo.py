@@ -247,9 +247,15 @@ class Looks:
     """Sees at once what the regulator says."""
 
     stage: Pretended
+    seen: set[str] = field(default_factory=set)
 
     def within(self, seconds: float, condition: Any) -> bool:
-        return bool(condition(self.stage.levels()))
+        levels = self.stage.levels()
+        self.seen.add(levels["state"])
+        return bool(condition(levels))
+
+    def states(self) -> set[str]:
+        return self.seen
 
 
 @dataclass(frozen=True)
@@ -294,6 +300,20 @@ def test_the_rush_grows_by_what_is_lacking_and_no_further_than_it_may() -> None:
         watch = Looks(slow)
         with pytest.raises(DemoError, match=problem):
             demo_loop.Rush(slow, watch).peak()
+
+
+@pytest.mark.parametrize(("points", "rushes"), [(5, 1), (50, demo_loop.SMALLER)])
+def test_a_load_that_passed_both_levels_at_once_has_a_smaller_rush_follow(points: float, rushes: int) -> None:
+    found = Rushed(environment={}, real=True, measured=True, unit=50.0, image=IMAGE, points=points)
+    watch: Any = Looks(found)
+    rush = demo_loop.Rush(found, watch)
+    if points > 15:  # more than lies between the levels
+        with pytest.raises(DemoError, match="always passed"):
+            rush.see_speculative()
+    else:
+        rush.see_speculative()
+        rush.see_speculative()
+    assert [words[-1] for words in found.commands].count("--replicas=0") == rushes
 
 
 # --- the end ---
