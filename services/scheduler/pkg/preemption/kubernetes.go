@@ -8,8 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
@@ -66,19 +64,10 @@ func (pl *Plugin) takeOver(features feature.Features) {
 	pl.Executor.PreemptPod = func(
 		ctx context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *v1.Pod, plugin string,
 	) (inMemory bool, err error) {
-		r := removal{victim: victim, by: by.UID(), node: c.Name()}
-		for _, pod := range by.Pods() {
-			r.pods = append(r.pods, pod)
-		}
-		err = pl.remove(ctx, r, func() (err error) {
+		err = pl.remove(ctx, removalOf(c, by, victim), func() (err error) {
 			inMemory, err = preempt(ctx, c, by, victim, plugin)
 			return err
 		})
 		return inMemory, err
 	}
-}
-
-// recorder writes Events.
-func (pl *Plugin) recorder(ctx context.Context) events.EventRecorder {
-	return pl.handle.EventRecorder().WithLogger(klog.FromContext(ctx))
 }

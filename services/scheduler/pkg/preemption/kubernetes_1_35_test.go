@@ -7,20 +7,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
-
-// queued is what stands in the scheduling queue.
-type queued = fwk.QueuedPodInfo
-
-func (w world) snapshot(running []*v1.Pod) *internalcache.Snapshot {
-	return internalcache.NewSnapshot(running, w.nodes)
-}
 
 func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{frameworkruntime.WithSnapshotSharedLister(snapshot)}

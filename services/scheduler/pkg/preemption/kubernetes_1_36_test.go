@@ -6,38 +6,17 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
-
-// queued is what stands in the scheduling queue.
-type queued = fwk.QueuedPodInfo
-
-func (w world) snapshot(running []*v1.Pod) *internalcache.Snapshot {
-	return internalcache.NewSnapshot(running, w.nodes)
-}
 
 func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	}
-}
-
-func (deviceClasses) PodGroups() fwk.PodGroupLister { return nil }
-
-// addTo puts a pod into the scheduling queue.
-func addTo(ctx context.Context, queue internalqueue.SchedulingQueue, p pod) {
-	queue.Add(ctx, p.Pod)
-}
-
-// runsPreemption tells whether victims are being removed in the background for a pod.
-func runsPreemption(pl *defaultpreemption.DefaultPreemption, pod pod) bool {
-	return pl.Executor.IsPodRunningPreemption(pod.UID)
 }
 
 // onRemoval has `hook` stand between a plugin and the removal of a victim.

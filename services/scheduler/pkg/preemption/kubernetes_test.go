@@ -9,7 +9,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -32,18 +31,6 @@ func versionOptions(snapshot *internalcache.Snapshot) []frameworkruntime.Option 
 		frameworkruntime.WithPodGroupManager(snapshot),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	}
-}
-
-func (deviceClasses) PodGroups() fwk.PodGroupLister { return nil }
-
-// addTo puts a pod into the scheduling queue.
-func addTo(ctx context.Context, queue internalqueue.SchedulingQueue, p pod) {
-	queue.Add(ctx, p.Pod)
-}
-
-// runsPreemption tells whether victims are being removed in the background for a pod.
-func runsPreemption(pl *defaultpreemption.DefaultPreemption, pod pod) bool {
-	return pl.Executor.IsPodRunningPreemption(pod.UID)
 }
 
 // onRemoval has `hook` stand between a plugin and the removal of a victim.

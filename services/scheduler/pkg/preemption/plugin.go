@@ -14,7 +14,8 @@
 //   - score.go     the order of the nodes
 //   - waiting.go   who may take non-preemptible jobs, and when those who may not yet are tried again
 //   - podgroup.go  the same for a group of pods, with podgroup_removal.go
-//   - kubernetes.go what differs between versions of Kubernetes, with kubernetes_1_36.go and kubernetes_1_35.go
+//   - kubernetes.go what differs between versions of Kubernetes, with kubernetes_older.go (1.36 and 1.35),
+//     executor.go (all but 1.35), kubernetes_1_36.go and kubernetes_1_35.go
 //   - args.go, metrics.go, events.go
 package preemption
 
