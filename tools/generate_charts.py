@@ -29,6 +29,7 @@ from typing import Any, Final
 
 import yaml
 from pydantic import BeforeValidator
+from pydantic.fields import FieldInfo
 from scavenger_api import crd, names
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError
@@ -101,6 +102,11 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+def takes_durations(field: FieldInfo) -> bool:
+    """Whether a setting is a number of seconds that can be written as `1h30m`."""
+    return any(isinstance(entry, BeforeValidator) and entry.func is parse_seconds for entry in field.metadata)
+
+
 def setting_schemas(settings: type[ServiceSettings]) -> dict[str, Schema]:
     """The schema of each setting, by its name in values.yaml."""
     whole = settings.model_json_schema()
@@ -109,7 +115,7 @@ def setting_schemas(settings: type[ServiceSettings]) -> dict[str, Schema]:
         if name in GIVEN_BY_THE_CHART:
             continue
         schema = _resolved(whole["properties"][name], whole.get("$defs", {}))
-        if any(isinstance(entry, BeforeValidator) and entry.func is parse_seconds for entry in field.metadata):
+        if takes_durations(field):
             schema |= {"type": ["number", "string"], "pattern": DURATION}
         found[camel(name)] = schema
     return found

@@ -16,7 +16,6 @@ reason and is written by hand, and a test holds it to `scavenger_api.reasons`.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,17 +23,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BeforeValidator
 from scavenger_api import crd, names
 from scavenger_api.events import EVENTS
 from scavenger_api.job import ScavengerJobSpec
 from scavenger_cli.exits import ExitCode
 from scavenger_runtime.events import BURST
-from scavenger_runtime.settings import ENV_PREFIX, ServiceSettings, parse_seconds
+from scavenger_runtime.settings import ENV_PREFIX, ServiceSettings
 
 from tools import generate_charts as charts
+from tools import generated as generated_files
+from tools.generated import ROOT
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
 MARK: Final = "<!-- generated from the code by `python -m tools.reference`; do not edit -->\n"
 EXITS: Final = re.compile(r"(<!-- exit codes: generated -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -190,19 +189,13 @@ def shown(settings: type[ServiceSettings], name: str) -> str:
     value = field.default
     if field.default_factory is not None:
         return "made anew"
-    if is_seconds(settings, name):
+    if charts.takes_durations(settings.model_fields[name]):
         return f"`{duration(value)}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple | list):
         return f"`{','.join(str(one) for one in value)}`" if value else ""
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`" if value not in (None, "") else ""
-
-
-def is_seconds(settings: type[ServiceSettings], name: str) -> bool:
-    """Whether it takes durations."""
-    metadata = settings.model_fields[name].metadata
-    return any(isinstance(one, BeforeValidator) and one.func is parse_seconds for one in metadata)
 
 
 def duration(seconds: float) -> str:
@@ -217,7 +210,7 @@ def duration(seconds: float) -> str:
 def words_of(settings: type[ServiceSettings], name: str, schema: Schema) -> str:
     """What it does, its unit where that is no duration, what it may be, and its bounds."""
     text, unit = schema["description"], schema.get("unit", "")
-    if unit and not is_seconds(settings, name):
+    if unit and not charts.takes_durations(settings.model_fields[name]):
         text += f" ({unit})"
     if "enum" in schema:
         text += "; " + " or ".join(f"`{value}`" for value in schema["enum"])
@@ -276,18 +269,7 @@ def generated() -> dict[Path, str]:
 
 def main(words: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="tools.reference", description=(__doc__ or "").partition("\n")[0])
-    mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--write", action="store_true", help="write the pages")
-    mode.add_argument("--check", action="store_true", help="exit 1 where one is out of date")
-    arguments = parser.parse_args(words)
-    stale = [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if arguments.write:
-            path.write_text(generated()[path])
-        else:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is out of date; run: make generate\n")
-    return 1 if stale and arguments.check else 0
+    return generated_files.main("tools.reference", __doc__ or "", generated, words)
 
 
 if __name__ == "__main__":

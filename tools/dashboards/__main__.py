@@ -6,14 +6,13 @@ python -m tools.dashboards --check     exit 1 where it is out of date
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from tools import generated as generated_files
 from tools.dashboards.administrator import ADMINISTRATOR
 from tools.dashboards.catalogue import ROOT, Metric, catalogue, problems
 from tools.dashboards.grafana import QUEUES, as_json
@@ -50,31 +49,13 @@ def generated() -> dict[Path, str]:
     return {**pages, **boards}
 
 
-def out_of_date(files: Mapping[Path, str]) -> list[Path]:
-    """The files that are not there, or have something else in them."""
-    return [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-
-
 def main(words: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="tools.dashboards", description=(__doc__ or "").partition("\n")[0])
-    mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--write", action="store_true", help="write the files")
-    mode.add_argument("--check", action="store_true", help="exit 1 where they are out of date")
-    arguments = parser.parse_args(words)
     metrics = catalogue()
     wrong = problems(metrics) + unfounded(metrics)
     for problem in wrong:
         sys.stderr.write(f"{problem}\n")
-    files = {} if wrong else generated()
-    stale = out_of_date(files)
-    for path in stale:
-        if arguments.write:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files[path])
-        else:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is out of date; run: make generate\n")
-    return 1 if wrong or (stale and arguments.check) else 0
+    return 1 if wrong else generated_files.main("tools.dashboards", __doc__ or "", generated, words)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tools.dashboards.__main__ import FOLDER, generated, out_of_date, unfounded
+from tools.dashboards.__main__ import FOLDER, generated, unfounded
 from tools.dashboards.catalogue import Metric, catalogue, problems
 from tools.dashboards.promql import parse, wrong
+from tools.generated import out_of_date
 
 METRICS = catalogue()
 GOOD = Metric("scavenger_lost_cpu_seconds_total", "counter", ("queue",), "What was lost.", "admitter")

@@ -13,10 +13,10 @@ from scavenger_api.events import EVENTS
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 
-from tools import reference
+from tools import generated, reference
 
 SOURCES = [
-    file for file in sorted((reference.ROOT / "services").glob("*/src/**/*.py")) if "__pycache__" not in file.parts
+    file for file in sorted((generated.ROOT / "services").glob("*/src/**/*.py")) if "__pycache__" not in file.parts
 ]
 RECORDS = {"note": 0, "normal": 2, "warning": 2, "record": 3}
 """Methods that write an Event, or ask for one, and which of their arguments is its reason."""
@@ -34,7 +34,7 @@ def test_a_page_that_is_out_of_date_is_found_and_written(
     (tmp_path / "cli.md").write_text("# cli\n\n<!-- exit codes: generated -->\nold\n<!-- end -->\n")
     (tmp_path / "events.md").write_text("# Events\n")
     monkeypatch.setattr(reference, "DOCS", tmp_path)
-    monkeypatch.setattr(reference, "ROOT", tmp_path)
+    monkeypatch.setattr(generated, "ROOT", tmp_path)
     assert reference.main(["--check"]) == 1
     assert "events.md is out of date; run: make generate" in capsys.readouterr().err
     assert reference.main(["--write"]) == 0
@@ -60,7 +60,7 @@ def test_the_pages_say_what_the_code_says() -> None:
 
 def records(file: Path) -> Iterator[str]:
     """The reason of each Event that a file writes; the expression, where that is no constant."""
-    module = ".".join(file.relative_to(reference.ROOT).with_suffix("").parts[3:])  # services/NAME/src/…
+    module = ".".join(file.relative_to(generated.ROOT).with_suffix("").parts[3:])  # services/NAME/src/…
     for node in ast.walk(ast.parse(file.read_text())):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RECORDS):
             continue
@@ -79,5 +79,5 @@ def test_every_event_is_in_the_list_and_nothing_else_is() -> None:
     listed = {kind.reason for kind in EVENTS if kind.by != "scavenger-scheduler"}
     assert found == listed
     (scheduler,) = (kind.reason for kind in EVENTS if kind.by == "scavenger-scheduler")
-    go = (reference.ROOT / "services/scheduler/pkg/preemption/events.go").read_text()
+    go = (generated.ROOT / "services/scheduler/pkg/preemption/events.go").read_text()
     assert f'const eventReason = "{scheduler}"' in go
