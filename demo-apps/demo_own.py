@@ -54,8 +54,9 @@ def real(found: Cluster, nodes: str, folder: Path) -> tuple[Stage, Services]:
         stack.build_images(found)
         metrics.result()
     environment = programs_on(folder, {name: tools[name] for name in ("kubectl", "helm")}, found.kubeconfig)
-    image = f"{REGISTRY}/scavenger/counter:demo"
-    stage = Stage(environment, real=True, measured=True, unit=CORES / 20, image=image, scheduler=OWN_SCHEDULER)
+    stage = Stage(
+        environment, real=True, measured=True, unit=CORES / 20, image=stack.COUNTER_IMAGE, scheduler=OWN_SCHEDULER
+    )
     return stage, Charts(REGISTRY, pull="Never")
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_cluster import Cluster, kwok
+from scavenger_cluster import Cluster
+from scavenger_cluster.scheduler import PLUGIN, STOCK
 from scavenger_cluster.waiting import wait_for
 
-from bench.scheduler import harness
+from bench.scheduler import harness, turns
 
 Figure = dict[str, Any]
 Body = dict[str, Any]
@@ -97,7 +98,7 @@ def run() -> list[Figure]:
     """The figures; brings up a cluster of its own, with the gate GenericWorkload, and takes it down."""
     cluster = Cluster("bench-gang", report=lambda line: None)
     try:
-        cluster.up("fake:1", fake_cpu="0", scheduler="plugin", arguments=ARGUMENTS)
+        cluster.up("fake:1", fake_cpu="0", scheduler=PLUGIN, arguments=ARGUMENTS)
         harness.install_base(cluster)
         for name, value in CLASSES.items():
             cluster.client.apply(f"{PRIORITY_CLASSES}/{name}", _priority_class(name, value))
@@ -126,12 +127,12 @@ def _figures(cluster: Cluster, shape: Shape, cast: str) -> list[Figure]:
 def _half(cluster: Cluster) -> list[Figure]:
     """Half of the nodes are enough: whose, is the question."""
     figures: list[Figure] = []
-    for kind in ("plugin", "stock"):
+    for kind in (PLUGIN, STOCK):
         cluster.use_scheduler(kind)
         played = _play(cluster, HALF, SCAVENGERS, seed=2)
         least = sum(sorted(_risk_by_node(HALF, seed=2))[: HALF.gangs * HALF.gang_size])
         beginning = f"scheduler.gang_victims.{HALF.name}.{kind}"
-        wanted = kind == "plugin"
+        wanted = kind == PLUGIN
         figures += [
             {
                 "name": f"{beginning}.over_minimum",
@@ -153,8 +154,8 @@ def _half(cluster: Cluster) -> list[Figure]:
 def _play(cluster: Cluster, shape: Shape, cast: str, seed: int) -> Played:
     client = cluster.client
     nodes = [f"gang-node-{i:03d}" for i in range(shape.nodes)]
-    client.create_all(harness.NODES, (_node(name) for name in nodes))
-    wait_for("the nodes", lambda: _schedulable(cluster) == set(nodes), timeout=120)
+    client.create_all(harness.NODES, (harness.node(name, POOL, "4", "32Gi") for name in nodes))
+    wait_for("the nodes", lambda: turns.untainted(cluster, POOL), timeout=120)
     low = _low_pods(shape, cast, seed, nodes)
     groups = {f"low-{i}": _pod_group(f"low-{i}", LOW, 1) for i in range(shape.jobs if cast == ORDINARY else 0)}
     client.create_all(POD_GROUPS, groups.values())
@@ -185,18 +186,7 @@ def _bound(cluster: Cluster) -> set[str]:
     return {name for name, pod in harness.listed(cluster, POOL).items() if pod["spec"].get("nodeName")}
 
 
-def _schedulable(cluster: Cluster) -> set[str]:
-    items = cluster.client.get(f"{harness.NODES}?labelSelector=pool%3D{POOL}")["items"]
-    return {item["metadata"]["name"] for item in items if not item["spec"].get("taints")}
-
-
 # --- objects ---
-
-
-def _node(name: str) -> Body:
-    body = kwok.fake_node(name, cpu="4", memory="32Gi", pods=110, taint=False, now="2026-01-01T00:00:00Z")
-    body["metadata"]["labels"]["pool"] = POOL
-    return body
 
 
 def _priority_class(name: str, value: int) -> Body:

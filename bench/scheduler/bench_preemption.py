@@ -21,9 +21,11 @@ from typing import Any, Final, NamedTuple
 
 from scavenger_api import names
 from scavenger_cluster import Cluster
+from scavenger_cluster.scheduler import PLUGIN, STOCK
 from scavenger_cluster.waiting import wait_for
 
 from bench.scheduler import harness, turns
+from bench.services.figures import percentile
 
 NODE_COUNT: Final = int(os.environ.get("BENCH_NODES", "1000"))
 JOBS_PER_NODE: Final = 2
@@ -63,8 +65,8 @@ def run() -> list[Figure]:
         victims = sum(turn.victims for turn in results)
         beginning = f"scheduler.preempt.{kind}"
         figures += [
-            {"name": f"{beginning}.p50", "value": _percentile(waits, 50), "unit": "s", "goal": None},
-            {"name": f"{beginning}.p99", "value": _percentile(waits, 99), "unit": "s", "goal": None},
+            {"name": f"{beginning}.p50", "value": percentile(waits, 50), "unit": "s", "goal": None},
+            {"name": f"{beginning}.p99", "value": percentile(waits, 99), "unit": "s", "goal": None},
             {
                 "name": f"{beginning}.decision",
                 "value": 1000 * min(turn.decision for turn in results),
@@ -84,12 +86,12 @@ def run() -> list[Figure]:
                 "goal": "<= 1.0",
             },
         ]
-    p99 = {kind: [_percentile(turn.waits, 99) for turn in results] for kind, results in rounds.items()}
+    p99 = {kind: [percentile(turn.waits, 99) for turn in results] for kind, results in rounds.items()}
     lost = {kind: [turn.lost for turn in results] for kind, results in rounds.items()}
     return [
         *figures,
-        *turns.ratio("scheduler.preempt.p99_ratio", p99[turns.PLUGIN], p99[turns.STOCK], "<= 1.1"),
-        *turns.ratio("scheduler.preempt.lost_ratio", lost[turns.PLUGIN], lost[turns.STOCK], None),
+        *turns.ratio("scheduler.preempt.p99_ratio", p99[PLUGIN], p99[STOCK], "<= 1.1"),
+        *turns.ratio("scheduler.preempt.lost_ratio", lost[PLUGIN], lost[STOCK], None),
     ]
 
 
@@ -186,11 +188,6 @@ def _bindings(cluster: Cluster) -> Iterator[dict[str, float]]:
             connection.sock.shutdown(2)
         thread.join(timeout=5)
         connection.close()
-
-
-def _percentile(values: list[float], percent: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from scavenger_cluster import Cluster
+from scavenger_cluster.scheduler import PLUGIN, STOCK
 from scavenger_cluster.waiting import wait_for
 
 from bench.scheduler import harness, turns
@@ -43,8 +44,8 @@ def run() -> list[Figure]:
             {"name": f"scheduler.throughput.{kind}", "value": statistics.median(values), "unit": "pods/s", "goal": None}
             for kind, values in rates.items()
         ),
-        *turns.ratio("scheduler.throughput_ratio", rates[turns.PLUGIN], rates[turns.STOCK], ">= 0.95"),
-        *turns.ratio("scheduler.cpu_per_pod_ratio", costs[turns.PLUGIN], costs[turns.STOCK], None),
+        *turns.ratio("scheduler.throughput_ratio", rates[PLUGIN], rates[STOCK], ">= 0.95"),
+        *turns.ratio("scheduler.cpu_per_pod_ratio", costs[PLUGIN], costs[STOCK], None),
     ]
 
 

@@ -109,9 +109,9 @@ def figures(cluster: Cluster, beginning: str) -> dict[str, float]:
 # --- nodes and pods ---
 
 
-def node(name: str, pool: str, cpu: str = "2") -> Body:
+def node(name: str, pool: str, cpu: str = "2", memory: str = "64Gi") -> Body:
     """A fake node of a pool; pods of other tests keep off it by their selectors."""
-    body = kwok.fake_node(name, cpu=cpu, memory="64Gi", pods=110, taint=False, now="2026-01-01T00:00:00Z")
+    body = kwok.fake_node(name, cpu=cpu, memory=memory, pods=110, taint=False, now="2026-01-01T00:00:00Z")
     body["metadata"]["labels"]["pool"] = pool
     return body
 

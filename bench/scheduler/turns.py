@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from scavenger_cluster import Cluster
+from scavenger_cluster.scheduler import PLUGIN, STOCK
 from scavenger_cluster.waiting import wait_for
 
 from bench.scheduler import harness
 
-PLUGIN: Final = "plugin"
-STOCK: Final = "stock"
 POOL: Final = "bench"
 CONFIDENCE: Final = 0.95
 
@@ -38,9 +37,9 @@ def nodes(name: str, count: int) -> Iterator[tuple[Cluster, list[str]]]:
         cluster.down()
 
 
-def untainted(cluster: Cluster) -> bool:
+def untainted(cluster: Cluster, pool: str = POOL) -> bool:
     """Whether pods may go to all nodes of the pool."""
-    items = cluster.client.get(f"{harness.NODES}?labelSelector=pool%3D{POOL}")["items"]
+    items = cluster.client.get(f"{harness.NODES}?labelSelector=pool%3D{pool}")["items"]
     return not any(item["spec"].get("taints") for item in items)
 
 
