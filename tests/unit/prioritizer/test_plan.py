@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as alter
@@ -19,6 +20,7 @@ from scavenger_prioritizer.core.plan import (
     rank,
     run_start,
     scheduler_estimate,
+    takes_part,
 )
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, Rules
 
@@ -250,6 +252,48 @@ def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
     """It would be counted among those that can give way, and can no longer."""
     plan = plan_classes(snapshot([gone, gang("a", started=1), gang("b", started=2)], 50))
     assert classes(plan) == {"a": PREEMPTIBLE, "b": NON_PREEMPTIBLE}
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param({"pods": [pod(live=False, terminating=True, told_to_go=ago(5))]}, id="its pod is being removed"),
+        pytest.param({"pods": [pod(live=False, told_to_go=ago(5))]}, id="its pod was removed"),
+        pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(5)}, id="interrupted"),
+        pytest.param({"phase": "Starting", "pods": [pod()], "ended": ago(5)}, id="starting again"),
+        pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(-5)}, id="on a clock ahead"),
+    ],
+)
+def test_who_was_displaced_a_moment_ago_costs_nobody_his_protection(gone: dict[str, Any]) -> None:
+    """Of six, two are preemptible; when these go, those who stay keep their class, and again when these are back."""
+    stay = [gang(f"j{n}", started=100 + n, class_=NON_PREEMPTIBLE) for n in range(4)]
+    for left in ([gang("x", **gone), gang("y", **gone)], [gang("x", **gone), gang("y", started=1)]):
+        plan = plan_classes(snapshot([*stay, *left], 33))
+        assert preemptible(plan) == {g.job.name for g in left if takes_part(g)}
+        assert not plan.changes
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(20)}, id="not back for a while"),
+        pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(-3600)}, id="on a clock far ahead"),
+        pytest.param({"phase": "Waiting", "pods": []}, id="never ran"),
+        pytest.param({"phase": "Completed", "pods": [], "ended": ago(5)}, id="completed"),
+        pytest.param({"phase": "Suspended", "pods": [], "ended": ago(5), "stopping": True}, id="suspended"),
+        pytest.param({"pods": [pod(live=False, told_to_go=ago(5))], "stopping": True}, id="deleted"),
+        pytest.param({"pods": [pod(live=False, terminating=True, told_to_go=ago(20))]}, id="long grace"),
+    ],
+)
+def test_who_will_not_be_back_soon_takes_no_place(gone: dict[str, Any]) -> None:
+    stay = [gang(f"j{n}", started=100 + n, class_=NON_PREEMPTIBLE) for n in range(4)]
+    plan = plan_classes(snapshot([*stay, gang("x", **gone), gang("y", **gone)], 33))
+    assert preemptible(plan) == {"j0", "j1"}
+
+
+def test_where_all_are_preemptible_those_who_left_change_nothing() -> None:
+    gone = [gang(f"g{n}", phase="Interrupted", pods=[], ended=ago(5)) for n in range(8)]
+    assert preemptible(plan_classes(snapshot([gang("a"), gang("b", class_=NON_PREEMPTIBLE), *gone], 100))) == {"a", "b"}
 
 
 def test_a_gang_goes_on_when_a_member_has_finished() -> None:

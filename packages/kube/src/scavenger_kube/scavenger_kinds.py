@@ -39,6 +39,7 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     interrupted_count: int = 0
     own_interrupted_count: int = 0
     running_timestamps: tuple[str, ...] = ()
+    ended_timestamp: str | None = None
     priority_start_over_timestamp: str | None = None
     last_checkpoint_timestamp: str | None = None
     job_name: str = ""
@@ -56,7 +57,6 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     conditions: tuple[Condition, ...] = ()
     queued_timestamp: str | None = None
     interrupted_timestamps: tuple[str, ...] = ()
-    ended_timestamp: str | None = None
     finished_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
     lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)

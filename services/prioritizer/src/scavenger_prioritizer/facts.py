@@ -25,7 +25,7 @@ from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
-from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts
 
 BUDGET_NAME: Final = "scavenger-non-preemptible"
 """The one PodDisruptionBudget of a namespace."""
@@ -86,6 +86,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         started=_moment(runs[-1]) if runs else None,
         start_over=_moment(status.priority_start_over_timestamp),
         checkpoints=tuple(c for c in checkpoints if c is not None),
+        ended=_moment(status.ended_timestamp),
         interruptions=status.earned_count,
         stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
@@ -118,12 +119,19 @@ def pod_facts(pod: Pod) -> PodFacts:
         node=pod.spec.node_name,
         live=not pod.ended and not deleted,
         terminating=deleted and not pod.ended,
+        told_to_go=_told_to_go(meta),
         started=_moment(pod.status.start_time),
         index=completion_index(meta.annotations, meta.labels),
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         written=int(written) if _WHOLE.fullmatch(written) else None,
     )
+
+
+def _told_to_go(meta: ObjectMeta) -> int | None:
+    """When an object was deleted. `deletionTimestamp` is when it has to be gone, its grace period later."""
+    by = _moment(meta.deletion_timestamp)
+    return None if by is None else by - (meta.deletion_grace_period_seconds or 0) * MICROSECONDS
 
 
 def pod_millicores(pod: Pod) -> int:

@@ -43,8 +43,8 @@ Write = Callable[[], Awaitable[object]]
 class Step:
     """Writes of one kind, made before those of the next step are. `urgency`: of each.
 
-    `awaited`: somebody waits for them, so they are made several at a time. Others are made one by one, and the API
-    server has as much rest after each as it took for it: the busier it is, the fewer there are.
+    `awaited`: somebody waits for them, so they are made several at a time. Others are made one by one, at the pace of
+    explanations (`Urgency.EXPLAIN`): the busier the API server is, the fewer there are.
     """
 
     kind: str
@@ -132,7 +132,7 @@ class PlanWriter:
         yield Step("unprotect", more, count, awaited=True)
         yield Step("protect", protect, count, awaited=True)
         yield Step("unprotect", unprotect, count, awaited=True)
-        yield Step("protect", rest, count, awaited=False)
+        yield Step("protect", rest, Urgency.EXPLAIN, awaited=False)
         yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN, awaited=False)
         yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN, awaited=False)
         yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count, awaited=True)
@@ -151,8 +151,6 @@ class PlanWriter:
                 made += 1
                 if self._clock.monotonic() >= until:
                     return
-                if not step.awaited:
-                    await self._clock.sleep(self._client.observer.write_seconds)
 
         width = min(len(writes), self._concurrent_writes if step.awaited else 1)
         workers = [asyncio.ensure_future(work()) for _ in range(width)]

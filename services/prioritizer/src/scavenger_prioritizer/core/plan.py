@@ -121,7 +121,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     way out does not count among the preemptible ones, as it can no longer give way to anybody.
     """
     ranked = rank(snapshot)
-    verdicts = tuple(_judge(ranked, snapshot.share))
+    verdicts = tuple(_judge(ranked, snapshot))
     protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
     needed, surplus = _budgets(verdicts, snapshot)
     return ClassPlan(
@@ -232,11 +232,32 @@ def preemptible_count(jobs: int, percentage: float) -> int:
     return max(0, min(jobs, math.ceil(jobs * percentage / 100 - 1e-9)))
 
 
-def _judge(ranked: Sequence[Ranked], share: Share) -> Iterable[Verdict]:
+def returns(gang: Gang, now: int, within: int) -> bool:
+    """Whether the job was displaced so recently that it is still expected back."""
+    job = gang.job
+    if job.stopping:
+        return False
+    if job.phase == Phase.RUNNING:  # that it is interrupted has not been written yet
+        left = max((pod.told_to_go for pod in gang.pods if pod.told_to_go is not None), default=None)
+    else:
+        left = job.ended if job.phase in (Phase.INTERRUPTED, Phase.STARTING) else None
+    return left is not None and abs(now - left) < within  # far in the future is another machine's clock
+
+
+def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     """Jobs with a pod on a cordoned node keep their position in the order and in the count, and are preemptible
     wherever it is: so cordoning a node changes the class of no job that is elsewhere.
+
+    Those who have just been displaced count too, as preemptible ones, which they will be again. Otherwise each of them
+    cost somebody else his protection, who had it back when they were: eight writes for one interruption.
     """
-    count = None if share.percentage is None else preemptible_count(len(ranked), share.percentage)
+    share = snapshot.share
+    returning = sum(
+        not takes_part(gang) and returns(gang, snapshot.now, snapshot.rules.returning) for gang in snapshot.gangs
+    )
+    count = None
+    if share.percentage is not None:
+        count = max(0, preemptible_count(len(ranked) + returning, share.percentage) - returning)
     for position, r in enumerate(ranked):
         current = current_class(r.gang)
         class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE

@@ -76,6 +76,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """Neither in a terminal phase nor being deleted."""
     terminating: bool = False
     """Being deleted before its containers ended: its gang is about to be interrupted."""
+    told_to_go: int | None = None
+    """When somebody deleted it, by the API server's clock."""
     started: int | None = None
     """When the kubelet accepted it."""
     index: int | None = None
@@ -110,6 +112,8 @@ class JobFacts(Record, frozen=True, gc=False):
     """priorityStartOverTimestamp."""
     checkpoints: tuple[int, ...] = ()
     """Checkpoints recorded on the job itself, wherever they lie in time."""
+    ended: int | None = None
+    """When the last run ended; None while one runs."""
     interruptions: int = 0
     stopping: bool = False
     """Being deleted or suspended."""
@@ -145,6 +149,8 @@ class Rules:
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0
+    returning: int = 15 * MICROSECONDS
+    """A job that was displaced counts as running for so long, as it comes back as soon as there is room."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
 
