@@ -41,16 +41,15 @@ Write = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Step:
-    """Writes of one kind, made before those of the next step are. `urgency`: of each.
+    """Writes of one kind, made before those of the next step are.
 
-    `awaited`: somebody waits for them, so they are made several at a time. Others are made one by one, at the pace of
-    explanations (`Urgency.EXPLAIN`): the busier the API server is, the fewer there are.
+    urgency: of each. They are made several at a time, but for those that nobody waits for (`Urgency.EXPLAIN`): the
+    busier the API server is, the fewer of these there are.
     """
 
     kind: str
     writes: Sequence[Write]
     urgency: Urgency
-    awaited: bool
 
 
 log = get_logger(__name__)
@@ -128,14 +127,14 @@ class PlanWriter:
         """All of a plan, in its order."""
         count = Urgency.COUNT
         more, protect, unprotect, rest = ([partial(self._write_pod, w) for w in step] for step in plan.class_steps)
-        yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count, awaited=True)
-        yield Step("unprotect", more, count, awaited=True)
-        yield Step("protect", protect, count, awaited=True)
-        yield Step("unprotect", unprotect, count, awaited=True)
-        yield Step("protect", rest, Urgency.EXPLAIN, awaited=False)
-        yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN, awaited=False)
-        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN, awaited=False)
-        yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count, awaited=True)
+        yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count)
+        yield Step("unprotect", more, count)
+        yield Step("protect", protect, count)
+        yield Step("unprotect", unprotect, count)
+        yield Step("protect", rest, Urgency.EXPLAIN)
+        yield Step("refresh", [partial(self._write_pod, w) for w in plan.refresh], Urgency.EXPLAIN)
+        yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN)
+        yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count)
 
     async def _all(self, step: Step, writes: Sequence[Write], until: float) -> int:
         """These writes of a step, and how many of them were made until then, on the monotonic clock. The first sign
@@ -152,7 +151,7 @@ class PlanWriter:
                 if self._clock.monotonic() >= until:
                     return
 
-        width = min(len(writes), self._concurrent_writes if step.awaited else 1)
+        width = min(len(writes), 1 if step.urgency is Urgency.EXPLAIN else self._concurrent_writes)
         workers = [asyncio.ensure_future(work()) for _ in range(width)]
         try:
             await asyncio.gather(*workers)

@@ -251,13 +251,11 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     Those who have just been displaced count too, as preemptible ones, which they will be again. Otherwise each of them
     cost somebody else his protection, who had it back when they were: eight writes for one interruption.
     """
-    share = snapshot.share
-    returning = sum(
-        not takes_part(gang) and returns(gang, snapshot.now, snapshot.rules.returning) for gang in snapshot.gangs
-    )
-    count = None
-    if share.percentage is not None:
-        count = max(0, preemptible_count(len(ranked) + returning, share.percentage) - returning)
+    percentage, count = snapshot.share.percentage, None
+    if percentage is not None:
+        within = snapshot.rules.returning
+        returning = sum(returns(gang, snapshot.now, within) and not takes_part(gang) for gang in snapshot.gangs)
+        count = max(0, preemptible_count(len(ranked) + returning, percentage) - returning)
     for position, r in enumerate(ranked):
         current = current_class(r.gang)
         class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
