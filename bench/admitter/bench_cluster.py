@@ -1,7 +1,8 @@
 """2,000 jobs with all services at work beside 2,000 plain Jobs, and how fast a gang is cancelled; on fake nodes.
 
 Both kinds run one after the other on the same control plane, so only their ratio means something on a noisy machine.
-The plain ones come first, when none of our services runs and the scheduler is the stock one.
+The plain ones come first, when none of our services runs and the scheduler is the stock one; then, under the same
+conditions, the requests of 2,000 starts as we have them, sent by a client.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
 from scavenger_testing.processes import cpu_seconds, peak_kb
 
+from bench.admitter import requests_alone
 from bench.services.figures import percentile, ratio
 from bench.services.harness import (
     TIMEOUT,
@@ -54,6 +56,8 @@ async def _measure(cluster: Cluster) -> list[Figure]:
     async with await ApiClient.connect(kubeconfig=str(cluster.kubeconfig), user_agent="bench") as client:
         server = next(c.pid for c in cluster.status() if c.name == "kube-apiserver" and c.pid is not None)
         plain, plain_cpu = await _plain_jobs(client, server)
+        admitter = str(await asyncio.to_thread(cluster.service_kubeconfig, "admitter"))
+        alone, alone_cpu = await _requests_alone(client, admitter, server)
         await asyncio.to_thread(start_ours, cluster)
         pid = cluster.service("admitter").pid
         before = cpu_seconds(pid)
@@ -65,6 +69,7 @@ async def _measure(cluster: Cluster) -> list[Figure]:
         peak = peak_kb(pid) / 1024
     return [
         {"name": "jobs2000.plain.seconds", "value": plain, "unit": "s", "goal": None},
+        {"name": "jobs2000.requests_alone.seconds", "value": alone, "unit": "s", "goal": None},
         {"name": "jobs2000.scavenger.seconds", "value": scavenger, "unit": "s", "goal": None},
         {"name": "jobs2000.ratio_to_plain", "value": ratio(scavenger, plain), "unit": "ratio", "goal": "<= 1.5"},
         {
@@ -72,6 +77,18 @@ async def _measure(cluster: Cluster) -> list[Figure]:
             "value": ratio(scavenger_cpu, plain_cpu),
             "unit": "ratio",
             "goal": "<= 1.6",
+        },
+        {
+            "name": "jobs2000.requests_alone_ratio_to_plain",
+            "value": ratio(alone, plain),
+            "unit": "ratio",
+            "goal": None,
+        },
+        {
+            "name": "jobs2000.requests_alone_apiserver_cpu_ratio",
+            "value": ratio(alone_cpu, plain_cpu),
+            "unit": "ratio",
+            "goal": None,
         },
         *lag.figures("jobs2000.event_loop_lag_ms"),
         {"name": "admitter.peak_rss_mb", "value": peak, "unit": "MB", "goal": None},
@@ -101,6 +118,16 @@ async def _plain_jobs(client: ApiClient, server: int) -> tuple[float, float]:
         seconds = await _timed(lambda n: client.create(JOBS, "default", plain_job(n)), everything)
     used = cpu_seconds(server) - before
     await delete_all(client, JOBS, "plain", JOB_COUNT)
+    return seconds, used
+
+
+async def _requests_alone(client: ApiClient, kubeconfig: str, server: int) -> tuple[float, float]:
+    """The same as for ScavengerJobs, without any service of ours: only the requests that a start takes are made."""
+    async with await ApiClient.connect(kubeconfig=kubeconfig, user_agent="bench-admitter") as admitter:
+        before, began = cpu_seconds(server), time.perf_counter()
+        pods = await requests_alone.start_jobs(client, admitter, JOB_COUNT)
+        seconds, used = time.perf_counter() - began, cpu_seconds(server) - before
+        await requests_alone.remove_jobs(client, admitter, pods)
     return seconds, used
 
 

@@ -212,6 +212,11 @@ class Cluster:
                 restart=restart,
             )
 
+    def service_kubeconfig(self, name: str) -> Path:
+        """Write the kubeconfig of a service, which need not run, and return where it is: for who acts in its place."""
+        with self._locked():
+            return services.write_kubeconfig(name, state=self.state, layout=self.layout, client=self.client)
+
     def service(self, name: str, *, instance: int = 1) -> services.Service:
         """Describe a running service; ClusterError if it does not run at this moment."""
         return services.running(name, state=self.state, processes=self.processes, instance=instance)

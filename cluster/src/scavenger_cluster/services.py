@@ -73,10 +73,7 @@ def start(
     `restart`: whenever it ends later, it is started again.
     """
     process = process_name(name, instance)
-    config = layout.component_kubeconfig(process.replace("/", "-"))
-    token = service_account_token(client, f"scavenger-{name}")
-    authority = layout.pki / "ca.crt"
-    kubeconfig.write_private(config, kubeconfig.render(state.name, state.server, authority, {"token": token}))
+    config = write_kubeconfig(name, state=state, layout=layout, client=client, instance=instance)
     port = _port(state, layout, processes, process)
     env = {
         **os.environ,
@@ -97,6 +94,15 @@ def start(
     if wait is not None:
         wait_for_probe(process, f"http://127.0.0.1:{port}/{wait}", processes, timeout)
     return running(name, state=state, processes=processes, instance=instance)
+
+
+def write_kubeconfig(name: str, *, state: ClusterState, layout: Layout, client: ApiClient, instance: int = 1) -> Path:
+    """Write the kubeconfig of a service, with a new token of its own ServiceAccount, and return where it is."""
+    config = layout.component_kubeconfig(process_name(name, instance).replace("/", "-"))
+    token = service_account_token(client, f"scavenger-{name}")
+    authority = layout.pki / "ca.crt"
+    kubeconfig.write_private(config, kubeconfig.render(state.name, state.server, authority, {"token": token}))
+    return config
 
 
 def running(name: str, *, state: ClusterState, processes: ProcessTable, instance: int = 1) -> Service:

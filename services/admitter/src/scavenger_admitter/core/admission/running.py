@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final, Protocol
 
 from scavenger_api.duration import parse_duration
@@ -90,7 +91,7 @@ class Gang:
             on[node] = on.get(node, 0) + 1
         object.__setattr__(self, "on", on)
         object.__setattr__(self, "counted", each)
-        object.__setattr__(self, "takes", {name: value * len(self.nodes) for name, value in each})
+        object.__setattr__(self, "takes", _times(each, len(self.nodes)))
 
     def request(self, resource: str) -> int:
         """What one pod requests of a resource; 0 when it does not name it."""
@@ -108,6 +109,12 @@ class Gang:
         since = safe_until(started, interval, (self.job.since,), now)
         lost = time_at_risk(started, since, now, startup_cost, interval, trusted)
         return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
+
+
+@lru_cache(maxsize=4096)
+def _times(requests: Requests, pods: int) -> Mapping[str, int]:
+    """What so many pods take together; shared by all gangs of that kind."""
+    return {name: value * pods for name, value in requests}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +233,19 @@ class RunningJobs:
 
     def _gang(self, job: RunningJob) -> Gang | None:
         pods = self._pods.get(job.key, {})
-        alive = [pod for _, pod in sorted(pods.items()) if not pod.ended]
-        if not alive or any(pod.leaves_by or not pod.node for pod in alive):
+        alive = [pods[key] for key in sorted(pods) if not pods[key].ended]
+        for pod in alive:
+            if pod.leaves_by or not pod.node:
+                return None
+        if not alive:
             return None
-        run = alive[0].run
-        finished = sum(pod.succeeded and pod.run == run and not pod.leaves_by for pod in pods.values())
+        finished = 0
+        if len(alive) < len(pods):
+            run = alive[0].run
+            finished = sum(pod.succeeded and pod.run == run and not pod.leaves_by for pod in pods.values())
         if len(alive) + finished != job.parallelism:
             return None
-        return Gang(job, alive[0].requests, tuple(pod.node for pod in alive))
+        return Gang(job, alive[0].requests, tuple([pod.node for pod in alive]))
 
     def terminating(self, now: int, counts: Mapping[str, bool], kept: Set[str]) -> tuple[TerminatingPod, ...]:
         """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
