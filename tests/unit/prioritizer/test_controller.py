@@ -277,6 +277,62 @@ async def test_while_victims_leave_a_pass_writes_little_and_what_protects_first(
         assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide()) == 0
 
 
+def preempt(c: Cluster, *jobs: str) -> None:
+    """A scheduler gives their room to ordinary pods."""
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    gone = {"deletionTimestamp": c.ago(0), "finalizers": ["scavenger.dev/interruption-record"]}
+    for job in jobs:
+
+        def leaves(pod: dict[str, Any]) -> None:
+            pod["metadata"].update(gone)
+            pod["status"].setdefault("conditions", []).append(why)
+
+        c.api.edit(PODS, "lab", f"{job}-run-0", leaves)
+
+
+async def test_in_a_burst_the_share_of_those_left_is_preemptible_at_once() -> None:
+    """Forty jobs, half of them preemptible, and ordinary pods take the room of all twenty: the next ones need more."""
+    async with cluster(pressed_write_rate=2.0) as c:
+        c.publish(50, periodSeconds="1000")
+        for n in range(40):
+            c.add_job(f"j{n:02}", 10 * n + 60, class_=PREEMPTIBLE if n < 20 else NON_PREEMPTIBLE)
+        preempt(c, *(f"j{n:02}" for n in range(20)))
+        await c.caught_up()
+        began = c.clock.monotonic()
+        plan = await c.prioritizer.decide()
+        writing = asyncio.ensure_future(c.prioritizer.writer.carry_out(plan))
+        await until(c, lambda: {c.label(f"j{n:02}") for n in range(20, 30)} == {PREEMPTIBLE}, step=0.01)
+        assert c.clock.monotonic() - began < 1.0, "at two writes a second these ten would have taken five"
+        assert {c.label(f"j{n:02}") for n in range(30, 40)} == {NON_PREEMPTIBLE}
+        await until(c, writing.done)
+
+
+async def test_what_nobody_waits_for_is_left_when_there_is_something_new_to_decide() -> None:
+    async with cluster(concurrent_writes=1) as c:
+        c.publish(0, periodSeconds="1000")
+        for n in range(8):
+            c.add_job(f"j{n}", 10 * n + 60)
+        await c.caught_up()
+        plan = await c.prioritizer.decide()
+        assert await c.prioritizer.writer.carry_out(plan, lambda: True) == 7 + 8, "the budget, and one pod"
+        assert await c.prioritizer.writer.carry_out(await c.prioritizer.decide(), lambda: False) == 0
+
+
+async def test_a_pass_is_outdated_when_the_next_one_is_due() -> None:
+    async with cluster(debounce=1.0) as c:
+        c.add_job("j", 60)
+        await c.caught_up()
+        await c.clock.advance(2)
+        assert c.prioritizer._outdated()
+        await c.prioritizer.decide()
+        assert not c.prioritizer._outdated()
+        c.add_job("k", 60)
+        await c.caught_up()
+        assert not c.prioritizer._outdated(), "what comes together is decided together"
+        await c.clock.advance(1)
+        assert c.prioritizer._outdated()
+
+
 async def test_a_pass_that_takes_long_is_decided_anew_and_then_by_what_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster() as c:
         client = c.prioritizer.writer._client

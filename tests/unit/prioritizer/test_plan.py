@@ -261,10 +261,11 @@ def test_a_job_on_its_way_out_takes_no_place(gone: Gang) -> None:
         pytest.param({"pods": [pod(live=False, told_to_go=ago(5))]}, id="its pod was removed"),
         pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(5)}, id="interrupted"),
         pytest.param({"phase": "Starting", "pods": [pod()], "ended": ago(5)}, id="starting again"),
+        pytest.param({"phase": "Starting", "ended": ago(5), "preempted": True}, id="preempted, and starting again"),
         pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(-5)}, id="on a clock ahead"),
     ],
 )
-def test_who_was_displaced_a_moment_ago_costs_nobody_his_protection(gone: dict[str, Any]) -> None:
+def test_who_left_his_room_to_nobody_costs_nobody_his_protection(gone: dict[str, Any]) -> None:
     """Of six, two are preemptible; when these go, those who stay keep their class, and again when these are back."""
     stay = [gang(f"j{n}", started=100 + n, class_=NON_PREEMPTIBLE) for n in range(4)]
     for left in ([gang("x", **gone), gang("y", **gone)], [gang("x", **gone), gang("y", started=1)]):
@@ -276,6 +277,8 @@ def test_who_was_displaced_a_moment_ago_costs_nobody_his_protection(gone: dict[s
 @pytest.mark.parametrize(
     "gone",
     [
+        pytest.param({"pods": [pod(live=False, told_to_go=ago(5), preempted=True)]}, id="being preempted"),
+        pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(5), "preempted": True}, id="preempted"),
         pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(20)}, id="not back for a while"),
         pytest.param({"phase": "Interrupted", "pods": [], "ended": ago(-3600)}, id="on a clock far ahead"),
         pytest.param({"phase": "Waiting", "pods": []}, id="never ran"),

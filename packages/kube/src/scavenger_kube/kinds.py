@@ -11,7 +11,7 @@ RFC 3339 strings, as most are never looked at; `scavenger_api.times` reads them.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -74,6 +74,10 @@ class Condition(Struct, frozen=True, gc=False, rename="camel"):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+
+
+PREEMPTED: Final = "PreemptionByScheduler"
+"""Reason of the condition DisruptionTarget that schedulers put on a victim (core/v1 PodReasonPreemptionByScheduler)."""
 
 
 # --- pods -----------------------------------------------------------------------------------------
@@ -212,6 +216,12 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
     def leaving(self) -> bool:
         """Told to go, and still on its node."""
         return bool(self.metadata.deletion_timestamp and self.spec.node_name) and not self.ended
+
+    @property
+    def preempted(self) -> bool:
+        """Told to go by a scheduler, which has promised its room to another pod."""
+        found = condition(self.status.conditions, "DisruptionTarget")
+        return found is not None and found.status == "True" and found.reason == PREEMPTED
 
 
 # --- nodes ----------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     priority_start_over_timestamp: str | None = None
     last_checkpoint_timestamp: str | None = None
     job_name: str = ""
+    conditions: tuple[Condition, ...] = ()
     preemption: Preemption = Preemption()
 
     @property
@@ -54,7 +55,6 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
 class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     """status, with what is shown to people. CPU time in core-seconds."""
 
-    conditions: tuple[Condition, ...] = ()
     queued_timestamp: str | None = None
     interrupted_timestamps: tuple[str, ...] = ()
     finished_timestamp: str | None = None

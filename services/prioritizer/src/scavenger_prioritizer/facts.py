@@ -18,12 +18,14 @@ from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import Capacity
 from scavenger_api.quantity import QuantityError
+from scavenger_api.reasons import InterruptionReason
+from scavenger_api.states import ConditionType
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import cordoned
 from scavenger_domain.requests import running_requests
-from scavenger_kube.kinds import Node, ObjectMeta, Pod
+from scavenger_kube.kinds import Node, ObjectMeta, Pod, condition
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
-from scavenger_kube.scavenger_kinds import ScavengerJob
+from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobStatus
 
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts
 
@@ -87,11 +89,17 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         start_over=_moment(status.priority_start_over_timestamp),
         checkpoints=tuple(c for c in checkpoints if c is not None),
         ended=_moment(status.ended_timestamp),
+        preempted=_preempted(status),
         interruptions=status.earned_count,
         stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
         written=None if written is None else round(written),
     )
+
+
+def _preempted(status: ScavengerJobStatus) -> bool:
+    found = condition(status.conditions, ConditionType.INTERRUPTED)
+    return found is not None and found.status == "True" and found.reason == InterruptionReason.PREEMPTED
 
 
 @lru_cache(maxsize=1024)
@@ -120,6 +128,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         live=not pod.ended and not deleted,
         terminating=deleted and not pod.ended,
         told_to_go=_told_to_go(meta),
+        preempted=pod.preempted,
         started=_moment(pod.status.start_time),
         index=completion_index(meta.annotations, meta.labels),
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),

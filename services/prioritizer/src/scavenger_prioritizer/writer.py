@@ -43,13 +43,14 @@ Write = Callable[[], Awaitable[object]]
 class Step:
     """Writes of one kind, made before those of the next step are.
 
-    urgency: of each. They are made several at a time, but for those that nobody waits for (`Urgency.EXPLAIN`): the
-    busier the API server is, the fewer of these there are.
+    urgency: of each; None for those that make room. These wait for no turn: while victims leave there are few turns,
+    and the next ordinary pods wait for just this. Writes are made several at a time, but for those that nobody waits
+    for (`Urgency.EXPLAIN`): the busier the API server is, the fewer of these there are.
     """
 
     kind: str
     writes: Sequence[Write]
-    urgency: Urgency
+    urgency: Urgency | None
 
 
 log = get_logger(__name__)
@@ -86,19 +87,24 @@ class PlanWriter:
         self.written_at: dict[str, int] = {}
         """Jobs by `namespace/name`, and when their running priority was written, for those that must not be again."""
 
-    async def carry_out(self, plan: ClassPlan) -> int:
+    async def carry_out(self, plan: ClassPlan, outdated: Callable[[], bool] = lambda: False) -> int:
         """Write what the plan says, in its order and as much as may be; returns how many writes are left over.
+
+        outdated: whether there is something new to decide on. What nobody waits for is left to the next plan then.
 
         Raises the ApiError that shows that the API server cannot be written to at all at the moment.
         """
-        left = min(self._max_writes, self._budget.affordable(PASS_SECONDS))
+        left, turns = self._max_writes, self._budget.affordable(PASS_SECONDS)
         until = self._clock.monotonic() + PASS_SECONDS
         pending = plan.writes
         self._now = plan.now
         self.written_at = {key: at for key, at in self.written_at.items() if plan.now < at + REMEMBERED}
         for step in self._steps(plan):
-            made = await self._all(step, step.writes[:left], until)
+            most = left if step.urgency is None else min(left, turns)
+            made = await self._all(step, step.writes[:most], until, outdated)
             left, pending = left - made, pending - made
+            if step.urgency is not None:
+                turns -= made
             if made < len(step.writes):
                 break
         metrics.PENDING.set(pending)
@@ -128,7 +134,7 @@ class PlanWriter:
         count = Urgency.COUNT
         more, protect, unprotect, rest = ([partial(self._write_pod, w) for w in step] for step in plan.class_steps)
         yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count)
-        yield Step("unprotect", more, count)
+        yield Step("unprotect", more, None)
         yield Step("protect", protect, count)
         yield Step("unprotect", unprotect, count)
         yield Step("protect", rest, Urgency.EXPLAIN)
@@ -136,22 +142,26 @@ class PlanWriter:
         yield Step("status", [partial(self._write_status, w) for w in plan.statuses], Urgency.EXPLAIN)
         yield Step("budget", [partial(self._remove_budget, n) for n in plan.budgets_surplus], count)
 
-    async def _all(self, step: Step, writes: Sequence[Write], until: float) -> int:
+    async def _all(self, step: Step, writes: Sequence[Write], until: float, outdated: Callable[[], bool]) -> int:
         """These writes of a step, and how many of them were made until then, on the monotonic clock. The first sign
         that the API server is not there ends them."""
+        explains = step.urgency is Urgency.EXPLAIN
         queue = iter(writes)
         made = 0
 
         async def work() -> None:
             nonlocal made
             for write in queue:
-                await self._budget.take(step.urgency)
+                if step.urgency is None:
+                    self._budget.spend(1)
+                else:
+                    await self._budget.take(step.urgency)
                 metrics.WRITES.labels(step.kind, await _outcome(step.kind, write)).inc()
                 made += 1
-                if self._clock.monotonic() >= until:
+                if self._clock.monotonic() >= until or (explains and outdated()):
                     return
 
-        width = min(len(writes), 1 if step.urgency is Urgency.EXPLAIN else self._concurrent_writes)
+        width = min(len(writes), 1 if explains else self._concurrent_writes)
         workers = [asyncio.ensure_future(work()) for _ in range(width)]
         try:
             await asyncio.gather(*workers)

@@ -233,14 +233,18 @@ def preemptible_count(jobs: int, percentage: float) -> int:
 
 
 def returns(gang: Gang, now: int, within: int) -> bool:
-    """Whether the job was displaced so recently that it is still expected back."""
+    """Whether the job has left so recently that it is still expected back, and left its room to nobody."""
     job = gang.job
     if job.stopping:
         return False
     if job.phase == Phase.RUNNING:  # that it is interrupted has not been written yet
+        if any(pod.preempted for pod in gang.pods):
+            return False
         left = max((pod.told_to_go for pod in gang.pods if pod.told_to_go is not None), default=None)
+    elif job.phase == Phase.STARTING or (job.phase == Phase.INTERRUPTED and not job.preempted):
+        left = job.ended
     else:
-        left = job.ended if job.phase in (Phase.INTERRUPTED, Phase.STARTING) else None
+        left = None
     return left is not None and abs(now - left) < within  # far in the future is another machine's clock
 
 
@@ -248,8 +252,10 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     """Jobs with a pod on a cordoned node keep their position in the order and in the count, and are preemptible
     wherever it is: so cordoning a node changes the class of no job that is elsewhere.
 
-    Those who have just been displaced count too, as preemptible ones, which they will be again. Otherwise each of them
-    cost somebody else his protection, who had it back when they were: eight writes for one interruption.
+    Those who left their room to nobody a moment ago count too, as preemptible ones, which they will be again: whoever
+    needs that room has it without displacing anybody. Otherwise each of them cost somebody else his protection, who had
+    it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
+    another: with his place kept for him a burst had used up all preemptible jobs, and waited.
     """
     percentage, count = snapshot.share.percentage, None
     if percentage is not None:

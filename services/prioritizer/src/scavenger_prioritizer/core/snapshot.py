@@ -78,6 +78,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """Being deleted before its containers ended: its gang is about to be interrupted."""
     told_to_go: int | None = None
     """When somebody deleted it, by the API server's clock."""
+    preempted: bool = False
+    """A scheduler deleted it, and gave its room to another pod."""
     started: int | None = None
     """When the kubelet accepted it."""
     index: int | None = None
@@ -114,6 +116,8 @@ class JobFacts(Record, frozen=True, gc=False):
     """Checkpoints recorded on the job itself, wherever they lie in time."""
     ended: int | None = None
     """When the last run ended; None while one runs."""
+    preempted: bool = False
+    """It was interrupted by a scheduler, which gave its room to another pod, and has not started again."""
     interruptions: int = 0
     stopping: bool = False
     """Being deleted or suspended."""
@@ -150,7 +154,8 @@ class Rules:
     status_step: int = 600
     ratio: float = 1.0
     returning: int = 15 * MICROSECONDS
-    """A job that was displaced counts as running for so long, as it comes back as soon as there is room."""
+    """A job that left its room to nobody counts as running for so long: it comes back, and until then whoever needs
+    that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
 

@@ -31,7 +31,7 @@ _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
-    "PreemptionByScheduler": InterruptionReason.PREEMPTED,
+    kinds.PREEMPTED: InterruptionReason.PREEMPTED,
     "EvictionByEvictionAPI": InterruptionReason.EVICTED,
     "DeletionByTaintManager": InterruptionReason.NODE_DRAINED,
     "DeletionByPodGC": InterruptionReason.NODE_LOST,
