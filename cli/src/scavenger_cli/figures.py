@@ -48,8 +48,8 @@ def _load(view: LevelsView, name: str, wanted: int, room: Room | None) -> Load |
     use = room.load.get(name) if room is not None else None
     if admission is None:
         return None
-    if view.on_requests:
-        return Load(use.percent(), use.percent(wanted), admission, True, use.allocatable) if use is not None else None
+    if view.on_requests and use is not None:
+        return Load(use.percent(), use.percent(wanted), admission, True, use.allocatable)
     now = view.load(name)
     if now is None:
         return None

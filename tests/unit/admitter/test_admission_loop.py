@@ -64,6 +64,17 @@ def test_published_levels_are_obeyed() -> None:
     assert rule({**LEVELS, "averagedSince": averaged}).observed_at == NOW - 10_000_000, "pods started since are unseen"
 
 
+def test_where_nobody_measures_the_published_levels_are_held_against_requests() -> None:
+    found = rule({**LEVELS, "source": "requests"})
+    assert (found.shut, found.load_ppm, found.measured_since) == (None, None, None)
+    assert dict(found.admission_ppm) == {"cpu": 800_000, "memory": 800_000}
+    assert found.observed_at == NOW, "what is known of single nodes is of that time"
+    assert rule({**LEVELS, "source": "prometheus"}) == rule(LEVELS)
+    assert rule({**LEVELS, "source": "requests", "admit": "false"}).shut is not None
+    stale = rule({**LEVELS, "source": "requests", "observedAt": format_time(START - timedelta(minutes=5))})
+    assert stale.shut is not None, "the level may be another one by now"
+
+
 def test_cpu_that_gives_way_keeps_nobody_from_starting() -> None:
     found = rule({**LEVELS, "load.cpu": "80", "givesWay.cpu": "25"})
     assert (dict(found.load_ppm)["cpu"], dict(found.gives_way_ppm)) == (800_000, {"cpu": 250_000, "memory": 0})

@@ -596,6 +596,35 @@ def test_what_has_gone_since_the_measurement_is_still_the_queues_to_have(ended: 
     assert state.snapshot(now=NOW + 1, rule=later).recently_terminated == {}, "measured without them"
 
 
+def test_where_the_load_is_that_of_requests_room_is_there_as_soon_as_it_is_left() -> None:
+    """What is measured falls with the next measurement only: nobody knows what a pod that has gone was using."""
+    state = ClusterState()
+    state.apply_node(node(cpu=10))
+    state.apply_pod(pod("ordinary", cpu=6, node="n1"))
+    state.apply_pod(scavenger("s", node="n1", startTime="2027-01-15T07:00:00Z"))
+    rules = [published(levels=levels(load=70, admission=80), on_requests=on_requests) for on_requests in (True, False)]
+
+    def loads() -> list[float]:
+        return [snap(state, rule).limits[0].ppm() / 10_000 for rule in rules]
+
+    assert loads() == [70, 70]
+    state.delete_pod("ns/ordinary")
+    assert loads() == [10, 70]
+    state.apply_pod(pod("another", cpu=7, node="n1"))
+    assert loads() == [80, 70], "and is taken as soon as it is taken"
+    state.delete_pod("ns/s")
+    assert [snap(state, rule).recently_terminated.get("cpu", 0) for rule in rules] == [0, 1000]
+
+
+def test_headroom_of_nodes_is_as_it_was_measured_whatever_the_load_is() -> None:
+    state = ClusterState()
+    state.apply_node(node(cpu=10))
+    state.apply_pod(scavenger("s", node="n1", startTime=AT))
+    rule = published(levels=levels(load=0, admission=80), headroom={"n1": (500, 500)}, on_requests=True)
+    headroom = snap(state, rule).headroom
+    assert headroom.unseen["n1"]["cpu"] == 1000, "it started since"
+
+
 def test_a_standby_that_is_not_asked_keeps_nothing_of_what_has_gone() -> None:
     state = ClusterState()
     state.apply_node(node())

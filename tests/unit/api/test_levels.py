@@ -49,6 +49,15 @@ def test_pods_that_started_while_the_average_was_taken_are_not_fully_seen() -> N
     assert LevelsView.of(averaged.to_data(), NOW + timedelta(hours=1)).unseen_since is None, "stale"
 
 
+def test_where_nobody_measures_the_load_is_that_of_requests() -> None:
+    levels = replace(LEVELS, source="requests")
+    assert levels.to_data()["source"] == "requests"
+    assert PublishedLevels.parse(levels.to_data()) == levels
+    assert LevelsView.of(levels.to_data(), NOW).on_requests
+    assert not LevelsView.of(replace(LEVELS, source="metrics-api").to_data(), NOW).on_requests
+    assert not LevelsView.of(levels.to_data(), NOW + timedelta(hours=1)).on_requests, "stale"
+
+
 def test_what_gives_way_is_written_where_there_is_any() -> None:
     data = replace(LEVELS, resources={"cpu": replace(CPU, gives_way=12.5), "memory": CPU}).to_data()
     assert {key: value for key, value in data.items() if "givesWay" in key} == {"givesWay.cpu": "12.5"}

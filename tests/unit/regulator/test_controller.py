@@ -448,6 +448,7 @@ async def test_requests_need_no_metrics() -> None:
             c.add_job(f"job-{i}", started=100 * (i + 1))
         await c.period()
         assert (c.levels().state, len(c.pods())) == ("Evicting", 7)
+        assert c.levels().source == "requests"
 
 
 async def test_throttles_above_the_admission_level_and_gives_back_below() -> None:

@@ -28,6 +28,8 @@ from scavenger_api.levels_text import (
     MESSAGE,
     NODE_HEADROOM,
     RAMPING,
+    REQUESTS_SOURCE,
+    SOURCE,
     USED_OF_REQUESTS,
     GarbageError,
     number,
@@ -83,7 +85,7 @@ class PublishedLevels:
     preemptible_percentage, reserve: percent. period_seconds: how often the regulator measures. observed_at:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
-    NODE_HEADROOM. message: why it is Blind, or what the regulator is at.
+    NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
     """
 
     state: LevelsState
@@ -98,6 +100,7 @@ class PublishedLevels:
     message: str = ""
     averaged_since: datetime | None = None
     headroom: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    source: str = ""
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -136,6 +139,7 @@ class PublishedLevels:
             CROWDED_NODES: " ".join(f"{node}={cpu}" for node, cpu in sorted(self.crowded_nodes.items())),
             NODE_HEADROOM: write_headroom(self.headroom),
             MESSAGE: self.message,
+            SOURCE: self.source,
         }
         return data | {key: text for key, text in lists.items() if text}
 
@@ -234,8 +238,10 @@ class LevelsView:
 
     @property
     def on_requests(self) -> bool:
-        """Whether the admission level is to be held against requests, as nobody measures real use."""
-        return self.visibility is Visibility.ABSENT
+        """Whether the admission level is to be held against requests as they are now, as nobody measures real use."""
+        if self.visibility is Visibility.ABSENT:
+            return True
+        return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.source == REQUESTS_SOURCE
 
     @property
     def observed_at(self) -> datetime | None:
@@ -374,6 +380,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         message=data.get(MESSAGE, ""),
         averaged_since=parse_time(data.get(AVERAGED_SINCE)),
         headroom=read_headroom(data.get(NODE_HEADROOM, "")),
+        source=data.get(SOURCE, ""),
     )
 
 

@@ -13,6 +13,13 @@ from typing import Final
 MESSAGE: Final = "message"
 """Beyond the contract's keys: why the state is what it is, for people. Nothing decides by it."""
 
+SOURCE: Final = "source"
+"""Beyond the contract's keys: where the load comes from, by the names of the regulator's `--source`."""
+
+REQUESTS_SOURCE: Final = "requests"
+"""Of SOURCE: nobody measures, the load is what is requested. Whoever follows all pods knows it better than the last
+period did."""
+
 CLOSED_NODES: Final = "closedNodes"
 """Beyond the contract's keys: nodes at or above their own admission level, separated by blanks; only written
 where the regulator has a level per node. Start nothing new on them."""

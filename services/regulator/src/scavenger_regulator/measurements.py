@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -51,7 +52,7 @@ class Measurements:
             metrics.MEASUREMENTS.labels(name, "failed").inc()
             return Measurement(failed=str(error))
         metrics.MEASUREMENTS.labels(name, "done").inc()
-        return measurement
+        return replace(measurement, source=name)
 
     async def ask_history(self) -> None:
         """From a source that keeps one itself, now and then; while it does not answer, the last answer holds."""
@@ -75,7 +76,7 @@ class Measurements:
             if key not in measured and pod is not None and pod.metadata.deletion_timestamp is not None:
                 measured[key] = figures
         self._figures = {key: figures for key, figures in measured.items() if pods.get(key) is not None}
-        return Measurement(measurement.nodes, measured, measurement.total)
+        return replace(measurement, pods=measured)
 
     # --- terminations -------------------------------------------------------------------------------------
 

@@ -96,7 +96,8 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
             victims.append(victim)
     closed = frozenset(scope for scope, decided in scopes.items() if scope != CLUSTER and decided.closed)
     headroom = {s: left for s, one in scopes.items() if s != CLUSTER and (left := one.headroom) is not None}
-    published = published_levels(scopes[CLUSTER], snapshot.history.get(CLUSTER, {}), closed, headroom, rules)
+    history, source = snapshot.history.get(CLUSTER, {}), snapshot.measurement.source
+    published = published_levels(scopes[CLUSTER], history, closed, headroom, rules, source)
     return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes)
 
 

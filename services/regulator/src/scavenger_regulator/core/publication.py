@@ -50,11 +50,12 @@ def published_levels(
     closed_nodes: frozenset[str],
     headroom: Mapping[str, tuple[int, int]],
     rules: Rules,
+    source: str = "",
 ) -> PublishedLevels:
     """The cluster's levels and state as the other parts read them.
 
     history: of the cluster's ordinary load, by resource. closed_nodes: at or above a level of their own.
-    headroom: of the others, thousandths of CPU and memory by node.
+    headroom: of the others, thousandths of CPU and memory by node. source: where the load comes from.
     """
     if cluster.reading is None:
         return PublishedLevels(LevelsState.BLIND, period_seconds=rules.period, message=cluster.reason)
@@ -70,6 +71,7 @@ def published_levels(
         closed_nodes=closed_nodes,
         message=_message(cluster),
         headroom=within_bounds(headroom),
+        source=source,
     )
 
 
@@ -156,6 +158,7 @@ def _shape(levels: PublishedLevels) -> tuple[object, ...]:
         levels.closed_nodes,
         frozenset(levels.crowded_nodes),
         levels.message,
+        levels.source,
         levels.preemptible_percentage is None,
         figures,
     )

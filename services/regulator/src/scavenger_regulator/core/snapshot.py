@@ -43,13 +43,14 @@ class Measurement:
 
     nodes: by node name. pods: of scavenger pods, by `namespace/name`. total: of the whole cluster, from
     sources that know it only in one piece; nodes with figures of their own take precedence. failed: why there
-    is nothing.
+    is nothing. source: its name, as it is published.
     """
 
     nodes: Mapping[str, Figures] = field(default_factory=dict)
     pods: Mapping[str, Figures] = field(default_factory=dict)
     total: Figures = field(default_factory=dict)
     failed: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The load rule: may the cluster take more at all?
 
 Three ways to know the load of a resource:
-  1. *fixed*: nobody publishes levels. Load is what is requested on the nodes that count, plus starts under
-     way.
+  1. *requests*: nobody publishes levels, or nobody measures and the regulator's load is that of requests. Load is what
+     is requested on the nodes that count at this moment, plus starts under way: what has left since the regulator
+     looked is room at once.
   2. *published*: the regulator measured the load. Scavenger pods that started since the averaging of that began,
      and starts under way, come on top with their requests, because the measurement does not fully know them. So does
      what those have asked for that started minutes before, and do not use yet: the regulator says how much that is.
@@ -62,8 +63,8 @@ class LoadRule:
         load_ppm: measured load per resource, in millionths, with what is ramping; None: the load is what is requested.
         gives_way_ppm: part of it that keeps nobody from starting.
         used_ppm: of what scavenger pods past their first minutes have asked for, what they use, where that is known.
-        observed_at: pods started since then, microseconds since the epoch, are not fully in the measured load: the time
-            of the oldest sample, or when its averaging began; None with `load_ppm`.
+        observed_at: pods started since then, microseconds since the epoch, are not fully in what is published: the time
+            of the oldest sample, or when its averaging began; None where nothing is.
         measured_at: pods started after that, microseconds since the epoch, are not in the measured load at all: the
             time of the oldest sample; None with `load_ppm`. The same as `observed_at` where samples are of a moment.
         counted_with_candidate: whether the load is counted with the job that asks, or without it.
@@ -84,6 +85,12 @@ class LoadRule:
     crowded_nodes: Mapping[str, int] = field(default_factory=dict)
     headroom: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shut: Wait | None = None
+
+    @property
+    def measured_since(self) -> int | None:
+        """What has gone since then is in the measured load, microseconds since the epoch; None: the load is what is
+        requested, and that is known at every moment."""
+        return None if self.load_ppm is None else self.observed_at
 
     @classmethod
     def fixed(
@@ -116,6 +123,7 @@ class LoadRule:
         closed_nodes: frozenset[str] = frozenset(),
         crowded_nodes: Mapping[str, int] | None = None,
         headroom: Mapping[str, tuple[int, int]] | None = None,
+        on_requests: bool = False,
         counted_with_candidate: bool = True,
     ) -> LoadRule:
         """The levels a regulator publishes; `blind` where they cannot be relied on.
@@ -131,6 +139,7 @@ class LoadRule:
             closed_nodes: see the class.
             crowded_nodes: see the class.
             headroom: see the class.
+            on_requests: nobody measures: its load is that of requests, as they were when it looked.
             counted_with_candidate: see the class.
         """
         why = _unreliable(levels, observed_at, now, period_seconds, state)
@@ -138,18 +147,23 @@ class LoadRule:
             return cls.blind(why or "")
         if not admit:
             return cls(shut=Wait(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)"))
-        return cls(
+        found = cls(
             admission_ppm=tuple((name, _ppm(levels[name].admission) or 0) for name in sorted(levels)),
-            load_ppm=tuple((name, _ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
-            gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
-            used_ppm=tuple((name, used) for name in sorted(levels) if (used := _used(levels[name])) is not None),
             # A regulator whose clock runs ahead would hide the pods started since; they must be counted.
             observed_at=min(observed_at, now, *(() if unseen_since is None else (unseen_since,))),
-            measured_at=min(observed_at, now),
             closed_nodes=closed_nodes,
             crowded_nodes=crowded_nodes or {},
             headroom=headroom or {},
             counted_with_candidate=counted_with_candidate,
+        )
+        if on_requests:
+            return found
+        return replace(
+            found,
+            load_ppm=tuple((name, _ppm(levels[name].load + levels[name].ramping) or 0) for name in sorted(levels)),
+            gives_way_ppm=tuple((name, _ppm(levels[name].gives_way) or 0) for name in sorted(levels)),
+            used_ppm=tuple((name, used) for name in sorted(levels) if (used := _used(levels[name])) is not None),
+            measured_at=min(observed_at, now),
         )
 
     @classmethod
@@ -188,6 +202,7 @@ class LoadRule:
             closed_nodes=view.closed_nodes,
             crowded_nodes=view.crowded_nodes,
             headroom=view.headroom,
+            on_requests=view.on_requests,
             counted_with_candidate=counted_with_candidate,
         )
 

@@ -37,9 +37,8 @@ class Shown:
     @classmethod
     def under(cls, rule: LoadRule) -> Self:
         """What is shown of pods where the load is known in this way."""
-        if rule.load_ppm is None or rule.observed_at is None:
-            return cls()
-        return cls(rule.observed_at // SECOND, dict(rule.used_ppm))
+        since = rule.measured_since
+        return cls() if since is None else cls(since // SECOND, dict(rule.used_ppm))
 
     def of(self, requests: Requests, started: int) -> dict[str, int]:
         """By how much the load falls when a pod goes, by resource. started: second since the epoch.

@@ -207,8 +207,8 @@ class ClusterState:
         returning = [one for key in self.kept_room.keys() & waiting if (one := self._waiting.get(key)) is not None]
         requested, scavenged = self._totals(reservations)
         nodes = _honest(self._nodes.views(), rule.crowded_nodes)
-        departed = self._nodes.departures.since(rule.observed_at, now)
-        said = self.running.recently_terminated(rule.observed_at)
+        departed = self._nodes.departures.since(rule.measured_since, now)
+        said = self.running.recently_terminated(rule.measured_since)
         return Snapshot(
             now=now,
             nodes=nodes,
@@ -269,8 +269,8 @@ class ClusterState:
     def _limits(self, rule: LoadRule, reservations: list[tuple[str, Reservation]]) -> tuple[LoadLimit, ...]:
         if rule.shut is not None:
             return ()
-        by_requests = rule.load_ppm is None or rule.observed_at is None
-        requested = dict(self._nodes.used) if by_requests else self._nodes.starts.since(rule.observed_at or 0)
+        since = rule.measured_since
+        requested = dict(self._nodes.used) if since is None else self._nodes.starts.since(since)
         for _, reservation in reservations:
             add(requested, reservation.shape.counted, reservation.count)
         load, gives_way = dict(rule.load_ppm or ()), dict(rule.gives_way_ppm)
@@ -280,7 +280,7 @@ class ClusterState:
                 allocatable=self._nodes.capacity.get(name, 0),
                 requested=requested.get(name, 0),
                 # A resource that has a level but no measurement counts as full, not as empty.
-                load_ppm=0 if by_requests else load.get(name, PPM),
+                load_ppm=0 if since is None else load.get(name, PPM),
                 admission_ppm=admission,
                 gives_way_ppm=gives_way.get(name, 0),
             )
