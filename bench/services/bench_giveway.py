@@ -68,6 +68,8 @@ class Side:
     """Seconds from creation to Running, of each ordinary pod."""
     lost: float
     """CPU-seconds since their starts, of all pods that had to go."""
+    lost_at_least: float
+    """The same, had the youngest gone each time: where the nodes took longer to fill, the youngest are older."""
     victims: int
     back: list[float]
     """Seconds from the room given back until each displaced job ran again."""
@@ -105,6 +107,7 @@ def compared(plain: Side, ours: Side) -> list[Figure]:
     add("p50", "s", lambda side: percentile(side.waits, 50), "<= 1.2")
     add("p99", "s", lambda side: percentile(side.waits, 99), "<= 1.2")
     add("lost", "CPU s", lambda side: side.lost, "<= 1.0")
+    add("lost_over_least", "ratio", lambda side: ratio(side.lost, side.lost_at_least), None)
     add("victims", "pods", lambda side: side.victims, None)
     add("back", "s", lambda side: percentile(side.back, 50), "<= 1.2")
     return figures
@@ -140,6 +143,7 @@ async def _side(client: ApiClient, kind: Resource[Any], prefix: str, job: Callab
         fill=fill,
         waits=[seen.ordinary[name] - at for name, at in created.items()],
         lost=seen.lives.lost(burst, given_back),
+        lost_at_least=seen.lives.lost_at_least(burst, given_back),
         victims=seen.lives.victims(burst, given_back),
         back=list(seen.lives.back(displaced, given_back).values()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +60,12 @@ class Lives:
     def lost(self, since: float, until: float) -> float:
         """CPU-seconds since their starts of the pods that left in that time: there are no checkpoints."""
         return sum(life.left - life.running for life in self._left(since, until) if life.left and life.running)
+
+    def lost_at_least(self, since: float, until: float) -> float:
+        """What would have been lost if at the same moments the youngest pods had left of those that ran at `since`."""
+        left = [life.left for life in self._left(since, until) if life.left is not None]
+        ran = (life.running for life in self.lives.values() if life.running is not None and _runs_at(life, since))
+        return sum(left) - sum(heapq.nlargest(len(left), ran))
 
     def victims(self, since: float, until: float) -> int:
         """How many pods left in that time."""

@@ -35,6 +35,14 @@ def test_what_is_lost_is_the_time_since_the_start_of_those_who_left_in_the_burst
     assert seen.living() == 1
 
 
+def test_the_least_that_could_have_been_lost_is_what_the_youngest_had() -> None:
+    seen = lives(("1", "a", 10, 40), ("2", "b", 5, 50), ("3", "c", 20, None), ("4", "d", 15, 90), ("5", "e", 31, None))
+
+    assert seen.lost(30, 60) == 30 + 45
+    assert seen.lost_at_least(30, 60) == (40 - 20) + (50 - 15), "e was not there when it began"
+    assert seen.lost_at_least(60, 70) == 0, "nobody left"
+
+
 def test_a_job_is_displaced_while_none_of_its_pods_runs() -> None:
     seen = lives(("1", "a", 10, 40), ("2", "b", 10, 41), ("3", "b", 45, None))
 
@@ -70,8 +78,8 @@ def test_nothing_is_no_measure() -> None:
 
 
 def test_both_sides_and_what_is_asked_of_us() -> None:
-    plain = Side(fill=10, waits=[1, 1, 2], lost=2000, victims=200, back=[4, 5])
-    ours = Side(fill=20, waits=[1, 2, 3], lost=1000, victims=220, back=[4, 5])
+    plain = Side(fill=10, waits=[1, 1, 2], lost=2000, lost_at_least=1000, victims=200, back=[4, 5])
+    ours = Side(fill=20, waits=[1, 2, 3], lost=1000, lost_at_least=1000, victims=220, back=[4, 5])
     found = {figure["name"]: figure for figure in compared(plain, ours)}
 
     assert found["giveway.plain.p50"]["value"] == 1
@@ -82,6 +90,7 @@ def test_both_sides_and_what_is_asked_of_us() -> None:
         "giveway.p50_ratio_to_plain": (2, "<= 1.2"),
         "giveway.p99_ratio_to_plain": (1.5, "<= 1.2"),
         "giveway.lost_ratio_to_plain": (0.5, "<= 1.0"),
+        "giveway.lost_over_least_ratio_to_plain": (0.5, None),
         "giveway.victims_ratio_to_plain": (1.1, None),
         "giveway.back_ratio_to_plain": (1, "<= 1.2"),
     }
