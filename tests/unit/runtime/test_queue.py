@@ -130,6 +130,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.processing == len(self.model.processing)
         assert all(self.queue.retries(item) == self.model.retries.get(item, 0) for item in "abcdef")
 
+    @invariant()
+    def same_items_are_due(self) -> None:
+        for item in "abcdef":
+            wanted = self.model.again.get(item) or self.model.waiting.get(item)
+            due = wanted is not None and (wanted.due or 0.0) <= self.model.now
+            assert self.queue.is_due(item) == due
+
     async def _try_get(self) -> Any:
         task = asyncio.create_task(self.queue.get())
         await settle(3)

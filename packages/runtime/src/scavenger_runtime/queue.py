@@ -165,6 +165,12 @@ class PriorityQueue(Generic[K]):
         """How often the item was added rate-limited since it was last forgotten."""
         return self._retries.get(item, 0)
 
+    def is_due(self, item: K) -> bool:
+        """Whether the wait of an item is over. One that is being processed is due when it was added again, and would be
+        handed out once it is done."""
+        entry = self._again.get(item) or self._waiting.get(item)
+        return entry is not None and (entry.due is None or entry.due <= self._monotonic())
+
     def shutdown(self) -> None:
         """End the queue: every waiting and later `get` raises ShutDown, every later `add` is ignored."""
         self._shut_down = True

@@ -78,8 +78,6 @@ class Prioritizer:
         self._rules = settings.rules()
         self._source: Source | None = None
         self._changes: dict[str, str] = {}
-        self._requested: float | None = None
-        """When the first change came that the last snapshot does not have, on the monotonic clock; None for none."""
         self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
         self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
         self._budget = WriteBudget(
@@ -153,8 +151,6 @@ class Prioritizer:
 
     def request_pass(self) -> None:
         """Have a pass begin within `debounce` seconds."""
-        if self._requested is None:
-            self._requested = self._clock.monotonic()
         self._loop.add(PASS, after=self._settings.debounce)
 
     def _on_change(self, signature: Callable[[T], Hashable]) -> Callable[[Change[T]], None]:
@@ -186,14 +182,13 @@ class Prioritizer:
 
     def _outdated(self) -> bool:
         """Whether the next pass is due: one that explains something for seconds keeps nobody waiting for room."""
-        return self._requested is not None and self._clock.monotonic() >= self._requested + self._settings.debounce
+        return self._loop.queue.is_due(PASS)
 
     async def snapshot(self) -> Snapshot:
         """What the caches hold at this moment.
 
         What takes long at ten thousand jobs is done in threads, here and below: the Lease is renewed meanwhile.
         """
-        self._requested = None
         now = self._clock.now()
         configmap = self.levels.get(f"{self._settings.namespace}/{names.LEVELS_CONFIGMAP}")
         view = LevelsView.of(None if configmap is None else configmap.data, now)
