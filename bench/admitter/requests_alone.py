@@ -55,10 +55,9 @@ class _Starts:
     def __init__(self, user: ApiClient, admitter: ApiClient) -> None:
         self.statuses: Final = list[asyncio.Task[Pod]]()
         """One for each job that was created; done when its status is written."""
-        settings = AdmitterSettings()
         self._user = user
         self._admitter = admitter
-        self._grace = settings.max_termination_grace_period_seconds
+        self._grace = AdmitterSettings().max_termination_grace_period_seconds
         self._writer = Writer(admitter, EventRecorder(admitter, names.ADMITTER), max_grace_seconds=self._grace)
         self._running: defaultdict[str, asyncio.Future[Pod]] = defaultdict(asyncio.get_running_loop().create_future)
 

@@ -76,7 +76,7 @@ class Condition(Struct, frozen=True, gc=False, rename="camel"):
     last_transition_time: str | None = None
 
 
-PREEMPTED: Final = "PreemptionByScheduler"
+PREEMPTED_BY_SCHEDULER: Final = "PreemptionByScheduler"
 """Reason of the condition DisruptionTarget that schedulers put on a victim (core/v1 PodReasonPreemptionByScheduler)."""
 
 
@@ -220,8 +220,7 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def preempted(self) -> bool:
         """Told to go by a scheduler, which has promised its room to another pod."""
-        found = condition(self.status.conditions, "DisruptionTarget")
-        return found is not None and found.status == "True" and found.reason == PREEMPTED
+        return true_because(self.status.conditions, "DisruptionTarget", PREEMPTED_BY_SCHEDULER)
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -327,3 +326,9 @@ class Event(Struct, frozen=True, gc=False, rename="camel"):
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
     """The condition of that type, or None."""
     return next((c for c in conditions if c.type == kind), None)
+
+
+def true_because(conditions: tuple[Condition, ...], kind: str, reason: str) -> bool:
+    """Whether the condition of that type is True, and for this reason."""
+    found = condition(conditions, kind)
+    return found is not None and found.status == "True" and found.reason == reason

@@ -23,9 +23,9 @@ from scavenger_api.states import ConditionType
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import cordoned
 from scavenger_domain.requests import running_requests
-from scavenger_kube.kinds import Node, ObjectMeta, Pod, condition
+from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
-from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobStatus
+from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts
 
@@ -89,17 +89,12 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         start_over=_moment(status.priority_start_over_timestamp),
         checkpoints=tuple(c for c in checkpoints if c is not None),
         ended=_moment(status.ended_timestamp),
-        preempted=_preempted(status),
+        preempted=true_because(status.conditions, ConditionType.INTERRUPTED, InterruptionReason.PREEMPTED),
         interruptions=status.earned_count,
         stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
         written=None if written is None else round(written),
     )
-
-
-def _preempted(status: ScavengerJobStatus) -> bool:
-    found = condition(status.conditions, ConditionType.INTERRUPTED)
-    return found is not None and found.status == "True" and found.reason == InterruptionReason.PREEMPTED
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts
 from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
-from scavenger_kube.kinds import Node, Pod, condition
+from scavenger_kube.kinds import Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
@@ -94,7 +94,6 @@ def pod_facts(pod: Pod) -> PodFacts:
     """A scavenger pod."""
     meta = pod.metadata
     reclaimed = on_reclaimed_capacity(pod)
-    resize = condition(pod.status.conditions, "PodResizePending")
     own, asked = pod.spec.termination_grace_period_seconds, meta.deletion_grace_period_seconds
     grace = DEFAULT_GRACE if own is None else float(own)
     given = grace if asked is None else float(asked)
@@ -119,7 +118,7 @@ def pod_facts(pod: Pod) -> PodFacts:
             for c in pod.spec.containers
             if c.name == names.MAIN_CONTAINER and "cpu" in c.resources.requests and not reclaimed
         },
-        refused_resize=resize is not None and resize.status == "True" and resize.reason == "Infeasible",
+        refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
         prolonged=given > grace,
     )

@@ -50,7 +50,7 @@ def published_levels(
     closed_nodes: frozenset[str],
     headroom: Mapping[str, tuple[int, int]],
     rules: Rules,
-    source: str = "",
+    source: str,
 ) -> PublishedLevels:
     """The cluster's levels and state as the other parts read them.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from scavenger_api import names
+from scavenger_api.levels_text import REQUESTS_SOURCE
 from scavenger_kube.kinds import Node, Pod
 from scavenger_runtime.threads import in_thread
 
@@ -37,7 +38,7 @@ def measure(nodes: Iterable[Node], pods: Iterable[Pod], now: datetime) -> Measur
 class RequestsSource:
     """Reads the caches the regulator has anyway."""
 
-    name = "requests"
+    name = REQUESTS_SOURCE
 
     def __init__(
         self,

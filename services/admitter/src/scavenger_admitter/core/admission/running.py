@@ -233,6 +233,7 @@ class RunningJobs:
 
     def _gang(self, job: RunningJob) -> Gang | None:
         pods = self._pods.get(job.key, {})
+        # Without generators: a cycle may begin with ten thousand of these, on the event loop.
         alive = [pods[key] for key in sorted(pods) if not pods[key].ended]
         for pod in alive:
             if pod.leaves_by or not pod.node:

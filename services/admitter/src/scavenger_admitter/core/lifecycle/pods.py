@@ -12,7 +12,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
-from scavenger_api.evictions import EvictionReason, deletion_reason, eviction_reason
+from scavenger_api.evictions import EVICTED_BY_API, EvictionReason, deletion_reason, eviction_reason
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import EPOCH, parse_time
 from scavenger_domain import checkpoints
@@ -31,8 +31,8 @@ _LOST_CONTAINER: Final = ("ContainerStatusUnknown", "Unknown")
 # Reasons of the DisruptionTarget condition: k8s.io/api core/v1 types.go (PodReason*), registry/core/pod/storage/
 # eviction.go, controller/tainteviction/taint_eviction.go, controller/podgc/gc_controller.go.
 _BY_DISRUPTION: Final = {
-    kinds.PREEMPTED: InterruptionReason.PREEMPTED,
-    "EvictionByEvictionAPI": InterruptionReason.EVICTED,
+    kinds.PREEMPTED_BY_SCHEDULER: InterruptionReason.PREEMPTED,
+    EVICTED_BY_API: InterruptionReason.EVICTED,
     "DeletionByTaintManager": InterruptionReason.NODE_DRAINED,
     "DeletionByPodGC": InterruptionReason.NODE_LOST,
 }
