@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from scavenger_api import names
 from scavenger_cluster import Cluster, ports, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
@@ -71,8 +72,8 @@ NOTHING: Final = "without"
 GOALS: Final = {"": "<= 1.15", "_policy": "<= 1.05", "_policy_over_guard": "<= 1.05"}
 """Of pod_create_ratio: as shipped, with the policy, and of the policy by itself, as the guard is there in any case."""
 
-ORDINARY: Final = 1000
-"""The value of the default class."""
+ORDINARY: Final = names.PRIORITY_CLASS_ORDINARY
+NO_CLASS: Final = ""
 
 LEAST: Final = "bench-least"
 """A policy that never applies."""
@@ -127,7 +128,7 @@ async def _service() -> AsyncIterator[Running]:
         for resource in CONFIGURATIONS:
             hooks = [{"name": "x.scavenger.dev", "clientConfig": {"url": "https://x"}}]
             api.put(resource, {"metadata": {"name": CONFIGURATION_NAME}, "webhooks": hooks})
-        api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
+        api.put(PRIORITYCLASSES, {"metadata": {"name": ORDINARY}, "value": 0})
         with tempfile.TemporaryDirectory() as folder:
             config = api.write_kubeconfig(Path(folder))
             port, health = ports.any_free_port(), ports.any_free_port()
@@ -275,7 +276,7 @@ def _looked_at(cluster: Cluster, count: int, way: str, rank: Callable[[Cluster],
     rank(cluster)
     took = {f"_{way}": _in_turns(cluster, count, way)}
     _default_class(cluster, there=False)
-    took[f"_{way}_reviewed"] = _in_turns(cluster, count, f"{way}-reviewed", unranked=0)
+    took[f"_{way}_reviewed"] = _in_turns(cluster, count, f"{way}-reviewed", unranked=NO_CLASS)
     _default_class(cluster, there=True)
     return took
 
@@ -305,11 +306,11 @@ def _plural(kind: str) -> str:
 
 def _default_class(cluster: Cluster, *, there: bool) -> None:
     patch = json.dumps({"globalDefault": there})
-    cluster.kubectl("patch", "priorityclass", "ordinary-workload", "--type=merge", f"-p={patch}")
+    cluster.kubectl("patch", "priorityclass", ORDINARY, "--type=merge", f"-p={patch}")
 
 
-def _in_turns(cluster: Cluster, count: int, prefix: str, unranked: int = ORDINARY) -> Took:
-    """unranked: the priority of a pod that nothing of ours ranks."""
+def _in_turns(cluster: Cluster, count: int, prefix: str, unranked: str = ORDINARY) -> Took:
+    """unranked: the PriorityClass of a pod that nothing of ours ranks."""
     _spare(cluster, [GUARD, NOTHING], "app.kubernetes.io/component!=guard")
     _spare(cluster, [NOTHING], "app.kubernetes.io/component=guard")
     return asyncio.run(_take_turns(cluster, count, prefix, {ALL: ORDINARY, GUARD: unranked, NOTHING: unranked}))
@@ -353,9 +354,9 @@ def _named(cluster: Cluster, kinds: str, selector: str) -> list[str]:
     return cluster.kubectl("get", kinds, f"--selector={selector}", "-o", "name").split()
 
 
-async def _take_turns(cluster: Cluster, count: int, prefix: str, expected: dict[str, int]) -> Took:
+async def _take_turns(cluster: Cluster, count: int, prefix: str, expected: dict[str, str]) -> Took:
     """Seconds for `count` pods in each namespace, and CPU seconds of API server and webhook; block by block, whoever
-    begins changing each time. expected: the priority that shows that each is treated as it is meant to be.
+    begins changing each time. expected: the PriorityClass that shows that each is treated as it is meant to be.
     """
     pids = [next(c.pid for c in cluster.status() if c.name == "kube-apiserver"), cluster.service("webhook").pid]
 
@@ -367,7 +368,7 @@ async def _take_turns(cluster: Cluster, count: int, prefix: str, expected: dict[
 
         async def create(namespace: str, name: str) -> Any:
             body = await client.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=_pod(f"{prefix}-{name}"))
-            return json.loads(body)["spec"]["priority"]
+            return json.loads(body)["spec"].get("priorityClassName", NO_CLASS)
 
         await _until(create, expected)
         took: Took = {namespace: [] for namespace in expected}
@@ -381,14 +382,14 @@ async def _take_turns(cluster: Cluster, count: int, prefix: str, expected: dict[
     return took
 
 
-async def _until(create: Callable[[str, str], Awaitable[int]], expected: dict[str, int]) -> None:
+async def _until(create: Callable[[str, str], Awaitable[str]], expected: dict[str, str]) -> None:
     """Until the service accounts are there, and the API server has seen classes and configurations."""
     for attempt in range(600):
         with suppress(ApiError):
             if {namespace: await create(namespace, f"t{attempt}") for namespace in expected} == expected:
                 return
         await asyncio.sleep(0.1)
-    raise RuntimeError("pods did not get the expected priority within a minute")
+    raise RuntimeError("pods did not get the expected PriorityClass within a minute")
 
 
 def _figure(name: str, value: float, unit: str, goal: str | None = None) -> Figure:

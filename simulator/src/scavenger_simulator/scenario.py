@@ -78,7 +78,7 @@ class OrdinaryPod:
     cpu_request_milli: int
     memory_request_bytes: int
     usage: UsageTrace
-    priority: int = 1000
+    priority: int = 0
     interactive: bool = False
 
 

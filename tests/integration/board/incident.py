@@ -149,7 +149,7 @@ class Incident:
             name = f"node-{number:02}"
             self.api.put(NODES, node_dict(name, cpu="16", memory="64Gi", unschedulable=number == 12))
             ordinary = pod_dict(
-                f"web-{number}", namespace="web", node=name, cpu="6", memory="16Gi", phase="Running", priority=1000
+                f"web-{number}", namespace="web", node=name, cpu="6", memory="16Gi", phase="Running", priority=0
             )
             self.api.put(PODS, ordinary)
             used = {"cpu": "15200m" if name == FULLEST else "9", "memory": "20Gi"}

@@ -63,6 +63,21 @@ def test_install_and_uninstall_leave_nothing_cluster_wide(cluster: Cluster, helm
     wait("no definition left", lambda: not definitions(cluster), describe=helm.describe)
 
 
+def test_a_class_of_another_value_is_not_installed_over(cluster: Cluster, helm: Helm) -> None:
+    """The value of a class cannot change: helm would fail half way, or leave pods of two ranks."""
+    delete = "kubectl delete priorityclass ordinary-workload"
+    cluster.kubectl("create", "priorityclass", "ordinary-workload", "--value=1000")
+    try:
+        said = helm.refused(*helm.installation("base", "--set=defaultQueue.create=false"))
+    finally:
+        cluster.kubectl(*delete.split()[1:])
+    assert "the PriorityClass ordinary-workload has the value 1000" in said
+    assert delete in said
+    helm.install("base", "--set=defaultQueue.create=false")
+    assert get(cluster, "priorityclass", "ordinary-workload")["value"] == 0
+    helm.uninstall("base")
+
+
 def test_the_default_queue_is_the_administrators(cluster: Cluster, helm: Helm) -> None:
     """Its weight survives upgrades, it survives the uninstall, and one that somebody else made is left alone."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +16,7 @@ from scavenger_testing.cluster_names import cluster_name
 from bench.scheduler import harness
 
 from .conftest import Pool
+from .ranks import SCENARIOS, play
 
 CASES = 20
 NODES = 3
@@ -103,3 +104,8 @@ def test_it_takes_those_that_the_simulator_says(cluster: Cluster) -> None:
     finally:
         for pool in pools:
             harness.clean(cluster, pool.name, pool.nodes)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_nobody_is_displaced_by_who_installs(pool: Pool, scenario: Callable[[Pool], None]) -> None:
+    play(pool, scenario)

@@ -222,15 +222,15 @@ PRIORITY_CLASSES = {"low": -1500, "high": 5000, "just-above": -999}
 
 MADE = "are made by the Job controller only"
 PODS = [
-    Case("an ordinary pod", "pods", pod(), check={"priority": 1000, "priorityClassName": "ordinary-workload"}),
+    Case("an ordinary pod", "pods", pod(), check={"priority": 0, "priorityClassName": "ordinary-workload"}),
     Case("an ordinary pod with limits as a whole", "pods", pod(resources={"limits": {"cpu": "1", "memory": "1Gi"}})),
     Case("a pod of a class of its own", "pods", pod(priorityClassName="high"), check={"priority": 5000}),
     Case(
         "a pod of a low class",
         "pods",
         pod(priorityClassName="low"),
-        warned="PriorityClass low (-1500) does not outrank scavenger jobs: raised to ordinary-workload (1000)",
-        check={"priority": 1000, "priorityClassName": "ordinary-workload", "preemptionPolicy": "PreemptLowerPriority"},
+        warned="PriorityClass low (-1500) does not outrank scavenger jobs: raised to ordinary-workload (0)",
+        check={"priority": 0, "priorityClassName": "ordinary-workload", "preemptionPolicy": "PreemptLowerPriority"},
     ),
     Case("a pod just above", "pods", pod(priorityClassName="just-above"), check={"priority": -999}),
     Case(
@@ -240,7 +240,7 @@ PODS = [
         "an interactive pod",
         "pods",
         pod(meta={"annotations": {"scavenger.dev/latency": "interactive"}}),
-        check={"priority": 1000},
+        check={"priority": 0, "priorityClassName": "ordinary-workload"},
     ),
     Case("a bare pod with the class", "pods", pod(**CLASS), (MADE,)),
     Case("a bare pod with the label", "pods", pod(meta={"labels": LABELS}), (MADE,)),

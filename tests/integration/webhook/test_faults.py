@@ -12,7 +12,7 @@ from .conftest import start_webhook
 
 REFUSED = 'failed calling webhook "scavengerjobs.scavenger.dev"'
 CLASS = "ordinary-workload"
-ORDINARY = {"priorityClassName": CLASS, "priority": 1000}
+ORDINARY = {"priorityClassName": CLASS, "priority": 0}
 
 
 @pytest.fixture

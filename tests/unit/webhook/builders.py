@@ -31,7 +31,7 @@ def facts(**changed: Any) -> Facts:
             NodeFacts("wide", {"size": "l"}, {"cpu": 4_000, "memory": 64 * GI}),
         ),
         "priority_classes": {
-            "ordinary-workload": PriorityClassFacts("ordinary-workload", 1000),
+            "ordinary-workload": PriorityClassFacts("ordinary-workload", 0),
             "low": PriorityClassFacts("low", -1500, "Never"),
         },
         **changed,

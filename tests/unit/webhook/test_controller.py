@@ -26,7 +26,7 @@ from .waiting import running, until
 
 async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> None:
     async with FakeApi() as api:
-        api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 1000})
+        api.put(PRIORITYCLASSES, {"metadata": {"name": "ordinary-workload"}, "value": 0})
         api.put(SCAVENGERQUEUES, {"metadata": {"name": "small"}, "spec": {"quota": {"cpu": "1500m", "memory": "1Gi"}}})
         api.put(
             NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "x": "bad"}}}

@@ -20,7 +20,7 @@ from .builders import GI, Object, answer_to, facts, job, patched, pod, problems,
 
 # --- pods ---
 
-RAISED = {"priorityClassName": "ordinary-workload", "priority": 1000, "preemptionPolicy": "PreemptLowerPriority"}
+RAISED = {"priorityClassName": "ordinary-workload", "priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_pod_that_is_raised_says_what_to_do() -> None:
     response = answer_to("pods", pod(priorityClassName="low", priority=-1500))
 
     assert response.warnings == (
-        "PriorityClass low (-1500) does not outrank scavenger jobs: raised to ordinary-workload (1000); "
+        "PriorityClass low (-1500) does not outrank scavenger jobs: raised to ordinary-workload (0); "
         "name a class above -1000",
     )
 

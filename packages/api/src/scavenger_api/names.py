@@ -10,13 +10,14 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 SYSTEM_NAMESPACE: Final = "scavenger-system"
 
 # --- PriorityClasses ---
+# Pods that name no class always had 0, so that a default class of 0 changes nobody's rank.
 # Both scavenger classes lie below -10, the cluster autoscaler's cut-off: it neither scales up for such pods
 # nor counts them as a reason not to scale down.
 PRIORITY_CLASS_ORDINARY: Final = "ordinary-workload"
 PRIORITY_CLASS_NON_PREEMPTIBLE: Final = "scavenger-non-preemptible"
 PRIORITY_CLASS_PREEMPTIBLE: Final = "scavenger-preemptible"
 PRIORITY_VALUES: Final = {
-    PRIORITY_CLASS_ORDINARY: 1000,
+    PRIORITY_CLASS_ORDINARY: 0,
     PRIORITY_CLASS_NON_PREEMPTIBLE: -1000,
     PRIORITY_CLASS_PREEMPTIBLE: -2000,
 }
