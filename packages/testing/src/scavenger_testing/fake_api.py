@@ -226,6 +226,16 @@ class FakeApi:
         """Cut the connection of every watch."""
         self._watches.send("drop")
 
+    def hold_watches(self, *resources: Resource[Any]) -> None:
+        """Have the watches of these kinds fall behind: they stay open and bring nothing. Lists are not affected."""
+        for resource in resources:
+            self._watches.hold(resource.plural)
+
+    def release_watches(self, *resources: Resource[Any]) -> None:
+        """Have the watches of these kinds bring what they held back."""
+        for resource in resources:
+            self._watches.release(resource.plural)
+
     @property
     def watches(self) -> int:
         """How many watches are open."""

@@ -27,6 +27,7 @@ class Watches:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watchers: set[_Watcher] = set()
+        self._held: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -34,6 +35,15 @@ class Watches:
     def notify(self) -> None:
         """Have every watch look for what was written."""
         self.send(b"")
+
+    def hold(self, plural: str) -> None:
+        """Send nothing of this kind from now on, bookmarks neither, over open and new connections alike."""
+        self._held.add(plural)
+
+    def release(self, plural: str) -> None:
+        """Send what has been held back of this kind."""
+        self._held.discard(plural)
+        self.notify()
 
     def send(self, line: bytes | Literal["close", "drop"]) -> None:
         """Send bytes to every watch as they are; "close" ends it in good order, "drop" cuts its connection."""
@@ -69,18 +79,19 @@ class Watches:
         """What a watch sends: writes as they come, and whatever the test puts in between."""
         selectors = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
         while True:
-            for entry in list(self._store.since(where, version)):
-                line = _event(entry, *selectors)
-                if line is not None:
-                    yield line
-            version = max(version, self._store.version)
+            if where.plural not in self._held:
+                for entry in list(self._store.since(where, version)):
+                    line = _event(entry, *selectors)
+                    if line is not None:
+                        yield line
+                version = max(version, self._store.version)
             line_or_end = await watcher.lines.get()
             if line_or_end == "close":
                 return
             if line_or_end == "drop":
                 cut(request)
                 raise ConnectionResetError
-            if line_or_end:
+            if line_or_end and where.plural not in self._held:
                 yield line_or_end
 
 
