@@ -269,6 +269,19 @@ async def test_a_half_open_connection_is_given_up(api: FakeApi, start: Start) ->
     await running.holds("a", "b")
 
 
+async def test_a_watch_that_brings_nothing_is_given_up_when_told_to_list_again(api: FakeApi, start: Start) -> None:
+    running = start()
+    await synced(running, api)
+    api.hold_watches(PODS)
+    put(api, ["late"])
+    running.informer.list_again()
+    running.informer.list_again()
+    await running.holds("late")
+    api.release_watches(PODS)
+    put(api, ["later"])
+    await running.holds("late", "later")
+
+
 async def test_a_malformed_object_is_left_out_alone(api: FakeApi, start: Start, logs: Logs) -> None:
     put(api, ["a", "b"])
     bad = pod_dict("bad")

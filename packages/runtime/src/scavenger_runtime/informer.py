@@ -144,6 +144,8 @@ class Informer(Generic[T]):
         self._page_size = page_size
         self._version = ""  # to watch from; empty when everything has to be listed
         self._bookmarked = False  # since the last failure
+        self._list_due = False
+        self._watching: asyncio.Timeout | None = None
         self._heard_at = self._clock.monotonic()
         self._synced = asyncio.Event()
         self._followed_at = self._clock.monotonic()
@@ -165,6 +167,16 @@ class Informer(Generic[T]):
     def healthy(self) -> bool:
         """Whether the cache could follow within the last `stale_after` seconds. Belongs in the liveness probe."""
         return self.age <= self._stale_after
+
+    def is_unreadable(self, key: str) -> bool:
+        """Whether there is an object of that key that cannot be read; `get` shows its last readable state, if any."""
+        return key in self._unreadable
+
+    def list_again(self) -> None:
+        """Give up the watch and list everything, as a watch may stay open and bring nothing. Returns at once."""
+        self._list_due = True
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def wait_synced(self) -> None:
         """Return once `synced`; `run` must be running."""
@@ -206,11 +218,23 @@ class Informer(Generic[T]):
         self._follow()
         while True:
             try:
-                if not self._version:
+                while self._list_due or not self._version:
+                    self._list_due = False
                     await self._list()
-                await self._watch()
+                await self._watch_until_told()
             except Exception as error:
                 await self._recover(error)
+
+    async def _watch_until_told(self) -> None:
+        """Watch until the server ends it in good order, or `list_again` does."""
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                await self._watch()
+        except TimeoutError:
+            if not self._list_due:
+                raise
+        finally:
+            self._watching = None
 
     async def _recover(self, error: Exception) -> None:
         """Decide where to go on, and when."""
