@@ -205,8 +205,13 @@ class AdmissionFeed:
     # --- how starts go on -------------------------------------------------------------------------------------------
 
     def look(self, key: str, run: str) -> None:
-        """Bring what is known of the start of a job up to date, before it is observed."""
-        if not self._records[key].attempt.look(run, self._clock.monotonic()):
+        """Bring what is known of the start of a job up to date, before it is observed. Where the status of a refused
+        start was written and its answer lost, the status says that the start failed."""
+        attempt, job = self._records[key].attempt, self._informers.job(key)
+        refused = attempt.stage is Stage.REFUSED
+        if not attempt.look(run, self._clock.monotonic()):
+            if refused and job is not None:
+                self.recall(job)
             self._give_back(key)
             self._wake()
 

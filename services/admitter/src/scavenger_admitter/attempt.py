@@ -107,8 +107,9 @@ class Attempt:
 
     def look(self, run: str, now: float) -> bool:
         """Bring the attempt up to date for a job whose place in line is `run`; False when its room is to be given
-        back. A Job that stays unseen was not created, or will be found when it is created again."""
-        if self.under_way and self.run != run:
+        back. Whatever is known of another run is dropped: a status may be written although its answer is lost. A Job
+        that stays unseen was not created, or will be found when it is created again."""
+        if self.stage is not Stage.NONE and self.run != run:
             self.drop()
             return False
         if self.stage is Stage.POSTED and now - self.since >= UNSEEN_START_SECONDS:
