@@ -266,6 +266,7 @@ class Admitter:
                 self._enqueue(job.key)
 
     def _on_batch(self, change: Change[Job]) -> None:
+        self._records.started(change.key)
         if self._informers.jobs.get(change.key) is None:
             return
         self._records[change.key].attempt.saw(change.new)

@@ -1,8 +1,9 @@
 """What informers show may be old news, each of its own age. Where that matters, the API server itself is asked.
 
-Two things would be wrong otherwise. What one informer does not show yet looks like something deleted: pods whose Job
-the watch of Jobs has not brought so far are no orphans. And who takes over from another leader must not decide on what
-was true before that one's last writes.
+Three things would be wrong otherwise. What one informer does not show yet looks like something deleted: pods whose Job
+the watch of Jobs has not brought so far are no orphans. Who takes over from another leader must not decide on what
+was true before that one's last writes. And what cannot be undone, such as a start or a verdict, must not follow from
+old news (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
+from scavenger_api.job import Phase
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
@@ -21,15 +23,15 @@ from scavenger_runtime import Clock, Informer
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.observation import Observation
-from scavenger_admitter.core.lifecycle.pods import deleting
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import deleting, moment
 from scavenger_admitter.facts import run_of, version
 from scavenger_admitter.writer import SCAVENGERJOBS
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
-PATIENCE_SECONDS: Final = 30.0
-"""An informer has listed anew by then, if it can at all. What it lacks still is something that it cannot read."""
+PATIENCE_SECONDS: Final = 10.0
+"""A watch that has not brought by then what the API server has is given up, and everything is listed."""
 
 log = get_logger(__name__)
 
@@ -65,25 +67,33 @@ async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | 
 
 
 async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, labels: str | None = None) -> None:
-    """Return once the informer shows everything (with these labels) at least as new as the API server had it when
-    asked, or will not."""
-    until = clock.monotonic() + PATIENCE_SECONDS
-    while clock.monotonic() < until:
+    """Return once the informer shows every readable object (with these labels) at least as new as the API server had it
+    when first asked. It does not give up: an informer that lists and watches cannot stay behind."""
+    patience = clock.monotonic() + PATIENCE_SECONDS
+    awaited: dict[str, str] | None = None
+    while True:
         try:
-            behind = sum(_behind(informer, meta) for meta in await metadata_of(client, informer.resource, labels))
+            there = {m.key: m.resource_version for m in await metadata_of(client, informer.resource, labels)}
         except ApiError as error:
             log.warning("cannot tell whether an informer is up to date", informer=informer.name, error=str(error))
         else:
-            if not behind:
+            wanted = there if awaited is None else {key: awaited[key] for key in awaited.keys() & there.keys()}
+            awaited = {key: needed for key, needed in wanted.items() if _behind(informer, key, needed)}
+            if not awaited:
                 return
-            log.info("waiting for an informer to catch up", informer=informer.name, objects=behind)
+            log.info("waiting for an informer to catch up", informer=informer.name, objects=len(awaited))
+        if clock.monotonic() >= patience:
+            patience = clock.monotonic() + PATIENCE_SECONDS
+            log.warning("listing what a watch does not bring", informer=informer.name)
+            informer.list_again()
         await clock.sleep(AGAIN_SECONDS)
-    log.warning("going on with an informer that is not up to date", informer=informer.name)
 
 
-def _behind(informer: Informer[Any], meta: ObjectMeta) -> bool:
-    seen = informer.get(meta.key)
-    return seen is None or version(seen.metadata.resource_version) < version(meta.resource_version)
+def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
+    if informer.is_unreadable(key):
+        return False
+    seen = informer.get(key)
+    return seen is None or version(seen.metadata.resource_version) < version(needed)
 
 
 def doubtful(seen: Observation) -> bool:
@@ -105,6 +115,34 @@ def doubtful(seen: Observation) -> bool:
     return members < seen.job.spec.parallelism
 
 
+def final(seen: Observation, outcome: Outcome) -> bool:
+    """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
+    finished no longer."""
+    before, after = seen.job.status.phase, outcome.status.phase
+    if before is not None and before.finished:
+        return after is not None and not after.finished
+    if after is not Phase.COMPLETED:
+        return False
+    run = run_of(seen.job)
+    succeeded = sum(pod.status.phase == "Succeeded" and _place(pod.metadata) == run for pod in seen.pods)
+    return succeeded < seen.job.spec.parallelism
+
+
+async def overtaken(client: ApiClient, seen: Observation) -> bool:
+    """Whether there is a newer version of the ScavengerJob than this, or none any more. The API server is asked where a
+    Job or a pod has a later place in line, as another process may have ended a run since. Raises ApiError."""
+    job, known = seen.job.metadata, seen.job.status.queued_timestamp
+    metas = [pod.metadata for pod in seen.pods] + ([seen.batch.metadata] if seen.batch is not None else [])
+    if known is None or not any((place := moment(_place(meta))) is not None and place > known for meta in metas):
+        return False
+    found = await _get(client, SCAVENGERJOBS, _Item, job.namespace, job.name)
+    return found is None or version(found.metadata.resource_version) > version(job.resource_version)
+
+
+def _place(meta: ObjectMeta) -> str:
+    return meta.annotations.get(names.ANNOTATION_RUN, "")
+
+
 async def exists(client: ApiClient, key: str) -> bool:
     """Whether there is a ScavengerJob `namespace/name`. That its informer does not show it proves nothing: it leaves
     out what it cannot read, such as what a newer admitter has written, and may be behind. Raises ApiError."""
@@ -114,12 +152,17 @@ async def exists(client: ApiClient, key: str) -> bool:
 
 async def confirmed(client: ApiClient, seen: Observation) -> Observation:
     """The same with its Job, its pods and the nodes that are missing as the API server has them. Raises ApiError."""
+    batch = await _get(client, JOBS, Job, seen.job.metadata.namespace, seen.job.metadata.name)
+    return await with_pods(client, replace(seen, batch=batch))
+
+
+async def with_pods(client: ApiClient, seen: Observation) -> Observation:
+    """The same with its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     meta = seen.job.metadata
-    batch = await _get(client, JOBS, Job, meta.namespace, meta.name)
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
-    found = replace(seen, batch=batch, pods=pods)
+    found = replace(seen, pods=pods)
     nodes = dict(seen.nodes)
     for name, _ in _placed(found):
         if nodes.get(name) is None:

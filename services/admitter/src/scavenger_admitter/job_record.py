@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from scavenger_api.job import ScavengerJob
 from scavenger_runtime import Clock
@@ -15,6 +16,10 @@ from scavenger_admitter.attempt import Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision
 from scavenger_admitter.facts import newer
+
+STARTED_SECONDS: Final = 3600.0
+"""Informers show by then what has become of a Job and its pods, or this process has ended: it is not alive any more
+after 300 s in which an informer could not follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class JobRecords:
         self._clock = clock
         self._records: defaultdict[str, JobRecord] = defaultdict(JobRecord)
         self._last_place = datetime.min.replace(tzinfo=UTC)
+        self._started: dict[str, float] = {}
 
     def __getitem__(self, key: str) -> JobRecord:
         """The record of a job, to be changed in place; a new one when there is none."""
@@ -105,6 +111,21 @@ class JobRecords:
             return
         self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
         record.newcomer = Newcomer(job.metadata.uid, self._last_place)
+
+    # --- a name ---
+
+    def started(self, key: str) -> None:
+        """There is, was, or may soon be a Job of this name, and informers may not show all of its pods. This outlives
+        the record: a ScavengerJob that is deleted and created again has a new uid and the same name."""
+        now = self._clock.monotonic()
+        self._started.pop(key, None)
+        self._started[key] = now
+        while (oldest := next(iter(self._started))) and self._started[oldest] <= now - STARTED_SECONDS:
+            del self._started[oldest]
+
+    def was_started(self, key: str) -> bool:
+        """Whether there was a Job of this name within the last hour."""
+        return key in self._started
 
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name."""

@@ -28,7 +28,7 @@ from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import run_of
-from scavenger_admitter.freshness import confirmed, doubtful, exists
+from scavenger_admitter.freshness import confirmed, doubtful, exists, final, overtaken, with_pods
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.losses import Losses
@@ -39,6 +39,9 @@ from scavenger_admitter.writer import Writer
 
 UNREADABLE_SECONDS: Final = 60.0
 """A ScavengerJob that exists and is not shown is looked for again so often, as long as there are pods of it."""
+
+BEHIND_SECONDS: Final = 5.0
+"""A job of which informers do not show what the API server has is looked at again after so long at the most."""
 
 EXPLAINED_LATER: Final = 60.0
 """A job whose status waits for its turn to explain something is looked at again so often."""
@@ -120,7 +123,11 @@ class Reconciler:
         if job is None:
             return await self._clear_orphans(key)
         seen = self._observation(key, job)
-        outcome = plan_lifecycle(await confirmed(self._client, seen) if doubtful(seen) else seen)
+        if await overtaken(self._client, seen):
+            log.info("waiting for a newer version of the ScavengerJob", job=key)
+            self._feed.take_back(key)
+            return Result(requeue_after=BEHIND_SECONDS)
+        outcome = await self._plan(seen)
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
         cleanups = self._cleanups(key, outcome)
@@ -141,12 +148,26 @@ class Reconciler:
             self._feed.take_back(key)
         self._feed.update(key, job, outcome)
         if create is not None and may_create:
-            await self._start(job, create)
+            await self._start(job, create, seen)
         await self._writer.carry_out(key, cleanups)
         self._records[key].done.update(cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
-        waits = (left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
-        return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
+        return _soonest(left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
+
+    async def _plan(self, seen: Observation) -> Outcome:
+        """What follows, from what the API server has where informers do not prove it."""
+        outcome = None if doubtful(seen) else plan_lifecycle(seen)
+        if outcome is None or final(seen, outcome):
+            outcome = plan_lifecycle(await confirmed(self._client, seen))
+        return outcome
+
+    async def _nothing_lives(self, key: str, seen: Observation) -> bool:
+        """Whether the API server has no pod that keeps the job from being started. It is not asked where there was no
+        Job of this name: the pods from before this process began to lead are shown."""
+        if not self._records.was_started(key):
+            return True
+        outcome = plan_lifecycle(await with_pods(self._client, seen))
+        return any(isinstance(action, CreateJob) for action in outcome.actions)
 
     def _cleanups(self, key: str, outcome: Outcome) -> list[Cleanup]:
         """What is to be done but to create the Job, without what has been done and is not shown yet."""
@@ -169,13 +190,20 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
-    async def _start(self, job: ScavengerJob, action: CreateJob) -> None:
+    async def _start(self, job: ScavengerJob, action: CreateJob, seen: Observation) -> None:
         """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
         lifecycle."""
         key, attempt = job.key, self._records[job.key].attempt
         if attempt.stage is not Stage.GRANTED or attempt.run != action.run:
             return
         self._slots.begin(key)
+        if not await self._nothing_lives(key, seen):
+            log.info("not started: the informer of pods is behind", job=key)
+            self._feed.take_back(key, BEHIND_SECONDS)
+            return
+        if attempt.stage is not Stage.GRANTED or attempt.run != action.run:  # taken back meanwhile
+            return
+        self._records.started(key)
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
@@ -190,7 +218,8 @@ class Reconciler:
             _log_start(job, attempt.start)
         finally:
             self._slots.leave(key)
-        if self._records[key].attempt is attempt:  # else the job is gone, or another one has its name
+        # Else the job is gone, another one has its name, or its place in line has moved.
+        if self._records[key].attempt is attempt and attempt.run == action.run:
             self._feed.on_answer(key, refusal)
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
@@ -245,6 +274,11 @@ def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
 def _left(until: datetime | None, now: datetime) -> float | None:
     """Seconds until then; None when that is not in the future."""
     return (until - now).total_seconds() if until is not None and until > now else None
+
+
+def _soonest(*waits: float | None) -> Result:
+    """Look again after the shortest of these waits; None: not by time alone."""
+    return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
 
 def _log_start(job: ScavengerJob, start: Start | None) -> None:

@@ -1,0 +1,242 @@
+"""Watches that fall behind: nothing that cannot be undone follows from what they do not show yet."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from scavenger_admitter.core.lifecycle.accounting import run_id
+from scavenger_admitter.freshness import caught_up
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_kube.resources import JOBS, PODS
+from scavenger_runtime import Informer
+from scavenger_testing import FakeApi, VirtualClock, pod_dict, settle
+
+from .harness import NS, Harness, Object, empty_harness, harness
+from .test_controller import runs
+
+pytestmark = pytest.mark.slow
+
+
+def touch(job: Object) -> None:
+    job["metadata"].setdefault("labels", {})["touched"] = "yes"
+
+
+def completes(c: Harness, name: str) -> None:
+    """What the Job controller writes when all pods have succeeded."""
+    condition = {"type": "Complete", "status": "True", "lastTransitionTime": c.stamp()}
+    c.api.edit(JOBS, NS, name, lambda job: job.setdefault("status", {}).update(conditions=[condition]))
+
+
+def replace(c: Harness, name: str) -> None:
+    """What `kubectl replace --force` does; the pods take their grace period."""
+    c.api.remove(SCAVENGERJOBS, NS, name)
+    c.api.remove(JOBS, NS, name)
+    for pod in c.pods(name):
+        c.delete_pod(pod)
+    c.submit(name)
+
+
+# --- one life at a time -----------------------------------------------------------------------------------------------
+
+
+async def test_a_replaced_job_waits_for_pods_that_the_watch_has_not_brought() -> None:
+    async with harness() as c:
+        c.api.hold_watches(PODS)
+        c.submit("a")
+        await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+        c.kubelet = False
+        replace(c, "a")
+        await c.pass_time(30)
+        assert c.jobs_ever("a") == 1
+        c.kubelet = True
+        c.api.release_watches(PODS)
+        await runs(c, "a", limit=180)
+        assert c.most_at_once("a") == 1
+
+
+async def test_a_deleted_job_starts_again_only_when_unseen_pods_have_ended() -> None:
+    async with harness() as c:
+        c.api.hold_watches(PODS)
+        c.submit("a")
+        await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+        await c.pass_time(3)
+        c.kubelet = False
+        c.api.remove(JOBS, NS, "a")
+        for pod in c.pods("a"):
+            c.delete_pod(pod)
+        for _ in range(15):
+            await c.pass_time(3)
+            c.api.edit(SCAVENGERJOBS, NS, "a", touch)
+        assert c.jobs_ever("a") == 1
+        c.kubelet = True
+        c.api.release_watches(PODS)
+        await runs(c, "a", limit=180)
+        assert c.most_at_once("a") == 1
+
+
+async def test_only_a_restart_is_preceded_by_a_list_of_pods() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        assert lists(c) == 0
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        await runs(c, "a")
+        assert lists(c) == 1
+
+
+def lists(c: Harness) -> int:
+    return c.api.count("GET", f"/namespaces/{NS}/pods")
+
+
+async def test_a_successor_waits_for_a_watch_that_brings_nothing_and_lists_instead() -> None:
+    clock = VirtualClock()
+    async with FakeApi(clock) as api:
+        client = api.client()
+        pods = Informer(client, PODS, clock=clock)
+        following = asyncio.create_task(pods.run())
+        await pods.wait_synced()
+        await settle()
+        api.hold_watches(PODS)
+        api.put(PODS, pod_dict("p"))
+        waiting = asyncio.create_task(caught_up(client, pods, clock))
+        for _ in range(100):
+            await clock.advance(0.5)
+            await settle()
+        assert waiting.done()
+        assert pods.get("default/p") is not None
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_later_run_than_the_known_one_is_left_alone() -> None:
+    async with harness() as c:
+        c.submit("a", cpu="1000")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        c.api.hold_watches(SCAVENGERJOBS)
+        job = c.api.get(SCAVENGERJOBS, NS, "a") or {}
+        place = run_id(c.clock.now() + timedelta(seconds=5))
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda obj: obj["status"].update(queuedTimestamp=place))
+        c.api.put(JOBS, later_run(job, place))
+        await c.pass_time(20)
+        assert c.api.get(JOBS, NS, "a") is not None
+        c.api.release_watches(SCAVENGERJOBS)
+        await runs(c, "a")
+        assert c.status("a")["queuedTimestamp"] == place
+        assert c.jobs_ever("a") == 1
+
+
+async def test_a_job_of_a_later_run_goes_when_the_status_was_restored_from_a_backup() -> None:
+    async with harness() as c:
+        c.submit("a", cpu="1000")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        job = c.api.get(SCAVENGERJOBS, NS, "a") or {}
+        c.api.put(JOBS, later_run(job, run_id(c.clock.now() + timedelta(seconds=5))))
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
+
+
+def later_run(job: Object, place: str) -> Object:
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": "a",
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+    }
+    annotations = {names.ANNOTATION_RUN: place, names.ANNOTATION_RESTARTS: "1"}
+    template: dict[str, Any] = {
+        "metadata": {
+            "labels": {names.LABEL_JOB: "a"},
+            "annotations": annotations,
+            "finalizers": [names.FINALIZER],
+        },
+        "spec": {"containers": [{"name": names.MAIN_CONTAINER, "image": "x"}], "restartPolicy": "Never"},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "a", "namespace": NS, "annotations": annotations, "ownerReferences": [owner]},
+        "spec": {"parallelism": 1, "completions": 1, "template": template},
+    }
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_job_whose_pod_was_deleted_is_not_completed_by_the_word_of_its_job() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(60)
+        c.api.hold_watches(PODS)
+        c.stopping = 0
+        c.delete_pod(c.pods("a")[0])
+        c.tick()
+        completes(c, "a")
+        await c.pass_time(10)
+        assert c.status("a")["interruptedCount"] == 1
+        c.api.release_watches(PODS)
+        await runs(c, "a")
+        assert c.status("a")["interruptedCount"] == 1
+
+
+async def test_a_job_is_completed_by_the_word_of_its_job_when_its_pods_are_gone() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        c.api.hold_watches(PODS)
+        completes(c, "a")
+        c.succeed("a")
+        for pod in c.pods("a"):
+            c.api.remove(PODS, NS, pod["metadata"]["name"])
+        await c.until(lambda: c.phase("a") == "Completed")
+        assert c.status("a")["interruptedCount"] == 0
+
+
+async def test_a_finished_job_is_not_opened_again_by_pods_that_have_ended() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(60)
+        c.api.hold_watches(PODS, JOBS)
+        c.succeed("a")
+        completes(c, "a")
+
+        def complete(job: Object) -> None:
+            job["status"] |= {"phase": "Completed", "finishedTimestamp": c.stamp(), "endedTimestamp": c.stamp()}
+
+        c.api.edit(SCAVENGERJOBS, NS, "a", complete)
+        await c.pass_time(10)
+        assert c.phase("a") == "Completed"
+        assert c.events("Reopened") == []
+        c.api.release_watches(PODS, JOBS)
+        await c.until(lambda: not c.held())
+        assert c.phase("a") == "Completed"
+
+
+# --- state of another run ---------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_start_is_tried_again_though_nobody_heard_that_its_status_was_written() -> None:
+    async with harness() as c:
+        c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
+        c.api.drop(methods={"PATCH"}, path="/scavengerjobs", after_write=True)
+        c.submit("a")
+        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        assert c.jobs_ever("a") == 0
+        await runs(c, "a", limit=180)
+
+
+async def test_a_failed_start_counts_though_nobody_heard_that_its_status_was_written() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter(start_backoff=40.0)
+        c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
+        c.api.drop(methods={"PATCH"}, path="/scavengerjobs", after_write=True)
+        c.submit("a")
+        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        assert 30 <= await runs(c, "a", limit=180) <= 60
