@@ -141,6 +141,10 @@ def _room(facts: Facts) -> list[Finding]:
     findings = [Finding("it needs", needs)]
     if room is None or room.open == 0:
         return findings
+    nodes = plural(room.open, "node")
+    if facts.job.reason(ConditionType.ADMITTED) == WaitReason.NO_PLACE and room.places >= spec.parallelism:
+        text = f"enough for {plural(room.places, 'such pod')} on {nodes} it may use, but held for others"
+        return [*findings, Finding("free by requests", text)]
     if room.largest_free is not None and room.nearest is None:
         free = spell({name: room.largest_free.amounts.get(name, 0) for name in spec.requests})
         label = "largest offer left" if spec.reclaimed else "largest free place"
@@ -148,7 +152,6 @@ def _room(facts: Facts) -> list[Finding]:
     if room.nearest is not None:
         left = spell({name: room.nearest.amounts.get(name, 0) for name in spec.requests})
         findings.append(Finding("nearest node", f"{room.nearest.node}: {left} left up to its own level"))
-    nodes = plural(room.open, "node")
     fit = plural(room.places, "such pod") if room.places else "no such pod"
     findings.append(Finding("room now", f"for {fit} on {nodes} it may use"))
     return findings

@@ -479,6 +479,15 @@ def test_rendering() -> None:
     ]
 
 
+def test_capacity_that_is_held_for_others_is_not_called_room_for_the_job() -> None:
+    said = "needs 2 cpu; the largest free place is 0 cpu, as more is held for pods that wait for a node: shop/web-1"
+    found = explain(facts(told("NoPlace", said, cpu="2")))
+    assert found.headline == f"sim has been waiting for 5m: {said}"
+    shown = {finding.label: finding.text for finding in found.findings}
+    assert shown["free by requests"].endswith("on 3 nodes it may use, but held for others")
+    assert not {"room now", "largest free place"} & shown.keys()
+
+
 def test_data_is_what_is_printed() -> None:
     found = Explanation(WaitReason.QUEUED, "sim waits", (), ("wait",))
     assert explanation_data(found) == {

@@ -172,6 +172,7 @@ class AdmissionLoop:
             rules=self._rules,
             measurement=measurement,
         )
+        self._state.held.promised(plan.promised, micros(now))
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
         metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)

@@ -78,8 +78,7 @@ class CycleUsage:
         """Ordinary pods that wait take their room first."""
         for room in self._rooms():
             for pod in self._snapshot.pending:
-                if not (pod.nominated and room.reserve_nominated(pod.shape, pod.nominated)):
-                    room.reserve(pod.shape, 1)
+                room.keep(pod)
 
     def reserve_starts_under_way(self) -> None:
         """Pods of ours that are not bound yet take theirs."""

@@ -13,13 +13,16 @@ from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
-from scavenger_admitter.core.admission.pending import waits_for_room
+from scavenger_admitter.core.admission.pending import Verdict, verdict
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
 from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
 from scavenger_admitter.core.admission.units import SECOND
 
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
+
+UNTRIED: Final = 60 * SECOND
+"""A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def pod_facts(pod: Pod) -> PodFacts:
             requests=requests,
             ended=pod.ended,
             job="",
-            pending=_pending(pod, shape) if shape and waits_for_room(pod) else None,
+            pending=_pending(pod, shape, said) if shape and (said := verdict(pod)) is not None else None,
         )
     return PodFacts(
         key=meta.key,
@@ -109,13 +112,16 @@ def _second(text: str | None) -> int:
     return micros(at) // SECOND if at is not None else 0
 
 
-def _pending(pod: Pod, shape: Shape) -> PendingPod:
+def _pending(pod: Pod, shape: Shape, said: Verdict) -> PendingPod:
+    created = parse_time(pod.metadata.creation_timestamp)
     return PendingPod(
         key=pod.metadata.key,
         shape=shape,
         nominated=pod.status.nominated_node_name,
         priority=pod.spec.priority or 0,
         created=pod.metadata.creation_timestamp or "",
+        barred=said.barred,
+        untried_until=micros(created) + UNTRIED if created is not None and not said.tried else 0,
     )
 
 

@@ -1,69 +1,74 @@
-"""Which ordinary pods without a node are about to take room, and which wait for something else.
+"""Which ordinary pods without a node may take capacity that is free, by what kube-scheduler said of them.
 
-A pod waits for something else when no node could take it even if all nodes were empty. Of what a pod asks for,
-requests, node selector and tolerations are judged here (a pod whose shape no node lets in finds no place, so nothing
-is taken for it). The rest (affinity, volumes) is the scheduler's to judge, and its word is the condition
-PodScheduled: reason Unschedulable, and a message that names for every node why it will not do. Only where each of
-these reasons is one that an empty node would have as well does the pod wait for something else. Everything that is
-not understood counts as waiting for room: a pod not tried yet, one with a nominated node, another scheduler's words,
-a reason not listed here.
+A scavenger pod takes resources of its node, no more. So of all the reasons that kube-scheduler gives for a node,
+only those of the plugin NodeResourcesFit concern us. A node with any other reason (affinity and anti-affinity, host
+ports, topology spread, volumes, taints, a reason of tomorrow) would not take the pod if no scavenger pod ran there
+either.
+
+The condition PodScheduled counts nodes and does not name them: `0/10 nodes are available: 3 Insufficient cpu, 7 node(s)
+didn't match pod anti-affinity rules`. Where all nodes have another reason, the pod takes nothing. Otherwise capacity is
+held for it on nodes that fit beyond the number of those (`Room.keep`).
+
+Without the condition no scheduler has looked at the pod yet. After a minute none does (`schedulerName` of nobody). The
+words of other schedulers are not understood: such a pod counts as one that any node could take.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from scavenger_kube.kinds import Pod, condition
 
 _NO_NODE: Final = re.compile(r"0/(\d+) nodes are available: (.+)", re.DOTALL)
 _COUNTED: Final = re.compile(r"(\d+) (.+)", re.DOTALL)
-
-_NOT_FOR_ROOM: Final = (
-    # Filters of kube-scheduler whose answer does not depend on what runs on a node.
-    "node(s) didn't match Pod's node affinity/selector",
-    "node(s) didn't match the requested node name",
-    "node(s) had untolerated taint",
-    "node(s) had taints that the pod didn't tolerate",
-    "node(s) were unschedulable",
-    # The pods it wants to be beside are nowhere, or only where it cannot be.
-    "node(s) didn't match pod affinity rules",
-    # Volumes that are elsewhere, or not there.
-    "node(s) didn't match PersistentVolume's node affinity",
-    "node(s) had volume node affinity conflict",
-    "node(s) didn't find available persistent volumes to bind",
-    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-    "node(s) had no available volume zone",
-    "pod has unbound immediate PersistentVolumeClaims",
-    "waiting for ephemeral volume controller to create the persistentvolumeclaim",
-    'persistentvolumeclaim "',
-)
+_BETWEEN: Final = re.compile(r", (?=\d+ )")
+_OF_RESOURCES: Final = ("Insufficient ", "Too many pods")
+"""What NodeResourcesFit says (noderesources/fit.go fitsRequest)."""
 
 
-def waits_for_room(pod: Pod) -> bool:
-    """Whether a pod without a node may take room as soon as there is some."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a scheduler said of a pod that may take free capacity.
+
+    Attributes:
+        tried: a scheduler has looked at it.
+        barred: how many nodes would not take it, whatever runs there.
+    """
+
+    tried: bool
+    barred: int = 0
+
+
+def verdict(pod: Pod) -> Verdict | None:
+    """What was said of a pod without a node; None when it takes no capacity, however much is free."""
     if pod.status.nominated_node_name:
-        return True
+        return Verdict(tried=True)
     scheduled = condition(pod.status.conditions, "PodScheduled")
-    if scheduled is None or scheduled.status == "True":
-        return True
-    if scheduled.reason == "SchedulingGated":  # it takes no room before somebody opens the gate
-        return False
-    return scheduled.reason != "Unschedulable" or not _no_node_would_do(scheduled.message)
+    if scheduled is None:
+        return Verdict(tried=False)
+    if scheduled.reason == "SchedulingGated":  # it takes none before somebody opens the gate
+        return None
+    if scheduled.reason != "Unschedulable":
+        return Verdict(tried=True)
+    return _of_message(scheduled.message)
 
 
-def _no_node_would_do(message: str) -> bool:
-    """Whether every reason in a scheduler's message (`FitError.Error()`) is one that empty nodes would have as well."""
+def _of_message(message: str) -> Verdict | None:
+    """The same from kube-scheduler's message (`FitError.Error()`)."""
     found = _NO_NODE.match(message)
     if found is None:
-        return False
+        return Verdict(tried=True)
+    nodes, short, other = int(found[1]), 0, 0
     reasons = found[2].split(". ", 1)[0].removesuffix(".")  # what follows is what preemption came to
-    if reasons.startswith(_NOT_FOR_ROOM):  # said before nodes were looked at, of the pod as a whole
-        return True
-    nodes = 0
-    for reason in reasons.split(", "):
+    for reason in _BETWEEN.split(reasons):
         counted = _COUNTED.fullmatch(reason)
-        if counted is None or not counted[2].startswith(_NOT_FOR_ROOM):
-            return False
-        nodes += int(counted[1])
-    return nodes >= int(found[1])
+        if counted is None:  # said of the pod as a whole, before nodes were looked at
+            return None
+        if counted[2].startswith(_OF_RESOURCES):
+            short = max(short, int(counted[1]))  # a node may be short of several resources
+        else:
+            other += int(counted[1])
+    barred = min(other, nodes - short)
+    return Verdict(tried=True, barred=barred) if barred < nodes else None

@@ -32,11 +32,20 @@ from scavenger_admitter.core.admission.headroom import HEADROOM, UNKNOWN, Headro
 from scavenger_admitter.core.admission.node_index import FEW, MOST_SEARCHES, SCORED, NodeIndex
 from scavenger_admitter.core.admission.place_search import Ask, Places, PlaceSearch
 from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
-from scavenger_admitter.core.admission.snapshot import Amounts
+from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
 from scavenger_admitter.core.waits import Wait, spell
 
 MOST_LOOKS: Final = 200_000
 """Nodes looked at in a cycle to see whether whole gangs fit: about a tenth of a second."""
+
+MOST_KEPT_LOOKS: Final = 50_000
+"""Nodes looked at in a cycle to see whether ordinary pods to which some nodes are barred fit anywhere else. Pods that
+are not judged any more hold nothing."""
+
+MOST_HOLDERS: Final = 3
+"""Pods that a message names."""
+
+_ANY: Final = 1 << 62
 
 
 class Room:
@@ -79,6 +88,10 @@ class Room:
         self._among: dict[int, frozenset[int]] = {}
         self._found: dict[Shape, Places] = {}  # open places, for jobs
         self._found_all: dict[Shape, Places] = {} if closed or self._left else self._found
+        self._kept: list[tuple[int, PendingPod]] = []
+        self._promised: list[str] = []
+        self._unbarred: dict[tuple[Shape, int], int] = {}
+        self._kept_looks = MOST_KEPT_LOOKS
         # No more than this many pods of a shape fit; learnt when a gang did not.
         self._at_most: dict[Shape, int] = {}
 
@@ -125,16 +138,37 @@ class Room:
                 return
             self._take(i, shape)
 
-    def reserve_nominated(self, shape: Shape, node: str) -> bool:
-        """Take room on the node a pod is nominated to, fit or not: its victims are still terminating.
-
-        False, and nothing taken, when there is no such place any more.
-        """
-        i = self._index.position.get(node)
+    def keep(self, pod: PendingPod) -> None:
+        """Take room for an ordinary pod that waits: on its nominated node, fit or not, as its victims are still
+        terminating; else on the best where it fits. Nothing is taken where only nodes fit that may be barred to it."""
+        i = self._index.position.get(pod.nominated)
         if i is None or not self._schedulable[i]:
-            return False
-        self._take(i, shape)
-        return True
+            if pod.barred and not self._fits_unbarred(pod):
+                return
+            i = self._places_of(pod.shape, closed_too=True).best()
+            if i is None:
+                return
+            self._promised.append(pod.key)
+        self._take(i, pod.shape)
+        self._kept.append((i, pod))
+
+    def _fits_unbarred(self, pod: PendingPod) -> bool:
+        """Whether more nodes have room for a pod than would not take it; counted down for equal pods. Which ones are
+        barred is not known, so a node that has room counts as barred as long as it may be."""
+        kind = (pod.shape, pod.barred)
+        left = self._unbarred.get(kind)
+        if left is None:
+            nodes = self._usable_nodes(self._index.matching(pod.shape), closed_too=True)
+            barred = pod.barred - (len(self._nodes) - len(nodes))  # the scheduler counts nodes that we left out as well
+            if barred <= 0:
+                left = _ANY
+            elif self._kept_looks < len(nodes):
+                left = 0
+            else:
+                self._kept_looks -= len(nodes)
+                left = sum(self._holds(i, pod.shape) for i in nodes) - barred
+        self._unbarred[kind] = left - 1
+        return left > 0
 
     def take(self, shape: Shape, nodes: Iterable[str]) -> None:
         """Take room on these nodes, one pod for each mention, fit or not: it is given to somebody already."""
@@ -151,6 +185,11 @@ class Room:
         self._taken.append(i)
 
     # --- looking ---
+
+    @property
+    def promised(self) -> tuple[str, ...]:
+        """The ordinary pods that room was found for which they may take now."""
+        return tuple(self._promised)
 
     @property
     def names(self) -> list[str]:
@@ -272,11 +311,27 @@ class Room:
             return f"{needs}; every node it may run on is not ready, cordoned or at its own level"
         room, _ = self._places_of(shape).room(count)
         if room:
-            return f"{needs}; there is room for {room} now"
+            return f"{needs}; there is room for {room} now{self._holders(shape)}"
         largest = self._largest_free(shape, places)
         if shape.reclaimed:
             return f"{needs}; no node offers that much now (most: {largest})"
-        return f"{needs}; the largest free place is {largest}"
+        return f"{needs}; the largest free place is {largest}{self._holders(shape)}"
+
+    def _holders(self, shape: Shape) -> str:
+        """The ordinary pods without which a pod of this shape would fit where it does not."""
+        held: dict[int, list[PendingPod]] = {}
+        for i, pod in self._kept:
+            held.setdefault(i, []).append(pod)
+        places, names = frozenset(self.places(shape)), []
+        for i, pods in sorted(held.items()):
+            kept = {resource: sum(pod.shape.request(resource) for pod in pods) for resource, _ in shape.requests}
+            fits = all(self._column(resource)[i] + kept[resource] >= amount for resource, amount in shape.requests)
+            if i in places and fits and not self._holds(i, shape):
+                names += [pod.key for pod in pods]
+        if not names:
+            return ""
+        more = f" and {len(names) - MOST_HOLDERS} more" if len(names) > MOST_HOLDERS else ""
+        return f", as more is held for pods that wait for a node: {', '.join(names[:MOST_HOLDERS])}{more}"
 
     def _largest_free(self, shape: Shape, places: list[int]) -> str:
         """What there is on the place that comes closest."""

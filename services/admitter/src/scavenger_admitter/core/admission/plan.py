@@ -4,8 +4,8 @@ A pure function of one snapshot. The recipe:
 
   1. Take the free room of every node: allocatable less what the pods bound to it request.
   2. Give room to ordinary pods that wait for a node, in the order the scheduler takes them: those with a nominated
-     node there, the others on the best place they fit. Starting a job only to have it preempted a second later is
-     pure loss.
+     node there, the others on the best place they fit, as far as nodes are not barred to them (`pending.py`) and for
+     no longer than `held_capacity.py` says. Starting a job only to have it preempted a second later is pure loss.
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
      since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
@@ -93,8 +93,9 @@ class AdmissionPlan:
         shares: what each queue has and deserves.
         truncated: the limit of starts, or of their pods, was reached; another cycle right away may start more.
         unserved: jobs within their queue's share wait for room, promised or not, or gangs for their turn to be looked
-            at; time alone may change who is asked.
+            at, or jobs while capacity is held for ordinary pods; time alone may change who is asked.
         starvation: who gets too little CPU and goes; None when that was not looked at.
+        promised: ordinary pods that free capacity is held for until they take it.
     """
 
     starts: tuple[Start, ...]
@@ -104,6 +105,7 @@ class AdmissionPlan:
     truncated: bool = False
     unserved: bool = False
     starvation: StarvationPlan | None = None
+    promised: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +179,9 @@ class _Cycle:
             preemptions=self._preemptions,
             shares=self._table,
             truncated=self._truncated,
-            unserved=self._unserved or self._usage.postponed > 0,
+            unserved=self._unserved or self._usage.postponed > 0 or bool(self._held and self._snapshot.pending),
             starvation=self._starvation,
+            promised=self._usage.room.promised,
         )
 
     # --- step 4 ---

@@ -59,7 +59,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """An ordinary pod that waits for room (`pending.py`): it is about to take it, and outranks every scavenger job.
+    """An ordinary pod that may take free capacity (`pending.py`), and outranks every scavenger job.
 
     Attributes:
         key: namespace/name.
@@ -67,6 +67,8 @@ class PendingPod:
         nominated: the node preemption made room on, or empty.
         priority: of the pod.
         created: creationTimestamp as written.
+        barred: how many nodes would not take it, whatever runs there.
+        untried_until: when nobody's scheduler has looked at it, microseconds since the epoch; 0 for one that was tried.
     """
 
     key: str
@@ -74,6 +76,8 @@ class PendingPod:
     nominated: str = ""
     priority: int = 0
     created: str = ""
+    barred: int = 0
+    untried_until: int = 0
 
     @property
     def order(self) -> tuple[bool, int, str, str]:

@@ -21,10 +21,9 @@ from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
-from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
 from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.headroom import Headroom
-from scavenger_admitter.core.admission.kept_room import KeptRoom
+from scavenger_admitter.core.admission.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.load_overlap import overlap
 from scavenger_admitter.core.admission.node_sums import NodeSums
@@ -37,7 +36,6 @@ from scavenger_admitter.core.admission.snapshot import (
     Amounts,
     Candidate,
     NodeView,
-    PendingPod,
     QueueView,
     Reservation,
     Snapshot,
@@ -70,11 +68,9 @@ class ClusterState:
         self._unbound: dict[str, dict[str, PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
         self._reclaimed: dict[str, int] = {}
-        self.assumed_starts: Final = AssumedStarts(self._by_job, self._unbound)
-        self.kept_room: Final = KeptRoom(self._by_job)
-        # ordinary pods about to take room
-        self._pending: dict[str, PendingPod] = {}
-        self._pending_view: tuple[PendingPod, ...] | None = ()
+        self.held: Final = HeldCapacity(self._by_job, self._unbound)
+        self.assumed_starts: Final = self.held.starts
+        self.kept_room: Final = self.held.kept
         # waiting jobs
         self._queues: dict[str, QueueView] = {}
         self._access = QueueAccess()
@@ -137,11 +133,10 @@ class ClusterState:
         elif pod.job:
             self._account_unbound(pod, times)
         elif pod.pending is not None:
-            self._pending_view = None
             if times > 0:
-                self._pending[pod.key] = pod.pending
+                self.held.add(pod.pending)
             else:
-                del self._pending[pod.key]
+                self.held.remove(pod.key)
 
     def _account_bound(self, pod: PodFacts, times: int) -> None:
         self._nodes.account(pod, times)
@@ -213,7 +208,7 @@ class ClusterState:
             now=now,
             nodes=nodes,
             index=None if rule.crowded_nodes else self._nodes.index(nodes),
-            pending=self._pending_pods(),
+            pending=self.held.pods(now),
             reservations=tuple(reservation for _, reservation in reservations),
             candidates=self._waiting.lines(),
             queues=self._queue_views(reservations),
@@ -245,11 +240,6 @@ class ClusterState:
             add(requested, reservation.shape.counted, reservation.count)
             add(scavenged, reservation.shape.counted, reservation.count)
         return requested, scavenged
-
-    def _pending_pods(self) -> tuple[PendingPod, ...]:
-        if self._pending_view is None:
-            self._pending_view = tuple(sorted(self._pending.values(), key=_pending_order))
-        return self._pending_view
 
     def _queue_views(self, reservations: list[tuple[str, Reservation]]) -> dict[str, QueueView]:
         queues = {DEFAULT_QUEUE: QueueView(DEFAULT_QUEUE), **self._queues}
@@ -343,10 +333,6 @@ def _pods_remain(node: str, pod: str) -> Wait:
         f" ended, or when the pod or node {node} is deleted",
         node,
     )
-
-
-def _pending_order(pod: PendingPod) -> tuple[bool, int, str, str]:
-    return pod.order
 
 
 def _drop(groups: dict[str, dict[str, PodFacts]], group: str, key: str) -> None:
