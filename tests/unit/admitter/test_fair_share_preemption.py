@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.core.admission import victim_search
 from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.futile import FIRST, MOST, FutileStarts
 from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
@@ -99,6 +100,44 @@ def victims(snapshot: Snapshot, rules: PreemptionRules = RULES) -> list[str]:
 def four(**more: Any) -> list[Gang]:
     """Four one-core jobs of queue a on the four cores of node n, with more and more at risk."""
     return [gang(f"a{i}", "n", age=100 * i, **more) for i in range(1, 5)]
+
+
+# --- for whom nobody goes ---
+
+
+def in_vain(futile: dict[str, bool], *jobs: str) -> list[str]:
+    """For which of these waiting jobs others are interrupted."""
+    waiting = [job(name) for name in jobs]
+    return [p.waiting for p in plan(seen({"n": 4}, four(), waiting, futile=futile)).preemptions]
+
+
+def test_nobody_is_interrupted_for_who_was_refused_since() -> None:
+    assert in_vain({}, "x/1", "x/2", "y/1") == ["x/1", "x/2"]
+    assert in_vain({"x/1": True}, "x/1", "x/2", "y/1") == ["x/2", "y/1"], "the job"
+    assert in_vain({"x": True}, "x/1", "x/2", "y/1") == ["y/1"], "its namespace"
+    assert in_vain({"x": False}, "x/1", "x/2", "y/1") == ["x/1", "y/1"], "one job is tried"
+    assert in_vain({"x": False, "x/1": True}, "x/1", "x/2") == ["x/2"]
+
+
+def test_how_long_a_job_is_barred() -> None:
+    starts, minute = FutileStarts(), 60 * SECOND
+    starts.room_made("x/1", 0)
+    assert starts.barred(0) == {}, "nothing has failed"
+    starts.failed("x/1", 0)
+    starts.failed("x", 0)
+    assert starts.barred(10 * minute - 1) == {"x/1": True, "x": True}
+    assert starts.barred(10 * minute) == {"x/1": False, "x": False}
+    starts.room_made("x/2", 10 * minute)
+    assert starts.barred(10 * minute) == {"x/1": False, "x": True}
+    assert starts.barred(30 * minute)["x"] is False
+    starts.failed("x", 30 * minute)
+    assert starts.barred(50 * minute - 1)["x"] is True
+    starts.came_off("x/3")
+    assert starts.barred(50 * minute) == {"x/1": False}
+    starts.forget("x/1")
+    assert starts.barred(50 * minute) == {}
+    starts.failed("y", 0)
+    assert starts.barred(FIRST + MOST + 1) == {}, "nobody asked for so long"
 
 
 # --- who goes first ---

@@ -9,7 +9,7 @@ import pytest
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import CONFIGMAPS, PODS
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
 from scavenger_testing import configmap_dict
 
 from .harness import NS, Harness, empty_harness
@@ -72,6 +72,37 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
         c.succeed("b0")
         await c.until(lambda: any(c.phase(name) == "Running" for name in gone))
         assert {c.phase("a10"), c.phase("a11")} == {"Waiting"}, "the interrupted one went before them"
+
+
+async def test_nobody_is_interrupted_again_for_a_job_whose_namespace_has_no_quota_left() -> None:
+    async with empty_harness() as c:
+        c.pods_of = lambda job: job["metadata"]["name"] != "b"
+        await shared_cluster(c)
+        c.submit("b", queue="b", cpu="1")
+        told: set[str] = set()
+
+        async def an_hour() -> int:
+            before = interruptions(c)
+            for _ in range(720):
+                for job in c.api.list(JOBS):
+                    if job["metadata"]["name"] == "b" and job["metadata"]["uid"] not in told:
+                        told.add(job["metadata"]["uid"])
+                        c.event(
+                            job, "FailedCreate", 'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1'
+                        )
+                await c.turn(5)
+            return interruptions(c) - before
+
+        assert await an_hour() in (2, 3), "one each after ten minutes, twenty, forty"
+        assert await an_hour() in (1, 2)
+        c.pods_of = lambda job: True
+        c.succeed("a0")
+        c.succeed("a1")
+        await c.until(lambda: c.phase("b") == "Running", limit=7200, step=5)
+
+
+def interruptions(c: Harness) -> int:
+    return sum(c.status(name).get("interruptedCount", 0) for name in c.phases())
 
 
 async def test_the_status_of_queues_is_right_and_stays_so_over_a_restart() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Final
 
-from scavenger_api.job import Capacity, Phase, ScavengerJob
+from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_runtime import Clock
@@ -43,6 +43,24 @@ KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
 """Causes of interruptions after which the job keeps its room: nobody else was meant to have it. After all others
 somebody was: an ordinary pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
+
+IN_VAIN: Final = frozenset(
+    {
+        WaitReason.UNSCHEDULABLE,
+        WaitReason.REFUSED,
+        WaitReason.START_ERROR,
+        WaitReason.START_TIMEOUT,
+        WaitReason.QUOTA_EXCEEDED,
+        WaitReason.CREATION_REFUSED,
+        WaitReason.INSTALLATION_INCOMPLETE,
+    }
+)
+"""Why starts fail in capacity that was theirs. After an interruption from outside, others are asked again."""
+
+OF_NAMESPACE: Final = frozenset(
+    {WaitReason.QUOTA_EXCEEDED, WaitReason.CREATION_REFUSED, WaitReason.INSTALLATION_INCOMPLETE}
+)
+"""Those of them that other jobs of the namespace meet as well."""
 
 OVERLOOKED_SECONDS: Final = 60.0
 """A job that should be in line and is not is looked at again after so long at the most."""
@@ -95,6 +113,7 @@ class AdmissionFeed:
             self._start_failed(key, job, late=outcome.retry_late)
         if outcome.figures.waited_seconds is not None:
             attempt.failures = 0
+            self._state.futile.came_off(key)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and self._informers.batch.get(key) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
@@ -143,6 +162,7 @@ class AdmissionFeed:
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name."""
         self._state.kept_room.release(key)
+        self._state.futile.forget(key)
         self._state.delete_candidate(key)
         self._state.running.delete(key)
         self._give_back(key)
@@ -153,6 +173,7 @@ class AdmissionFeed:
         found = recalled(job.status, settings.start_backoff, settings.start_backoff_max)
         if found is not None:
             attempt.failures, attempt.retry_at = found[0], micros(found[1])
+            self._bar(job)
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""
@@ -165,10 +186,16 @@ class AdmissionFeed:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max
         self._records[key].attempt.failed(self._clock.now(), first, most, late=late)
         self._give_back(key)
-        admitted = next((c for c in job.status.conditions if c.type == "Admitted"), None)
-        metrics.FAILED_STARTS.labels(
-            self._informers.queue_label(job), _known(admitted.reason) if admitted else ""
-        ).inc()
+        self._bar(job)
+        metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
+
+    def _bar(self, job: ScavengerJob) -> None:
+        """Nobody is interrupted for a job whose start failed by no fault of others."""
+        why, now = _why_not(job), micros(self._clock.now())
+        if why in IN_VAIN:
+            self._state.futile.failed(job.key, now)
+        if why in OF_NAMESPACE:
+            self._state.futile.failed(job.metadata.namespace, now)
 
     def _give_back(self, key: str) -> None:
         """Nothing is held for a start of that job any more, beyond the pods that exist."""
@@ -305,6 +332,12 @@ class AdmissionFeed:
         self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
         self._records[job.key].decision = (run_of(job), decision)
         self._enqueue(job.key)
+
+
+def _why_not(job: ScavengerJob) -> str:
+    """The reason of the condition Admitted."""
+    admitted = job.status.condition(ConditionType.ADMITTED)
+    return admitted.reason if admitted is not None else ""
 
 
 def _known(reason: str) -> str:

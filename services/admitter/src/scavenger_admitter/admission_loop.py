@@ -176,6 +176,8 @@ class AdmissionLoop:
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
         metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
+        for key in {preemption.waiting for preemption in plan.preemptions}:
+            self._state.futile.room_made(key, micros(now))
         for preemption in plan.preemptions:
             self._preempted(preemption)
         if plan.starvation is not None and measurement is not None:

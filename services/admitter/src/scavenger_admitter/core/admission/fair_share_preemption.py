@@ -9,7 +9,8 @@ rules:
      any restart, and who has just been interrupted for another reason is left in peace as well.
   4. Only if the waiting job then really fits: every pod has a place on a node, ordinary pods that wait served first,
      and the load stays under its level.
-  5. Preemptible ones first, then least CPU time at risk, then the most recently started, then by uid.
+  5. For nobody whose start has failed since others were interrupted for it (`futile.py`).
+  6. Preemptible ones first, then least CPU time at risk, then the most recently started, then by uid.
 
 No ping-pong: who gets room by preemption stays within its share (or it would not have been its turn), and nobody can
 take from a queue that is not over its share, so what was given back is not taken back while weights and demand are the
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.futile import Tries
 from scavenger_admitter.core.admission.headroom import beside
 from scavenger_admitter.core.admission.lines import Lines
 from scavenger_admitter.core.admission.running import TRUSTED, Gang
@@ -92,6 +94,8 @@ def plan_preemptions(
         short: jobs within their queue's share that lack room or load and nothing else, in the order of their lines.
         rules: see there.
     """
+    tries = Tries(snapshot.futile)
+    short = tries.allowed(short)
     if not short or not usage.shares.contested:
         return (), ()
     victims = _victims(snapshot, usage.shares, rules)
@@ -108,8 +112,9 @@ def plan_preemptions(
     turns = Lines(usage.shares, {queue: tuple(line) for queue, line in lines.items()})
     while len(served) < MAX_GANGS and (line := turns.next()) is not None:
         for candidate in line:
-            chosen = search.serve(candidate)
+            chosen = search.serve(candidate) if tries.allows(candidate) else None
             if chosen is not None:
+                tries.made(candidate)
                 preemptions += [FairSharePreemption(v.gang, candidate.queue, candidate.key, v.risk) for v in chosen]
                 served.append(candidate)
                 break
@@ -117,7 +122,7 @@ def plan_preemptions(
 
 
 def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list[Victim]:
-    """Who may go at all, in the order of rule 5."""
+    """Who may go at all, in the order of rule 6."""
     over = {name for name in snapshot.queues if shares.over(name)}
     keeps: dict[tuple[str, Requests, int], bool] = {}
     found = []

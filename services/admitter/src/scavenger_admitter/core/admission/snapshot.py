@@ -208,6 +208,7 @@ class Snapshot:
         blocked: waiting jobs that must not start, whatever the room: pods of theirs are alive, or their start
             is under way.
         index: of exactly these nodes, where it is known already; it says nothing that they do not.
+        futile: jobs and namespaces whose last starts failed, and whether nobody is interrupted for them now.
         returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
     """
 
@@ -232,5 +233,6 @@ class Snapshot:
     headroom: Headroom = UNKNOWN
     shut: Wait | None = None
     blocked: Mapping[str, Wait] = field(default_factory=dict)
+    futile: Mapping[str, bool] = field(default_factory=dict)
     returning: tuple[Candidate, ...] = ()
     index: NodeIndex | None = field(default=None, repr=False, compare=False)

@@ -22,6 +22,7 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_admitter.core.admission.departures import DepartedPod
+from scavenger_admitter.core.admission.futile import FutileStarts
 from scavenger_admitter.core.admission.headroom import Headroom
 from scavenger_admitter.core.admission.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
@@ -71,6 +72,7 @@ class ClusterState:
         self.held: Final = HeldCapacity(self._by_job, self._unbound)
         self.assumed_starts: Final = self.held.starts
         self.kept_room: Final = self.held.kept
+        self.futile: Final = FutileStarts()
         # waiting jobs
         self._queues: dict[str, QueueView] = {}
         self._access = QueueAccess()
@@ -227,6 +229,7 @@ class ClusterState:
             headroom=self._headroom(rule),
             shut=rule.shut,
             blocked=self._blocked(closed),
+            futile=self.futile.barred(now),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
 

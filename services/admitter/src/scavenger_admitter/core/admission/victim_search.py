@@ -1,9 +1,9 @@
 """How the victims of fair-share preemption are found. The rules are in `fair_share_preemption.py`.
 
 For each pod of the waiting gang, the node on which the cheapest victims make a place is looked for: what is free there
-or will soon be, plus room of victims in the order of rule 5. Cheap is fewest non-preemptible jobs, then least CPU time
+or will soon be, plus room of victims in the order of rule 6. Cheap is fewest non-preemptible jobs, then least CPU time
 at risk, then fewest jobs. Nodes are looked at in the order of a lower bound of that cost. A gang that goes makes room
-on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of rule 5 wherever
+on all of its nodes. Where the load, not the room, is in the way, further victims follow in the order of rule 6 wherever
 they are. Whoever then turns out not to be needed is spared, the most expensive first.
 """
 
@@ -39,7 +39,7 @@ _NEVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that may go. `order`: rule 5. `frees`: what each of its pods frees on its node, by the names of
+    """A job that may go. `order`: rule 6. `frees`: what each of its pods frees on its node, by the names of
     `Room.free`."""
 
     gang: Gang
