@@ -144,11 +144,13 @@ def pod(
     held: bool = True,
     generations: tuple[int, int] = (0, 0),
     uid: str | None = None,
+    beside: kinds.ContainerState | None = None,
 ) -> kinds.Pod:
     """A pod of the run from `queued`; running since 10 s unless told otherwise.
 
     `deleted`: when its deletion was requested. `final`: when the kubelet's final DELETE with grace period 0 came, which
-    overwrites that. `generations`: metadata.generation and the one the kubelet observed.
+    overwrites that. `generations`: metadata.generation and the one the kubelet observed. `beside`: the state of a
+    container that a mesh added.
     """
     state = kinds.ContainerState()
     if ended is not None:
@@ -172,6 +174,7 @@ def pod(
         annotations[names.ANNOTATION_LAST_CHECKPOINT] = checkpoint
     owners = (kinds.OwnerReference("Job", "job", owner, controller=True),) if owner else ()
     bare = started is None and ended is None and waiting is None
+    proxy = () if beside is None else (kinds.ContainerStatus("proxy", beside),)
     return kinds.Pod(
         metadata=kinds.ObjectMeta(
             name=f"job-{number}",
@@ -192,10 +195,19 @@ def pod(
             reason=reason,
             message=message if reason else "",
             conditions=tuple(conditions),
-            container_statuses=() if bare else (kinds.ContainerStatus("main", state),),
+            container_statuses=() if bare else (*proxy, kinds.ContainerStatus("main", state)),
             observed_generation=generations[1],
         ),
     )
+
+
+RUNS_ON = kinds.ContainerState(running=kinds.Running(stamp(STARTED)))
+"""The state of a container beside main that is still running."""
+
+
+def gone(ended: float, code: int = 0) -> kinds.ContainerState:
+    """The state of a container beside main that has ended."""
+    return kinds.ContainerState(terminated=kinds.Terminated(code, 0, "", "", stamp(STARTED), stamp(ended)))
 
 
 def node(name: str = "node-1", *, ready: bool = True, taint: str | None = None) -> kinds.Node:

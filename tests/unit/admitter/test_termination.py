@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
+from scavenger_admitter.core.lifecycle.pods import ended_at
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason as Cause
@@ -337,6 +338,80 @@ GANG = (
 )
 
 
+BESIDE = (
+    Row("main runs", (b.pod(beside=b.RUNS_ON),), RUNNING),
+    Row("main runs, the other has failed", (b.pod(beside=b.gone(50, 1)),), RUNNING),
+    Row("main succeeds, the other runs on", (b.pod(ended=100, phase="Running", beside=b.RUNS_ON),), COMPLETED),
+    Row(
+        "main fails, the other runs on",
+        (b.pod(ended=100, code=3, phase="Running", beside=b.RUNS_ON),),
+        FAILED,
+        says="container main of pod job-0 exited with code 3",
+    ),
+    Row("main succeeds, the other fails", (b.pod(ended=100, phase="Failed", beside=b.gone(150, 1)),), COMPLETED),
+    Row("all have ended, phase not yet", (b.pod(ended=100, phase="Running", beside=b.gone(50)),), RUNNING),
+    Row(
+        "main succeeds, the pod is drained later",
+        (b.pod(ended=100, phase="Running", deleted=160, beside=b.RUNS_ON),),
+        COMPLETED,
+    ),
+    Row(
+        "main succeeds, the pod is evicted later",
+        (
+            b.pod(
+                ended=100,
+                phase="Running",
+                beside=b.RUNS_ON,
+                deleted=160,
+                conditions=[b.disrupted("EvictionByEvictionAPI", 160)],
+            ),
+        ),
+        COMPLETED,
+    ),
+    Row(
+        "main succeeds, the pod has been drained since",
+        (b.pod(ended=100, phase="Failed", final=165, generations=(2, 2), beside=b.gone(165, 143)),),
+        COMPLETED,
+    ),
+    Row(
+        "main fails, the pod has been drained since",
+        (b.pod(ended=100, code=3, final=165, generations=(2, 2), beside=b.gone(165, 143)),),
+        FAILED,
+        says="code 3",
+    ),
+    Row(
+        "main succeeds, the node evicts what is left",
+        (
+            b.pod(
+                ended=100,
+                reason="Evicted",
+                beside=b.gone(165, 143),
+                conditions=[b.disrupted("TerminationByKubelet", 166)],
+            ),
+        ),
+        COMPLETED,
+    ),
+    Row(
+        "both end in their grace period",
+        (b.pod(ended=100, phase="Failed", final=121, generations=(2, 2), beside=b.gone(120, 143)),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "main ends as it is told to, the other takes its time",
+        (b.pod(ended=101, phase="Running", deleted=100, beside=b.RUNS_ON),),
+        INTERRUPTED,
+        Cause.DELETED,
+    ),
+    Row(
+        "the other is killed with main, by node pressure",
+        (b.pod(ended=100, code=137, reason="Evicted", message="low", beside=b.gone(102, 143)),),
+        INTERRUPTED,
+        Cause.KUBELET_EVICTED,
+    ),
+)
+
+
 def row_id(row: Row) -> str:
     return row.name
 
@@ -344,6 +419,32 @@ def row_id(row: Row) -> str:
 @pytest.mark.parametrize("row", SINGLE, ids=row_id)
 def test_single_pod(row: Row) -> None:
     check(row, parallelism=1)
+
+
+@pytest.mark.parametrize("row", BESIDE, ids=row_id)
+def test_a_container_beside_main(row: Row) -> None:
+    """The end of main is the end of its pod, whatever a mesh or a policy put beside it."""
+    check(row, parallelism=1)
+
+
+def test_used_time_ends_with_main_and_what_runs_on_is_deleted() -> None:
+    pod = b.pod(ended=110, phase="Running", beside=b.RUNS_ON)
+    first = b.seen(b.job(RUNNING, running=[10]), 3600, b.batch(), pod)
+    outcome = b.decide(first)
+    assert outcome.status.finished_timestamp == b.at(110)
+    assert outcome.figures.useful == 200.0
+    assert set(outcome.actions) == {
+        ReleasePod(pod.metadata.name, pod.metadata.uid),
+        DeleteJob(b.BATCH, "the job is over and other containers of its pods run on"),
+    }
+
+
+def test_one_member_waits_for_the_other_with_a_container_beside_it() -> None:
+    """Deleting the pod of a member that is through would fail the Job, and end the others."""
+    over, on = b.pod(0, ended=50, phase="Running", beside=b.RUNS_ON), b.pod(1, beside=b.RUNS_ON)
+    outcome = b.decide(b.seen(b.job(RUNNING, running=[10], spec=b.gang(2)), NOW, b.batch(), over, on))
+    assert outcome.status.phase is RUNNING
+    assert outcome.actions == ()
 
 
 @pytest.mark.parametrize("row", GANG, ids=row_id)
@@ -383,7 +484,9 @@ def check(row: Row, parallelism: int) -> None:
         assert not outcome.start_failed
     elif row.phase.finished:
         assert released == {pod.metadata.uid for pod in row.pods}
-        assert not any(isinstance(a, DeleteJob) for a in outcome.actions)
+        runs_on = any(not pod.ended and ended_at(pod) for pod in row.pods)
+        going = any(pod.metadata.deletion_timestamp for pod in row.pods)
+        assert any(isinstance(a, DeleteJob) for a in outcome.actions) == (runs_on and not going)
     else:
         assert outcome.actions == ()
 

@@ -24,7 +24,7 @@ from scavenger_api.times import format_micro_time
 from scavenger_domain import risk
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, removal
+from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, over, removal, succeeded
 
 _SECOND = timedelta(seconds=1)
 
@@ -199,16 +199,16 @@ def reported_checkpoint(
     While a pod may still compute, annotations alone count: what the others say as they end is not the last word of the
     gang. `slack`: as in `pods.removal`.
     """
-    over = all(pod.ended for pod in pods)
-    reports = ((index(pod), _report(pod, spec, now, slack, over=over)) for pod in pods)
+    last = all(over(pod) for pod in pods)
+    reports = ((index(pod), _report(pod, spec, now, slack, last=last)) for pod in pods)
     found = gang_checkpoint(reports, spec.parallelism, now)
     return second(found) if found is not None else None
 
 
-def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta, *, over: bool) -> datetime | None:
-    """The latest checkpoint that a pod reports; with `over` also what it said as it ended."""
+def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta, *, last: bool) -> datetime | None:
+    """The latest checkpoint that a pod reports; with `last` also what it said as it ended."""
     annotated = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
-    if not over:
+    if not last:
         return annotated
     said = last_words(pod, spec.checkpoint_exit_code)
     if said is None and _done(pod, spec, now, slack):
@@ -222,7 +222,7 @@ def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelt
     """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
     too; but whoever was told to stop may end with 0 as well."""
     convention = spec.checkpoint_exit_code is not None
-    return convention and pod.status.phase == "Succeeded" and removal(pod, now, slack) is None
+    return convention and succeeded(pod) and removal(pod, now, slack) is None
 
 
 def newer_checkpoint(

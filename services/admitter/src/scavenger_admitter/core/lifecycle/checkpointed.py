@@ -18,7 +18,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
-from scavenger_admitter.core.lifecycle.pods import last_words, moment, started_at
+from scavenger_admitter.core.lifecycle.pods import last_words, moment, started_at, succeeded
 from scavenger_admitter.core.lifecycle.termination import Checkpointed
 
 
@@ -69,4 +69,4 @@ def _said(draft: Draft, pod: kinds.Pod) -> bool:
     convention = draft.seen.job.spec.checkpoint_exit_code
     if names.ANNOTATION_LAST_CHECKPOINT in pod.metadata.annotations or last_words(pod, convention) is not None:
         return True
-    return convention is not None and pod.status.phase == "Succeeded"
+    return convention is not None and succeeded(pod)

@@ -14,7 +14,7 @@ from scavenger_admitter.core.lifecycle import leftover_pods
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import deleting, started_at
+from scavenger_admitter.core.lifecycle.pods import deleting, over, started_at
 from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
 
 
@@ -63,7 +63,8 @@ def _all_running(run: Run) -> bool:
     if run.batch is None or run.batch.metadata.deletion_timestamp is not None or len(run.pods) < run.parallelism:
         return False
     ended = any(c.status == "True" and c.type != "Suspended" for c in run.batch.status.conditions)
-    return not ended and all(p.status.phase == "Running" and started_at(p) and not deleting(p) for p in run.pods)
+    running = (p.status.phase == "Running" and started_at(p) and not over(p) and not deleting(p) for p in run.pods)
+    return not ended and all(running)
 
 
 def finish(draft: Draft) -> None:
@@ -75,8 +76,12 @@ def finish(draft: Draft) -> None:
         draft.set(finished_timestamp=second(seen.now))
     draft.actions += leftover_pods.release(seen.pods)
     batch = draft.own_job
-    if draft.phase is Phase.FAILED and batch is not None and _never_ends(batch, seen.pods):
-        draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
+    if batch is not None and batch.metadata.deletion_timestamp is None:
+        if any(over(pod) and not pod.ended and not deleting(pod) for pod in seen.pods):
+            reason = "the job is over and other containers of its pods run on"
+            draft.actions.append(DeleteJob(batch.metadata.uid, reason))
+        elif draft.phase is Phase.FAILED and _never_ends(batch, seen.pods):
+            draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
     ttl, finished = seen.job.spec.ttl_seconds_after_finished, draft.status.finished_timestamp
     if ttl is None or finished is None:
         return
@@ -91,8 +96,4 @@ def _never_ends(batch: kinds.Job, pods: Iterable[kinds.Pod]) -> bool:
     """A Job whose pods wait for what is missing: the Job controller sees no failure in that, nor in members of a gang
     that have succeeded meanwhile."""
     failed = any(c.type in ("FailureTarget", "Failed") and c.status == "True" for c in batch.status.conditions)
-    return (
-        batch.metadata.deletion_timestamp is None
-        and not failed
-        and not any(pod.status.phase == "Failed" for pod in pods)
-    )
+    return not failed and not any(pod.status.phase == "Failed" for pod in pods)

@@ -109,6 +109,26 @@ def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
     return next((s for s in statuses if s.name == names.MAIN_CONTAINER), statuses[0] if statuses else None)
 
 
+def over(pod: kinds.Pod) -> bool:
+    """Whether its work is over: the pod has ended, or its main container has while containers beside it run on.
+
+    Where all containers have ended the phase is waited for: the kubelet writes with it who ended them.
+    """
+    main = main_status(pod)
+    if pod.ended or main is None or main.state.terminated is None:
+        return pod.ended
+    return any(status.state.terminated is None for status in pod.status.container_statuses)
+
+
+def succeeded(pod: kinds.Pod) -> bool:
+    """Whether its work came to its end, as far as exit codes tell. A container beside main fails nothing."""
+    main = main_status(pod)
+    if main is None or main.state.terminated is None or main.state.terminated.reason in _LOST_CONTAINER:
+        return pod.status.phase == "Succeeded"
+    alone = len(pod.status.container_statuses) == 1
+    return over(pod) and main.state.terminated.exit_code == 0 and not (alone and pod.status.phase == "Failed")
+
+
 def started_at(pod: kinds.Pod) -> datetime | None:
     """When its work started; None when it never did."""
     status = main_status(pod)
@@ -161,12 +181,12 @@ def start_error(pod: kinds.Pod) -> str | None:
 
 
 def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
-    """How the pod failed, when it is Failed because of the exit code of a container; None otherwise.
+    """How the pod failed, when its work is over because of the exit code of a container; None otherwise.
 
     Says nothing about why the container ended: see `removal`. A container that the runtime could not start counts only
     when the runtime's words blame the image or the command: a node's runtime in trouble is not the job's fault.
     """
-    if pod.status.phase != "Failed":
+    if not over(pod) or succeeded(pod):
         return None
     main = main_status(pod)
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
@@ -186,6 +206,8 @@ def removal(pod: kinds.Pod, now: datetime, slack: timedelta) -> Removal | None:
 
     `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see `_asked_in_time`).
     """
+    if _outlived(pod, slack):
+        return _unexplained(pod, now)
     return _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
 
@@ -238,11 +260,22 @@ def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
 
 
 def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
-    if pod.status.phase != "Failed" or own_exit(pod, now) is not None:
+    if not over(pod) or succeeded(pod) or own_exit(pod, now) is not None:
         return None
     return Removal(
         now, now, InterruptionReason.NODE_LOST, pod.metadata.name, False, start_error(pod) or "its end was not seen"
     )
+
+
+def _outlived(pod: kinds.Pod, slack: timedelta) -> bool:
+    """Whether a container beside main ended so much later that what ended it cannot have ended main."""
+    end = ended_at(pod)
+    if end is None or not pod.ended:
+        return False
+    grace = timedelta(seconds=pod.spec.termination_grace_period_seconds or 0)
+    terminated = [status.state.terminated for status in pod.status.container_statuses]
+    ends = [at for one in terminated if one is not None and (at := moment(one.finished_at))]
+    return max(ends) > end + grace + slack
 
 
 def _before_end(pod: kinds.Pod, end: datetime) -> datetime:

@@ -14,7 +14,7 @@ from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatu
 from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.pods import deleting, moment, start_error, started_at
+from scavenger_admitter.core.lifecycle.pods import deleting, moment, over, start_error, started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
@@ -214,7 +214,7 @@ def _unscheduled(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, limits: 
 
 def _refused(pod: kinds.Pod) -> Iterator[Problem]:
     """The kubelet did not admit the pod (lifecycle/predicate.go, cm/admission), or could not start its container."""
-    if pod.status.phase != "Failed" or deleting(pod) or started_at(pod) is not None:
+    if not over(pod) or pod.status.phase == "Succeeded" or deleting(pod) or started_at(pod) is not None:
         return  # pod GC makes a deleted pod that was never placed Failed, too (gc_controller.go)
     words = start_error(pod)
     if words is not None:

@@ -21,8 +21,10 @@ from scavenger_admitter.core.lifecycle.pods import (
     deletion_requested,
     ended_at,
     moment,
+    over,
     own_exit,
     removal,
+    succeeded,
 )
 
 
@@ -101,11 +103,11 @@ def find_termination(
     rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
     exits = [ended for pod in rest if (ended := own_exit(pod, now))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
-    succeeded = [pod for pod in rest if pod.status.phase == "Succeeded"]
-    if len(succeeded) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
-        return Completed(max((ended_at(pod) or now for pod in succeeded), default=now))
+    done = [pod for pod in rest if succeeded(pod)]
+    if len(done) >= run.parallelism or (not removals and not exits and _job_condition(run.batch, "Complete")):
+        return Completed(max((ended_at(pod) or now for pod in done), default=now))
     causes = [*removals.values(), *_vanished(run, now)]
-    if sum(pod.ended for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
+    if sum(over(pod) for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
         causes += _job_removed(run, now)
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
@@ -153,7 +155,7 @@ def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None
     return [
         Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
         for pod in pods
-        if not pod.ended and (name := pod.spec.node_name) in nodes and not _ready(nodes[name])
+        if not over(pod) and (name := pod.spec.node_name) in nodes and not _ready(nodes[name])
     ]
 
 
