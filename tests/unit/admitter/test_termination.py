@@ -31,6 +31,13 @@ class Row:
     nodes: dict[str, kinds.Node | None] | None = None
 
 
+OVER_OWN_LIMIT = (
+    'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+    "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+    'Container main exceeded its local ephemeral storage limit "1Gi". ',
+)
+
+
 def killed(number: int = 0, *, asked: float = 100, ended: float = 101, code: int = 143, **more: Any) -> kinds.Pod:
     """Deleted from outside, ended in its grace period."""
     return b.pod(number, deleted=asked, ended=ended, code=code, **more)
@@ -106,6 +113,43 @@ SINGLE = (
             ("Preempting", Cause.PREEMPTED),
             ("NodeLost", Cause.NODE_LOST),
             ("SomethingNew", Cause.KUBELET_EVICTED),
+        )
+    ),
+    # --- over its own limits: the kubelet says so without a condition (eviction_manager.go localStorageEviction)
+    *(
+        Row(
+            f"over its own limit, exits {code}: {words}",
+            (b.pod(ended=100, code=code, reason="Evicted", message=words),),
+            FAILED,
+            says=words.strip(),
+        )
+        for code in (0, 137)
+        for words in OVER_OWN_LIMIT
+    ),
+    Row(
+        "node pressure in the words of an own limit",
+        (
+            b.pod(
+                ended=100,
+                code=137,
+                reason="Evicted",
+                message=OVER_OWN_LIMIT[0],
+                conditions=[b.disrupted("TerminationByKubelet", 102)],
+            ),
+        ),
+        INTERRUPTED,
+        Cause.KUBELET_EVICTED,
+    ),
+    *(
+        Row(
+            f"evicted by an old kubelet: {words}",
+            (b.pod(ended=100, code=137, reason="Evicted", message=words),),
+            INTERRUPTED,
+            Cause.KUBELET_EVICTED,
+        )
+        for words in (
+            "The node was low on resource: ephemeral-storage. Container main was using 9Gi, request is 0. ",
+            "Pod The node had condition: [DiskPressure]. ",
         )
     ),
     Row(
@@ -425,6 +469,18 @@ def test_single_pod(row: Row) -> None:
 def test_a_container_beside_main(row: Row) -> None:
     """The end of main is the end of its pod, whatever a mesh or a policy put beside it."""
     check(row, parallelism=1)
+
+
+def test_over_its_own_limit_the_last_exit_code_saves_nothing() -> None:
+    """A program that saves its state on SIGTERM would meet the same limit again, for ever."""
+    pod = b.pod(ended=100, code=85, reason="Evicted", message=OVER_OWN_LIMIT[1])
+    job = b.job(RUNNING, running=[10], spec={"checkpointExitCode": 85})
+    status = b.decide(b.seen(job, NOW, b.batch(), pod)).status
+    assert status.phase is FAILED
+    assert status.message == (
+        "container main of pod job-0 exited with code 85 "
+        "(Evicted: Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.)"
+    )
 
 
 def test_used_time_ends_with_main_and_what_runs_on_is_deleted() -> None:

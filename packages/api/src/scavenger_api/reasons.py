@@ -127,7 +127,10 @@ class InterruptionReason(Reason):
 class FailureReason(Reason):
     """Why a job will never start again: reasons of the condition Succeeded while it is False."""
 
-    FAILED = "Failed", "A container ended by itself with another exit code than 0."
+    FAILED = (
+        "Failed",
+        "A container ended by itself with another exit code than 0, or a pod was over its own limit of storage.",
+    )
     NOT_FOUND = "NotFound", "A claim, ConfigMap, Secret or service account that it names does not exist."
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."

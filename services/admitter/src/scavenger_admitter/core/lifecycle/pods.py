@@ -52,6 +52,14 @@ _BY_POD_REASON: Final = {
     "Preempting": InterruptionReason.PREEMPTED,
     "NodeLost": InterruptionReason.NODE_LOST,
 }
+# What the kubelet says of a pod over its own limits (eviction/helpers.go *MessageFmt). For these it sets no
+# DisruptionTarget condition (eviction_manager.go localStorageEviction), as it does for node pressure.
+_OWN_LIMIT: Final = re.compile(
+    r"^(?:Usage of EmptyDir volume .* exceeds the limit |Pod ephemeral local storage usage exceeds the total limit of "
+    r"|Container \S+ exceeded its local ephemeral storage limit )"
+)
+_KILLED: Final = 137
+"""128 + SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,8 @@ def succeeded(pod: kinds.Pod) -> bool:
     if main is None or main.state.terminated is None or main.state.terminated.reason in _LOST_CONTAINER:
         return pod.status.phase == "Succeeded"
     alone = len(pod.status.container_statuses) == 1
+    if _over_own_limit(pod):
+        return False
     return over(pod) and main.state.terminated.exit_code == 0 and not (alone and pod.status.phase == "Failed")
 
 
@@ -189,6 +199,10 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
     if not over(pod) or succeeded(pod):
         return None
     main = main_status(pod)
+    if _over_own_limit(pod):
+        last = main.state.terminated if main is not None else None
+        code, said = last.exit_code if last is not None else _KILLED, pod.status.message.strip()
+        return Exit(ended_at(pod) or now, pod.metadata.name, names.MAIN_CONTAINER, code, "Evicted", said)
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0 or terminated.reason in _LOST_CONTAINER:
@@ -251,12 +265,21 @@ def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
 
 def _ended_by_kubelet(pod: kinds.Pod, now: datetime) -> Removal | None:
     # Containers that fail by themselves leave status.reason empty; whoever ends or refuses a pod names itself there.
-    if pod.status.phase != "Failed" or not pod.status.reason:
+    if pod.status.phase != "Failed" or not pod.status.reason or _over_own_limit(pod):
         return None
     end = ended_at(pod)
     cause = _BY_POD_REASON.get(pod.status.reason, InterruptionReason.KUBELET_EVICTED)
     earliest = _before_end(pod, end) if end else now
     return Removal(end or now, earliest, cause, pod.metadata.name, False, pod.status.message or pod.status.reason)
+
+
+def _over_own_limit(pod: kinds.Pod) -> bool:
+    """Whether the kubelet ended it because it used more local storage than it may; the node is not short of it."""
+    status = pod.status
+    evicted = status.phase == "Failed" and status.reason == "Evicted" and _OWN_LIMIT.match(status.message)
+    condition = kinds.condition(status.conditions, "DisruptionTarget")
+    disrupted = condition is not None and condition.status == "True"
+    return bool(evicted) and not disrupted and not _outlived(pod, timedelta(0))
 
 
 def _unexplained(pod: kinds.Pod, now: datetime) -> Removal | None:
