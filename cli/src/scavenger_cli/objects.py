@@ -15,9 +15,9 @@ from scavenger_api.duration import parse_duration
 from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
-from scavenger_api.times import parse_time
+from scavenger_api.times import micros, parse_time
 from scavenger_domain import queues
-from scavenger_domain.risk import safe_until, time_at_risk
+from scavenger_domain.gang import PER_CPU_SECOND, STARTUP_COST, TRUSTED, moment, safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
 
@@ -110,13 +110,16 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
             return 0.0
         if self.status.preemption.running_priority is not None:
             return self.status.preemption.running_priority
-        start, since = self.started_at, self.safe_until(now)
-        if start is None or since is None:
+        safe, start = self.safe_until(now), self.started_at
+        if start is None or safe is None:
             return 0.0
-        startup_cost = timedelta(seconds=names.DEFAULT_STARTUP_COST_SECONDS)
-        trusted = timedelta(seconds=names.DEFAULT_TRUSTED_INTERVAL_SECONDS)
-        seconds = time_at_risk(start, since, now, startup_cost, self.spec.checkpoint_interval, trusted).total_seconds()
-        return seconds * self.spec.requests.get("cpu", 0) / 1000 * self.spec.parallelism
+        interval = self._interval
+        lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, interval, TRUSTED)
+        return lost * self.spec.requests.get("cpu", 0) * self.spec.parallelism / PER_CPU_SECOND
+
+    @property
+    def _interval(self) -> int:
+        return max(1, self.spec.checkpoint_interval // timedelta(microseconds=1))
 
     def safe_until(self, now: datetime) -> datetime | None:
         """Until when the present run's work is safe: last checkpoint, start-over or start, whichever is latest; None
@@ -129,7 +132,8 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
             self.status.priority_start_over_timestamp,
             self.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT),
         )
-        return safe_until(start, self.spec.checkpoint_interval, map(parse_time, stamps), now)
+        reports = [micros(at) for text in stamps if (at := parse_time(text)) is not None]
+        return moment(safe_until(micros(start), self._interval, reports, micros(now)))
 
 
 class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE
-from scavenger_domain.risk import estimated_time_at_risk
+from scavenger_domain.gang import estimated_time_at_risk
 
 from scavenger_simulator.clock import SECOND, seconds, ticks
 from scavenger_simulator.jobs import Job, Stage

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import structlog
-from scavenger_admitter.core.admission.running import PER_CPU_SECOND
 from scavenger_api import names
 from scavenger_api.times import format_time
+from scavenger_domain.gang import PER_CPU_SECOND
 from scavenger_kube.metrics_api import POD_METRICS
 from scavenger_kube.resources import JOBS, NODES, PODS, Resource
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace as alter
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_domain.gang import MICROSECONDS
 from scavenger_prioritizer.core.plan import ClassPlan
 from scavenger_prioritizer.core.snapshot import (
-    MICROSECONDS,
     Gang,
     JobFacts,
     PodFacts,

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_domain.gang import MICROSECONDS
+from scavenger_domain.requests import running_millicores
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import PodDisruptionBudget
 from scavenger_kube.scavenger_kinds import ScavengerJob
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Share, Source
+from scavenger_prioritizer.core.snapshot import Share, Source
 from scavenger_prioritizer.facts import (
     BUDGET_SPEC,
     MIN_AVAILABLE,
@@ -25,7 +27,6 @@ from scavenger_prioritizer.facts import (
     job_facts,
     job_signature,
     pod_facts,
-    pod_millicores,
     pod_signature,
 )
 
@@ -173,7 +174,7 @@ def test_a_checkpoint(text: str) -> None:
     ],
 )
 def test_cpu_request(spec: dict[str, Any], expected: int) -> None:
-    assert pod_millicores(msgspec.convert({"spec": spec}, Pod)) == expected
+    assert running_millicores(msgspec.convert({"spec": spec}, Pod)) == expected
 
 
 # --- jobs ---
@@ -259,9 +260,10 @@ def test_pods_belong_to_the_present_run() -> None:
     assert [g.pods for g in gangs([owner], pods)] == [(mine,)]
 
 
-def test_a_job_that_does_not_name_its_run_has_all_pods_of_its_label() -> None:
-    pods = [builders.pod("a", job="j", run="x"), builders.pod("b", job="j")]
-    assert gangs([builders.job("j")], pods)[0].pods == tuple(pods)
+def test_the_run_of_a_job_that_does_not_name_it_has_the_name_of_the_job() -> None:
+    own, other = builders.pod("a", job="j", run="j"), builders.pod("b", job="j", run="x")
+    (found,) = gangs([job_facts(job({"jobName": ""}))], [own, other])
+    assert found.pods == (own,)
 
 
 # --- nodes, budgets, levels ---

@@ -8,21 +8,18 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as alter
+from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, cpu_seconds, estimated_at_risk
 from scavenger_prioritizer.core.plan import (
     PodWrite,
     StatusWrite,
-    cpu_seconds,
-    cpu_time_at_risk,
     current_class,
     moved,
     plan_classes,
     preemptible_count,
     rank,
-    run_start,
-    scheduler_estimate,
     takes_part,
 )
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, Rules
+from scavenger_prioritizer.core.snapshot import Gang, Rules
 
 from .builders import (
     HALF_HOUR,
@@ -43,8 +40,8 @@ from .builders import (
 
 def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
     """CPU-seconds at risk, exact."""
-    risk = cpu_time_at_risk(subject, run_start(subject, NOW), NOW, rules)
-    return risk / (1000 * MICROSECONDS)
+    (ranked,) = rank(snapshot([subject], rules=rules))
+    return ranked.risk / PER_CPU_SECOND
 
 
 # --- running priority ---
@@ -79,7 +76,12 @@ def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
         pytest.param(
             gang(started=600, pods=[pod("a"), pod("b", live=False)]),
             600,
-            id="a member that ended holds nothing",
+            id="a member that failed holds nothing",
+        ),
+        pytest.param(
+            gang(started=600, pods=[pod("a"), pod("b", live=False, finished=True)]),
+            1200,
+            id="a member that has finished runs again",
         ),
         pytest.param(gang(started=600, interval=1), 0, id="the shortest interval there is"),
     ],
@@ -122,7 +124,7 @@ TWO = [pod("a", millicores=2000), pod("b", millicores=2000)]
             gang(started=540, reclaimed=True, pods=TWO), {"uid-a": 500}, 300 + 1200, id="one of two is measured"
         ),
         pytest.param(
-            gang(started=540, reclaimed=True, pods=[pod("a"), pod("b", live=False)]),
+            gang(started=540, reclaimed=True, pods=[pod("a"), pod("b", live=False, finished=True)]),
             {"uid-a": 500, "uid-b": 500},
             300,
             id="a member that ended holds nothing",
@@ -173,8 +175,8 @@ def test_the_checkpoint_of_a_gang(reports: tuple[float | None, ...], expected: f
 
 
 def test_a_member_that_finished_has_reported_too() -> None:
-    members = [pod("a", index=0, checkpoint=ago(30)), pod("b", index=1, checkpoint=ago(20), live=False)]
-    assert at_risk(gang(started=600, pods=members, parallelism=2)) == 30
+    members = [pod("a", index=0, checkpoint=ago(30)), pod("b", index=1, checkpoint=ago(20), live=False, finished=True)]
+    assert at_risk(gang(started=600, pods=members, parallelism=2)) == 2 * 30
 
 
 # --- order ---
@@ -498,7 +500,7 @@ def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
     """It knows nothing of start-overs: half an hour and ten seconds on two cores are ten seconds at risk."""
     born = pod("p", written=None, started=ago(HALF_HOUR + 10), millicores=2000)
     subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
-    assert scheduler_estimate(subject, NOW) == 2 * (HALF_HOUR + 10 + 60)
+    assert cpu_seconds(estimated_at_risk(subject.pods, NOW)) == 2 * (HALF_HOUR + 10 + 60)
     plan = plan_classes(snapshot([subject], 100))
     assert plan.refresh == (PodWrite(born, None, 20),)
     assert not plan.statuses

@@ -9,8 +9,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as alter
+from scavenger_domain.gang import MICROSECONDS
 from scavenger_prioritizer.core.plan import plan_classes, rank, takes_part
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts, Rules, Snapshot
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Rules, Snapshot
 
 from tests.unit.effort import examples
 
@@ -38,7 +39,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
     for n in range(draw(st.integers(0, 8))):
         pods = []
         for p in range(draw(st.sampled_from([0, 1, 1, 1, 2, 5]))):
-            state = draw(st.sampled_from(["live"] * 8 + ["ended", "terminating"]))
+            state = draw(st.sampled_from(["live"] * 8 + ["failed", "finished", "terminating"]))
             pods.append(
                 PodFacts(
                     namespace="lab",
@@ -48,6 +49,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
                     node=draw(nodes),
                     live=state == "live",
                     terminating=state == "terminating",
+                    finished=state == "finished",
                     started=draw(times),
                     checkpoint=draw(times),
                     class_=draw(labels),
@@ -187,7 +189,9 @@ def test_kept_classes_are_those_that_were(snapshot: Snapshot) -> None:
 def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapshot) -> None:
     for r in rank(snapshot):
         used = snapshot.used if r.gang.job.reclaimed else {}
-        millicores = sum(used.get(p.uid, p.millicores) for p in r.gang.pods if p.live)
+        millicores = sum(
+            used.get(p.uid, p.millicores) for p in r.gang.pods if p.live or (p.finished and not r.gang.job.reclaimed)
+        )
         assert 0 <= r.risk <= millicores * (r.gang.job.interval + snapshot.rules.startup_cost)
 
 

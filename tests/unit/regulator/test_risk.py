@@ -41,8 +41,8 @@ def test_members_that_have_finished_run_again() -> None:
     unreported = replace(done, checkpoint=None)
     found = at_risk(replace(job, finished=(unreported,)), NOW, RiskRules(60))
     assert found.cpu_seconds == 30 * 3, "the first member's counts"
-    reclaimed = replace(done, reclaimed=True)
-    assert at_risk(replace(job, finished=(reclaimed,)), NOW, RiskRules(60)).cpu_seconds == 40 * 1.5
+    reclaimed = replace(job, pods=(replace(job.pods[0], reclaimed=True),), finished=(replace(done, reclaimed=True),))
+    assert at_risk(reclaimed, NOW, RiskRules(60)).cpu_seconds == 40 * 1.5
 
 
 def test_without_a_recorded_start_the_youngest_pod_says_it() -> None:

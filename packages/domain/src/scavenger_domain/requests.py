@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from scavenger_api.quantity import amount
+from scavenger_api.names import RESOURCE_RECLAIMED_CPU
+from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
 
 RECLAIMED_RESOURCES: Final = frozenset(extended for extended, _ in RECLAIMED.values())
@@ -134,6 +135,19 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
     taken = containers.running()
     containers.apply_pod_level(taken)
     return taken
+
+
+def running_millicores(pod: PodWithRequests) -> int:
+    """The CPU request of a pod while it runs, in millicores (`running_requests`); 0 where it is unreadable.
+
+    A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place, until it is
+    measured.
+    """
+    try:
+        requests = running_requests(pod)
+    except QuantityError:
+        return 0
+    return requests.get("cpu", 0) or requests.get(RESOURCE_RECLAIMED_CPU, 0)
 
 
 def counted_requests(pod: PodWithRequests) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Final
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
+from scavenger_domain.gang import PER_CPU_SECOND
 from scavenger_runtime import Clock
 from scavenger_runtime.logging import get_logger
 
@@ -21,7 +22,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
 from scavenger_admitter.core.admission.plan import Start
-from scavenger_admitter.core.admission.running import OVERDUE, PER_CPU_SECOND, Gang
+from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.starvation import Starved
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.units import SECOND

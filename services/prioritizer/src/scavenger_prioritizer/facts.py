@@ -17,17 +17,17 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import Capacity
-from scavenger_api.quantity import QuantityError
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.states import ConditionType
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import MICROSECONDS, run_name
 from scavenger_domain.nodes import cordoned
-from scavenger_domain.requests import running_requests
+from scavenger_domain.requests import running_millicores
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 
 BUDGET_NAME: Final = "scavenger-non-preemptible"
 """The one PodDisruptionBudget of a namespace."""
@@ -81,7 +81,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         uid=job.metadata.uid,
         phase=status.phase,
         interval=_interval(job.spec.interruption_after),
-        run=status.job_name,
+        run=run_name(status.job_name, job.metadata.name),
         parallelism=job.spec.parallelism,
         reclaimed=job.spec.capacity == Capacity.RECLAIMED,
         created=_moment(job.metadata.creation_timestamp) or 0,
@@ -116,12 +116,13 @@ def pod_facts(pod: Pod) -> PodFacts:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        millicores=pod_millicores(pod),
+        millicores=running_millicores(pod),
         job=meta.labels.get(names.LABEL_JOB, ""),
-        run=controller.name if controller is not None else "",
+        run=controller.name if controller is not None and controller.kind == "Job" else "",
         node=pod.spec.node_name,
         live=not pod.ended and not deleted,
         terminating=deleted and not pod.ended,
+        finished=pod.status.phase == "Succeeded",
         told_to_go=_told_to_go(meta),
         preempted=pod.preempted,
         started=_moment(pod.status.start_time),
@@ -136,19 +137,6 @@ def _told_to_go(meta: ObjectMeta) -> int | None:
     """When an object was deleted. `deletionTimestamp` is when it has to be gone, its grace period later."""
     by = _moment(meta.deletion_timestamp)
     return None if by is None else by - (meta.deletion_grace_period_seconds or 0) * MICROSECONDS
-
-
-def pod_millicores(pod: Pod) -> int:
-    """The CPU request of a pod while it runs, in millicores (`scavenger_domain.requests.running_requests`).
-
-    A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place, until it is
-    measured.
-    """
-    try:
-        requests = running_requests(pod)
-    except QuantityError:
-        return 0
-    return requests.get("cpu", 0) or requests.get(names.RESOURCE_RECLAIMED_CPU, 0)
 
 
 def is_cordoned(node: Node, taints: Collection[str] = DRAIN_TAINTS) -> bool:
@@ -226,7 +214,7 @@ def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
     found = []
     for job in jobs:
         own = members.get((job.namespace, job.name), ())
-        found.append(Gang(job, tuple(pod for pod in own if not job.run or pod.run == job.run)))
+        found.append(Gang(job, tuple(pod for pod in own if pod.run == job.run)))
     return found
 
 

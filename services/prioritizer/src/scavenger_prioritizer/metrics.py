@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Final
 
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_domain.gang import PER_CPU_SECOND
 from scavenger_runtime.metrics import counter, gauge, histogram
 
 from scavenger_prioritizer.core.plan import ClassPlan
-from scavenger_prioritizer.core.snapshot import RISK_PER_CPU_SECOND, Source
+from scavenger_prioritizer.core.snapshot import Source
 
 CLASSES: Final = (PREEMPTIBLE, NON_PREEMPTIBLE)
 
@@ -49,9 +50,9 @@ def show(plan: ClassPlan) -> None:
     for class_ in CLASSES:
         JOBS.labels(class_).set(jobs[class_])
         PODS.labels(class_).set(pods[class_])
-        AT_RISK.labels(class_).set(risk[class_] / RISK_PER_CPU_SECOND)
+        AT_RISK.labels(class_).set(risk[class_] / PER_CPU_SECOND)
     placed = [v.risk for v in plan.verdicts if v.class_ == PREEMPTIBLE and not v.cordoned]
-    BOUNDARY.set(max(placed, default=0) / RISK_PER_CPU_SECOND)
+    BOUNDARY.set(max(placed, default=0) / PER_CPU_SECOND)
     CORDONED.set(sum(v.cordoned for v in plan.verdicts))
     PERCENTAGE.set(float("nan") if plan.share.percentage is None else plan.share.percentage / 100)
     for source in Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_domain.gang import MICROSECONDS
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
     STARTUP_COST,
@@ -14,7 +15,7 @@ from scavenger_runtime.settings import (
     option,
 )
 
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Rules
+from scavenger_prioritizer.core.snapshot import Rules
 from scavenger_prioritizer.facts import DRAIN_TAINTS
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scavenger_domain.gang import MICROSECONDS, gang_safe_until, run_start
 from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_prioritizer import metrics
-from scavenger_prioritizer.core.plan import kept_until, run_start, takes_part
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, Gang, PodFacts
+from scavenger_prioritizer.core.plan import takes_part
+from scavenger_prioritizer.core.snapshot import Gang, PodFacts
 
 
 class ReclaimedUsage:
@@ -39,7 +40,7 @@ class ReclaimedUsage:
         pods: set[str] = set()
         for gang in gangs:
             if gang.job.reclaimed and takes_part(gang):
-                since = kept_until(gang, run_start(gang, now), now)
+                since = gang_safe_until(gang.job, gang.pods, run_start(gang.job, gang.pods, now), now)
                 for pod in gang.pods:
                     if pod.live:
                         pods.add(_key(pod))

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_domain.gang import MICROSECONDS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable
 from scavenger_kube.kinds import ConfigMap, Pod
@@ -22,7 +23,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
-from scavenger_prioritizer.core.snapshot import MICROSECONDS, JobFacts, PodFacts
+from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
 from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {

@@ -12,8 +12,9 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
+from scavenger_domain.gang import run_name
 from scavenger_domain.nodes import counts
-from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests
+from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests, running_millicores
 from scavenger_kube.kinds import Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -120,6 +121,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         },
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
+        millicores=running_millicores(pod),
         prolonged=given > grace,
     )
 
@@ -174,7 +176,7 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     found = []
     for job in jobs:
         own = members.pop((job.metadata.namespace, job.metadata.name), [])
-        name = job.status.job_name or job.metadata.name
+        name = run_name(job.status.job_name, job.metadata.name)
         run = [pod for pod in own if _of_run(pod, name)]
         present = tuple(pod_facts(pod) for pod in run if occupies(pod))
         if present:

@@ -8,30 +8,21 @@ goes on where the last one was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
-from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Phase
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, NON_PREEMPTIBLE, PREEMPTIBLE
-from scavenger_domain.risk import estimated_time_at_risk, safe_until, time_at_risk
+from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from scavenger_domain.gang import at_risk, cpu_seconds, estimated_at_risk
 
 from scavenger_prioritizer.core.snapshot import (
-    MICROSECONDS,
-    RISK_PER_CPU_SECOND,
     Gang,
     JobFacts,
     PodFacts,
     Record,
-    Rules,
     Share,
     Snapshot,
 )
-
-_ESTIMATED_STARTUP: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
-_UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Verdict(Record, frozen=True, gc=False):
@@ -176,49 +167,10 @@ def takes_part(gang: Gang) -> bool:
 
 
 def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
-    start = run_start(gang, snapshot.now)
+    rules = snapshot.rules
+    found = at_risk(gang.job, gang.pods, snapshot.now, rules.startup_cost, rules.trusted, snapshot.used)
     cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
-    return Ranked(gang, cpu_time_at_risk(gang, start, snapshot.now, snapshot.rules, snapshot.used), start, cordoned)
-
-
-def run_start(gang: Gang, now: int) -> int:
-    """When the present run began, never after `now`: a start in the future is another machine's clock.
-
-    The last entry of runningTimestamps; where that was lost, the youngest pod's start; at last the job's creation.
-    """
-    started = gang.job.started
-    if started is None:
-        started = max((pod.started for pod in gang.pods if pod.started is not None), default=gang.job.created)
-    return min(started, now)
-
-
-def cpu_time_at_risk(gang: Gang, start: int, now: int, rules: Rules, used: Mapping[str, int] = _UNMEASURED) -> int:
-    """The running priority of a job: what would be computed again if it went now, in millicore-microseconds.
-
-    Summed over its living pods: CPU request times the time since the last checkpoint, start-over or start, whichever is
-    latest; less for a job that promises hardly any checkpoints (`scavenger_domain.risk`). Before the first checkpoint
-    after a start (a reported one, or one that was due) the start-up cost is added.
-
-    On reclaimed capacity nothing was requested: there it is what each pod `used` on average in that time, millicores
-    by UID, and what it asked for where nobody measured.
-    """
-    since = kept_until(gang, start, now)
-    lost = time_at_risk(start, since, now, rules.startup_cost, gang.job.interval, rules.trusted)
-    if gang.job.reclaimed:
-        return lost * sum(used.get(pod.uid, pod.millicores) for pod in gang.pods if pod.live)
-    return lost * sum(pod.millicores for pod in gang.pods if pod.live)
-
-
-def kept_until(gang: Gang, start: int, now: int) -> int:
-    """The last moment whose work is safe, or counts as safe (`scavenger_domain.risk.safe_until`)."""
-    job = gang.job
-    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in gang.pods), job.parallelism, now)
-    return safe_until(start, job.interval, (job.start_over, *job.checkpoints, checkpoint), now)
-
-
-def cpu_seconds(risk: int) -> int:
-    """Millicore-microseconds as whole CPU-seconds, rounded."""
-    return (risk + RISK_PER_CPU_SECOND // 2) // RISK_PER_CPU_SECOND
+    return Ranked(gang, found.cpu, found.started, cordoned)
 
 
 # --- classes ---
@@ -306,7 +258,8 @@ def _pod_writes(
     for verdict in verdicts:
         priority, rests = verdict.priority, _rests(verdict.gang.job, snapshot)
         # Without a figure schedulers judge by themselves: one is written when that is not near enough any more.
-        estimate = scheduler_estimate(verdict.gang, snapshot.now)
+        job = verdict.gang.job
+        estimate = cpu_seconds(estimated_at_risk(verdict.gang.pods, snapshot.now, reclaimed=job.reclaimed))
         for pod in verdict.gang.pods:
             if not pod.live:
                 continue
@@ -330,20 +283,6 @@ def _rests(job: JobFacts, snapshot: Snapshot) -> bool:
 
 def _known(pod: PodFacts, estimate: int) -> int:
     return estimate if pod.written is None else pod.written
-
-
-def scheduler_estimate(gang: Gang, now: int) -> int:
-    """What the scheduler plugin takes for the CPU time at risk of a job that nobody wrote a figure on, in CPU-seconds.
-
-    Per pod, CPU request times `scavenger_domain.risk.estimated_time_at_risk`; what was really used it does not know.
-    """
-    return cpu_seconds(
-        sum(
-            pod.millicores * estimated_time_at_risk(pod.started, pod.checkpoint, now, _ESTIMATED_STARTUP)
-            for pod in gang.pods
-            if pod.live and pod.started is not None
-        )
-    )
 
 
 def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:

@@ -13,11 +13,8 @@ from enum import StrEnum
 
 import msgspec
 from scavenger_api.levels import LevelsView, Visibility
-from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS, FALLBACK_PREEMPTIBLE_PERCENT
-
-MICROSECONDS = 1_000_000
-RISK_PER_CPU_SECOND = 1000 * MICROSECONDS
-"""Millicore-microseconds in one CPU-second."""
+from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -69,13 +66,15 @@ class PodFacts(Record, frozen=True, gc=False):
     job: str = ""
     """Name of the ScavengerJob, from its label."""
     run: str = ""
-    """Name of the batch/v1 Job that controls it."""
+    """Name of the batch/v1 Job that controls it; empty without one."""
     node: str = ""
     """Empty until it is scheduled."""
     live: bool = True
     """Neither in a terminal phase nor being deleted."""
     terminating: bool = False
     """Being deleted before its containers ended: its gang is about to be interrupted."""
+    finished: bool = False
+    """It has succeeded. It runs again when its gang is interrupted."""
     told_to_go: int | None = None
     """When somebody deleted it, by the API server's clock."""
     preempted: bool = False
@@ -148,8 +147,8 @@ class Rules:
     moved before it is written to a pod, and to a status. ratio: and by which share of the smaller of the two values.
     """
 
-    startup_cost: int = 60 * MICROSECONDS
-    trusted: int = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
+    startup_cost: int = STARTUP_COST
+    trusted: int = TRUSTED
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0
@@ -166,7 +165,7 @@ class Snapshot:
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
     budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the millicores each
-    really used on average since `plan.kept_until`; those not in it are not measured. written_at: jobs by
+    really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
     `namespace/name`, and when this process last wrote their running priority, as far as it remembers.
     """
 

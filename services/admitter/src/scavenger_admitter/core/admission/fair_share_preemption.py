@@ -28,11 +28,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scavenger_domain.gang import TRUSTED
+
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.futile import Tries
 from scavenger_admitter.core.admission.headroom import beside
 from scavenger_admitter.core.admission.lines import Lines
-from scavenger_admitter.core.admission.running import TRUSTED, Gang
+from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
@@ -53,7 +55,7 @@ class PreemptionRules:
     Attributes:
         period: a job is not preempted within this many microseconds of its last interruption.
         startup_cost: microseconds that a restart costs each of its cores.
-        trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.risk`).
+        trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.gang`).
     """
 
     period: int = 600 * SECOND

@@ -16,16 +16,10 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from scavenger_api.duration import parse_duration
-from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER, DEFAULT_TRUSTED_INTERVAL_SECONDS
-from scavenger_domain.risk import safe_until, time_at_risk
+from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER, RESOURCE_RECLAIMED_CPU
+from scavenger_domain.gang import PER_CPU_SECOND, TRUSTED, equal_members, safe_until, time_at_risk
 
 from scavenger_admitter.core.admission.shape import Requests, counted
-
-PER_CPU_SECOND: Final = 1_000 * 1_000_000
-"""Millicore-microseconds in a CPU-second."""
-
-
-TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * 1_000_000)
 
 DEFAULT_INTERVAL: Final = parse_duration(DEFAULT_INTERRUPTION_AFTER) // timedelta(microseconds=1)
 
@@ -98,7 +92,7 @@ class Gang:
         return next((value for name, value in self.requests if name == resource), 0)
 
     def risk(self, now: int, startup_cost: int, trusted: int = TRUSTED) -> int:
-        """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.risk`).
+        """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.gang`).
 
         `startup_cost`: microseconds added until the first checkpoint after a start. `trusted`: the longest
         interval that is taken at its word, microseconds.
@@ -108,7 +102,11 @@ class Gang:
         started, interval = self.job.started, self.job.interval
         since = safe_until(started, interval, (self.job.since,), now)
         lost = time_at_risk(started, since, now, startup_cost, interval, trusted)
-        return lost * (self.takes.get("cpu", 0) if self.job.millicores is None else self.job.millicores)
+        if self.job.millicores is not None:
+            return lost * self.job.millicores
+        each = next((value for name, value in self.counted if name == "cpu"), 0)
+        reclaimed = self.request(RESOURCE_RECLAIMED_CPU) > 0
+        return lost * equal_members(each, self.job.parallelism, len(self.nodes), reclaimed=reclaimed)
 
 
 @lru_cache(maxsize=4096)

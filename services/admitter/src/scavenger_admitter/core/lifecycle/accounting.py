@@ -20,8 +20,8 @@ from typing import TypeAlias
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
-from scavenger_api.times import format_micro_time
-from scavenger_domain import risk
+from scavenger_api.times import format_micro_time, micros
+from scavenger_domain import gang
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, over, removal, succeeded
@@ -98,14 +98,18 @@ def rests_until(status: ScavengerJobStatus, least: timedelta) -> datetime | None
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
     """The last moment, up to `at`, at which a checkpoint was due: whole intervals after the start."""
-    interval = max(interval, _SECOND)
-    return second(risk.start_over(start, interval, at))
+    return second(gang.moment(gang.start_over(micros(start), _micros(interval), micros(at))))
 
 
 def next_start_over(start: datetime, interval: timedelta, now: datetime) -> float:
     """Seconds from now until the next checkpoint is due."""
-    interval = max(interval, _SECOND)
-    return (risk.start_over(start, interval, now) + interval - now).total_seconds()
+    each = _micros(interval)
+    return (gang.start_over(micros(start), each, micros(now)) + each - micros(now)) / gang.MICROSECONDS
+
+
+def _micros(interval: timedelta) -> int:
+    """An interval between two checkpoints: never less than a second, the unit of the status."""
+    return max(interval, _SECOND) // timedelta(microseconds=1)
 
 
 def recorded_reference(status: ScavengerJobStatus, start: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""CPU time at risk of a gang (section 6 of the design), by the rules that all parts share (`scavenger_domain.risk`).
+"""CPU time at risk of a gang, by the rule that all parts share (`scavenger_domain.gang`).
 
 The prioritizer writes the same figure on the pods, but only when it has moved enough to matter, and it can be down
 while the regulator evicts. So it is computed here from the same facts.
@@ -6,12 +6,14 @@ while the regulator evicts. So it is computed here from the same facts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
-from scavenger_domain.risk import safe_until, start_over, time_at_risk
+from scavenger_api.times import micros
+from scavenger_domain import gang as rule
+from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, moment
 
 from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_cpu_time
 
@@ -36,46 +38,96 @@ class Risk:
     next_checkpoint: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """As `scavenger_domain.gang.Job`."""
+
+    interval: int
+    parallelism: int
+    reclaimed: bool
+    created: int
+    started: int | None
+    start_over: int | None
+    checkpoints: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """As `scavenger_domain.gang.Member`."""
+
+    uid: str
+    node: str
+    millicores: int
+    live: bool
+    terminating: bool
+    finished: bool
+    started: int | None
+    index: int | None
+    checkpoint: int | None
+
+
 def at_risk(
     gang: Gang,
     now: datetime,
     rules: RiskRules,
     cpu_time: CpuTime = unknown_cpu_time,
 ) -> Risk:
-    """What the gang has at risk at `now`. cpu_time: really used, asked for pods on reclaimed capacity only.
-
-    Members that have finished count: the gang is interrupted whole, and they run again. What they reported counts for
-    the gang's checkpoint. Of reclaimed capacity they have used nothing since they ended.
-    """
-    started, since = safe_since(gang, now)
-    interval = _interval(gang)
-    cost, trusted = timedelta(seconds=rules.startup_cost), timedelta(seconds=rules.trusted_interval)
-    seconds = time_at_risk(started, since, now, cost, interval, trusted).total_seconds()
-    cores = sum(_cores(pod, since, now, cpu_time) for pod in gang.pods if pod.deletion_deadline is None)
-    cores += sum(pod.requests.get("cpu", 0.0) for pod in gang.finished if not pod.reclaimed)
-    return Risk(seconds * cores, since, started, start_over(started, interval, now) + interval)
+    """What the gang has at risk at `now`. cpu_time: really used, asked for pods on reclaimed capacity only."""
+    job, members, present = _job(gang, now), _members(gang), micros(now)
+    used = _used(gang, safe_since(gang, now)[1], now, cpu_time) if job.reclaimed else {}
+    cost, trusted = round(rules.startup_cost * MICROSECONDS), round(rules.trusted_interval * MICROSECONDS)
+    found = rule.at_risk(job, members, present, cost, trusted, used)
+    due = rule.start_over(found.started, job.interval, present) + job.interval
+    return Risk(found.cpu / PER_CPU_SECOND, moment(found.since), moment(found.started), moment(due))
 
 
 def safe_since(gang: Gang, now: datetime) -> tuple[datetime, datetime]:
     """When the present run of the gang began, and the moment up to which its work is safe, or counts as safe."""
-    started = min(now, _started(gang, now))
-    members = (*gang.pods, *gang.finished)
-    checkpoint = gang_checkpoint(((pod.index, pod.checkpoint) for pod in members), gang.parallelism, now)
-    return started, safe_until(started, _interval(gang), (gang.start_over, gang.checkpoint, checkpoint), now)
+    job, members, present = _job(gang, now), _members(gang), micros(now)
+    started = rule.run_start(job, members, present)
+    return moment(started), moment(rule.gang_safe_until(job, members, started, present))
 
 
-def _interval(gang: Gang) -> timedelta:
-    return timedelta(seconds=max(1e-3, gang.interval))
+def _job(gang: Gang, now: datetime) -> _Job:
+    return _Job(
+        interval=max(1, round(gang.interval * MICROSECONDS)),
+        parallelism=gang.parallelism,
+        reclaimed=any(pod.reclaimed for pod in gang.pods),
+        created=micros(now),
+        started=_micros(gang.started),
+        start_over=_micros(gang.start_over),
+        checkpoints=() if gang.checkpoint is None else (micros(gang.checkpoint),),
+    )
 
 
-def _cores(pod: PodFacts, since: datetime, now: datetime, cpu_time: CpuTime) -> float:
-    """The CPU request of a pod; on reclaimed capacity what it used on average, where somebody watched it."""
-    used = cpu_time(pod.uid, since, now) if pod.reclaimed and now > since else None
-    return pod.requests.get("cpu", 0.0) if used is None else used / (now - since).total_seconds()
+def _members(gang: Gang) -> list[_Member]:
+    running = [_member(pod, finished=False) for pod in gang.pods]
+    return running + [_member(pod, finished=True) for pod in gang.finished]
 
 
-def _started(gang: Gang, now: datetime) -> datetime:
-    """The last entry of runningTimestamps; where that was lost, the youngest pod's start."""
-    if gang.started is not None:
-        return gang.started
-    return max((pod.running_since for pod in gang.pods if pod.running_since is not None), default=now)
+def _member(pod: PodFacts, *, finished: bool) -> _Member:
+    stays = pod.deletion_deadline is None
+    return _Member(
+        uid=pod.uid,
+        node=pod.node,
+        millicores=round(1000 * pod.requests.get("cpu", 0.0)) if pod.millicores is None else pod.millicores,
+        live=not finished and stays,
+        terminating=not finished and not stays,
+        finished=finished,
+        started=_micros(pod.running_since),
+        index=pod.index,
+        checkpoint=_micros(pod.checkpoint),
+    )
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)
+
+
+def _used(gang: Gang, since: datetime, now: datetime, cpu_time: CpuTime) -> Mapping[str, int]:
+    """Millicores that the pods used on average since their work was safe, by UID, where somebody watched them."""
+    if now <= since:
+        return {}
+    staying = [pod.uid for pod in gang.pods if pod.deletion_deadline is None]
+    known = {uid: used for uid in staying if (used := cpu_time(uid, since, now)) is not None}
+    return {uid: round(1000 * used / (now - since).total_seconds()) for uid, used in known.items()}

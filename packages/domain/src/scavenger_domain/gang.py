@@ -1,0 +1,301 @@
+"""What a gang has at risk, and its place in line: the one owner of both rules (section 6 of the design).
+
+Prioritizer, regulator, admitter, command line and simulator ask here. The scheduler plugin, in Go, is tested against
+the same table of cases (services/scheduler/pkg/preemption/testdata/gang_cases.json).
+
+Units: moments and spans in whole microseconds (moments since the epoch), CPU in millicores, CPU time at risk in
+millicore-microseconds. Integers, so that equal jobs compare equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from scavenger_api.checkpoints import gang_checkpoint
+from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
+from scavenger_api.times import EPOCH
+
+MICROSECONDS: Final = 1_000_000
+PER_CPU_SECOND: Final = 1000 * MICROSECONDS
+"""Millicore-microseconds in one CPU-second."""
+
+STARTUP_COST: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
+TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
+
+_UNMEASURED: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class Member(Protocol):
+    """A pod of the present run.
+
+    Attributes:
+        uid: of the pod.
+        node: empty until it is scheduled.
+        millicores: its CPU request; on reclaimed capacity, what it asked for of that.
+        live: neither in a terminal phase nor being deleted.
+        terminating: being deleted, before its containers ended.
+        finished: it has succeeded. A pod that is none of the three has failed, and is no member any more.
+        started: when it started.
+        index: its completion index.
+        checkpoint: what it reports, wherever that lies in time.
+    """
+
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+    @property
+    def node(self) -> str: ...  # noqa: D102
+    @property
+    def millicores(self) -> int: ...  # noqa: D102
+    @property
+    def live(self) -> bool: ...  # noqa: D102
+    @property
+    def terminating(self) -> bool: ...  # noqa: D102
+    @property
+    def finished(self) -> bool: ...  # noqa: D102
+    @property
+    def started(self) -> int | None: ...  # noqa: D102
+    @property
+    def index(self) -> int | None: ...  # noqa: D102
+    @property
+    def checkpoint(self) -> int | None: ...  # noqa: D102
+
+
+class Job(Protocol):
+    """What a ScavengerJob says of its present run.
+
+    Attributes:
+        interval: `interruptionAfter`, more than nothing.
+        parallelism: pods in the gang.
+        reclaimed: runs on reclaimed capacity.
+        created: when the job was created.
+        started: the last of `runningTimestamps`; None where that was lost.
+        start_over: `priorityStartOverTimestamp`.
+        checkpoints: those recorded on the job itself, wherever they lie in time.
+    """
+
+    @property
+    def interval(self) -> int: ...  # noqa: D102
+    @property
+    def parallelism(self) -> int: ...  # noqa: D102
+    @property
+    def reclaimed(self) -> bool: ...  # noqa: D102
+    @property
+    def created(self) -> int: ...  # noqa: D102
+    @property
+    def started(self) -> int | None: ...  # noqa: D102
+    @property
+    def start_over(self) -> int | None: ...  # noqa: D102
+    @property
+    def checkpoints(self) -> Sequence[int]: ...  # noqa: D102
+
+
+class AtRisk(NamedTuple):
+    """What a gang would have to compute again if it went now.
+
+    Attributes:
+        cpu: millicore-microseconds.
+        started: when the present run began.
+        since: up to here its work is safe.
+    """
+
+    cpu: int
+    started: int
+    since: int
+
+
+# --- a run ---
+
+
+def run_name(recorded: str, job: str) -> str:
+    """The name of the batch/v1 Job that controls the pods of the present run.
+
+    Args:
+        recorded: `status.jobName`, which does not speak of a start that takes a few seconds.
+        job: name of the ScavengerJob, which the Job then has as well.
+    """
+    return recorded or job
+
+
+def run_start(job: Job, members: Iterable[Member], now: int) -> int:
+    """When the present run began, never after `now`: a start in the future is another machine's clock.
+
+    The last of `runningTimestamps`; where that was lost, the youngest pod's start; at last the job's creation.
+    """
+    started = job.started
+    if started is None:
+        started = max((pod.started for pod in members if pod.started is not None), default=job.created)
+    return min(started, now)
+
+
+def gang_safe_until(job: Job, members: Iterable[Member], start: int, now: int) -> int:
+    """The last moment whose work is safe: of the start, the start-over and all checkpoints the latest.
+
+    Finished members have reported like the others. What failed pods reported does not count: others took their place.
+
+    Args:
+        job: whose run it is.
+        members: the pods of the run.
+        start: of the run (`run_start`).
+        now: the present.
+    """
+    reports = ((pod.index, pod.checkpoint) for pod in members if pod.live or pod.finished or pod.terminating)
+    checkpoint = gang_checkpoint(reports, job.parallelism, now)
+    return safe_until(start, job.interval, (job.start_over, *job.checkpoints, checkpoint), now)
+
+
+def at_risk(
+    job: Job,
+    members: Sequence[Member],
+    now: int,
+    startup_cost: int = STARTUP_COST,
+    trusted: int = TRUSTED,
+    used: Mapping[str, int] = _UNMEASURED,
+) -> AtRisk:
+    """What the end of the gang would throw away: its CPU times `time_at_risk`.
+
+    A gang is interrupted whole, so finished members run again from the last checkpoint, and count. On reclaimed
+    capacity, where nothing was requested, each pod counts with what it used; a finished one uses nothing. A member that
+    is terminating has lost its work already.
+
+    Args:
+        job: whose run it is.
+        members: the pods of the run.
+        now: the present.
+        startup_cost: what a restart costs each core.
+        trusted: the longest interval that is taken at its word.
+        used: on reclaimed capacity: millicores by UID of the pod, on average since its work was safe. Pods that are not
+            in it are not measured and count with what they asked for.
+    """
+    start = run_start(job, members, now)
+    since = gang_safe_until(job, members, start, now)
+    lost = time_at_risk(start, since, now, startup_cost, job.interval, trusted)
+    if job.reclaimed:
+        cpu = sum(used.get(pod.uid, pod.millicores) for pod in members if pod.live and pod.node)
+    else:
+        cpu = sum(pod.millicores for pod in members if pod.finished or (pod.live and pod.node))
+    return AtRisk(lost * cpu, start, since)
+
+
+def equal_members(millicores: int, parallelism: int, running: int, *, reclaimed: bool) -> int:
+    """The CPU that counts in `at_risk` of a gang whose members request the same.
+
+    Args:
+        millicores: of each member.
+        parallelism: members that run, and members that have finished.
+        running: members that run.
+        reclaimed: runs on reclaimed capacity.
+    """
+    return millicores * (running if reclaimed else parallelism)
+
+
+def cpu_seconds(risk: int) -> int:
+    """Millicore-microseconds as whole CPU-seconds, rounded."""
+    return (risk + PER_CPU_SECOND // 2) // PER_CPU_SECOND
+
+
+# --- time ---
+
+
+def start_over(start: int, interval: int, now: int) -> int:
+    """The last moment up to `now` at which a checkpoint was due: whole intervals after the start of the run.
+
+    It is computed, as the one that the status has lags by up to a reconcile. `start` itself before the first one.
+    """
+    return start + max(0, (now - start) // interval) * interval
+
+
+def safe_until(start: int, interval: int, reports: Iterable[int | None], now: int) -> int:
+    """The last moment whose work is safe, or counts as safe: the latest of start, start-over and reported checkpoint.
+
+    Nobody has more than an interval at risk, so hiding checkpoints gains nothing (and a long interval little:
+    `time_at_risk`). A checkpoint from the future is a wrong clock or a wrong claim, one from before the start belongs
+    to the last run; neither counts.
+
+    Args:
+        start: of the present run. One in the future is another machine's clock, and counts as now.
+        interval: `interruptionAfter`, more than nothing.
+        reports: start-over and checkpoints that are on record, None for those that are not.
+        now: the present.
+    """
+    since = start_over(min(start, now), interval, now)
+    return max((at for at in reports if at is not None and since < at <= now), default=since)
+
+
+def time_at_risk(start: int, since: int, now: int, startup_cost: int, interval: int, trusted: int) -> int:
+    """For how long each core of a job would have to compute again, as far as its promise is trusted.
+
+    The time since its work was last safe (`safe_until`). As long as that is the start of the run itself, what a restart
+    costs is added: otherwise a job that has just come back would be the next victim for ever.
+
+    Args:
+        start: of the present run.
+        since: the last moment whose work is safe.
+        now: the present.
+        startup_cost: what a restart costs.
+        interval: `interruptionAfter`, more than nothing.
+        trusted: the longest interval that is taken at its word, more than nothing. A longer one protects for no more
+            than this, and for less with time: t after a checkpoint was due last, for trusted · trusted / t
+            (docs/designs/0011-tenancy.md). Reports do not raise that: a job may write what it likes into them.
+    """
+    began = min(start, now)
+    promised = now - start_over(began, interval, now)
+    lost = now - since
+    if promised > trusted:
+        lost = min(lost, trusted * trusted // promised)
+    return lost + startup_cost if since == began else lost
+
+
+def moment(micros: int) -> datetime:
+    """Microseconds since the epoch as an aware datetime; the inverse of `scavenger_api.times.micros`."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+# --- what the scheduler estimates ---
+
+
+def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_cost: int = STARTUP_COST) -> int:
+    """What the scheduler plugin takes for `time_at_risk` where nobody has written a figure on a pod (`estimatedRisk` in
+    services/scheduler/pkg/preemption/scavenger.go, docs/scheduler.md).
+
+    The time since the checkpoint that the pod reports; before there is one, since its start, with what a restart costs.
+    The plugin knows nothing of start-overs, and trusts every promise.
+
+    Args:
+        start: of the pod.
+        reported: its checkpoint. As in `safe_until`, neither one from the future counts nor one of the last run.
+        now: the present.
+        startup_cost: the plugin's own, which no setting changes.
+    """
+    if reported is not None and start < reported <= now:
+        return now - reported
+    return max(0, now - start) + startup_cost
+
+
+def estimated_at_risk(members: Iterable[Member], now: int, *, reclaimed: bool = False) -> int:
+    """What the scheduler plugin takes for the CPU time at risk of a gang that nobody wrote a figure on."""
+    return sum(
+        pod.millicores * estimated_time_at_risk(pod.started, pod.checkpoint, now)
+        for pod in members
+        if pod.started is not None and (pod.live or (pod.finished and not reclaimed))
+    )
+
+
+# --- the line ---
+
+
+def line_order(interruptions: int, queued: int, uid: str) -> tuple[int, int, str]:
+    """What jobs in line in a queue are sorted by.
+
+    1. most interruptions by others: better finish what was started;
+    2. first come, first served;
+    3. UID, so that the order is the same whoever computes it.
+
+    Args:
+        interruptions: `earned_count` of its status.
+        queued: `queuedTimestamp`; 0 for a job without one.
+        uid: of the job.
+    """
+    return (-interruptions, queued, uid)
