@@ -210,11 +210,17 @@ def gone(ended: float, code: int = 0) -> kinds.ContainerState:
     return kinds.ContainerState(terminated=kinds.Terminated(code, 0, "", "", stamp(STARTED), stamp(ended)))
 
 
-def node(name: str = "node-1", *, ready: bool = True, taint: str | None = None) -> kinds.Node:
+def node(
+    name: str = "node-1", *, ready: bool = True, taint: str | None = None, since: float | None = None
+) -> kinds.Node:
+    """A node. `since`: when it became ready, or stopped being so."""
+    changed = None if since is None else stamp(since)
     return kinds.Node(
         metadata=kinds.ObjectMeta(name=name),
         spec=kinds.NodeSpec(taints=(kinds.Taint(taint, "", "NoExecute"),) if taint else ()),
-        status=kinds.NodeStatus(conditions=(kinds.Condition("Ready", "True" if ready else "Unknown"),)),
+        status=kinds.NodeStatus(
+            conditions=(kinds.Condition("Ready", "True" if ready else "Unknown", "", "", changed),)
+        ),
     )
 
 

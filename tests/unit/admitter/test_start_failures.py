@@ -220,6 +220,7 @@ FINAL = (
         "Failed",
         "code 2",
         parallelism=2,
+        now=140,
     ),
 )
 AGAIN = (

@@ -29,8 +29,10 @@ class Row:
     says: str = ""
     batch: kinds.Job | None = field(default_factory=b.batch)
     nodes: dict[str, kinds.Node | None] | None = None
+    now: float = NOW
 
 
+SHUT_DOWN, SCALED_DOWN = "node.cloudprovider.kubernetes.io/shutdown", "ToBeDeletedByClusterAutoscaler"
 OVER_OWN_LIMIT = (
     'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
     "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
@@ -59,6 +61,41 @@ SINGLE = (
         (b.pod(ended=100, code=137, exit_reason="Error"),),
         FAILED,
         says="code 137",
+        now=220,
+    ),
+    # --- a signal may have come from a node that goes down: its fate is waited for
+    *(
+        Row(
+            f"ends with {code}: {name}",
+            (b.pod(ended=100, code=code, exit_reason="Error"),),
+            phase,
+            cause,
+            nodes={"node-1": found},
+            now=now,
+        )
+        for code in (137, 143)
+        for name, found, now, phase, cause in (
+            ("its node answers, for now", b.node(since=5), 219, RUNNING, None),
+            ("its node answers, two minutes later", b.node(since=5), 220, FAILED, None),
+            ("its node is silent", b.node(ready=False, since=140), 141, INTERRUPTED, Cause.NODE_LOST),
+            ("its node was silent and is back", b.node(since=160), 161, INTERRUPTED, Cause.NODE_LOST),
+            ("its node is back after a long time", b.node(since=900), 901, INTERRUPTED, Cause.NODE_LOST),
+            ("its node is gone", None, 130, INTERRUPTED, Cause.NODE_LOST),
+            ("its machine is off", b.node(taint=SHUT_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
+            ("its machine is about to go", b.node(taint=SCALED_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
+        )
+    ),
+    Row(
+        "fails by itself on a node that goes down later",
+        (b.pod(ended=100, code=3, exit_reason="Error"),),
+        FAILED,
+        nodes={"node-1": b.node(ready=False, since=140)},
+    ),
+    Row(
+        "out of memory on a node that goes down later",
+        (b.pod(ended=100, code=137, exit_reason="OOMKilled"),),
+        FAILED,
+        nodes={"node-1": b.node(ready=False, since=140)},
     ),
     Row("container ended, phase not yet", (b.pod(ended=100, phase="Running"),), RUNNING),
     # --- removed, still alive: the evidence is enough
@@ -257,7 +294,27 @@ GANG = (
     Row("both run", (b.pod(0), b.pod(1)), RUNNING),
     Row("one has finished", (b.pod(0, ended=50), b.pod(1)), RUNNING),
     Row("both succeed", (b.pod(0, ended=50), b.pod(1, ended=60)), COMPLETED),
-    Row("one fails, the other runs", (EXIT, b.pod(1)), FAILED, says="job-0"),
+    Row("one fails, the other runs, for now", (EXIT, b.pod(1)), RUNNING, now=219),
+    Row("one fails, the other runs two minutes later", (EXIT, b.pod(1)), FAILED, says="job-0", now=220),
+    Row("one fails, the other has no node", (EXIT, b.pod(1, started=None, node="")), FAILED),
+    Row("one fails, the other has been removed", (EXIT, killed(1, asked=101, ended=131)), FAILED, now=132),
+    Row(
+        "one fails, the Job controller removes the other, whose node falls silent",
+        (EXIT, b.pod(1, deleted=101, node="node-2")),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+        nodes={"node-1": b.node(), "node-2": b.node("node-2", ready=False, since=140)},
+        batch=b.batch(conditions={"FailureTarget": 100}),
+        now=141,
+    ),
+    Row(
+        "one fails, the other ended by a signal on a node that is silent now",
+        (EXIT, b.pod(1, ended=105, code=143, node="node-2")),
+        INTERRUPTED,
+        Cause.NODE_LOST,
+        nodes={"node-1": b.node(), "node-2": b.node("node-2", ready=False, since=140)},
+        now=141,
+    ),
     Row("one fails, the other has finished", (EXIT, b.pod(1, ended=60)), FAILED),
     Row(
         "both fail, the first one is named",
@@ -265,7 +322,8 @@ GANG = (
         FAILED,
         says="pod job-1 exited with code 7",
     ),
-    Row("one fails, the Job controller removes the other", (EXIT, b.pod(1, deleted=101)), FAILED),
+    Row("one fails, the Job controller removes the other", (EXIT, b.pod(1, deleted=101)), RUNNING),
+    Row("one fails, the removed other does not end", (EXIT, b.pod(1, deleted=101)), FAILED, now=220),
     Row("one fails, the removed other exits 1", (EXIT, killed(1, asked=101, ended=102, code=1)), FAILED),
     Row(
         "one fails, the other is evicted later",
@@ -327,12 +385,14 @@ GANG = (
         "same second, Job had failed",
         (EXIT, b.pod(1, deleted=100)),
         FAILED,
+        now=220,
         batch=b.batch(conditions={"FailureTarget": 100}),
     ),
     Row(
         "same second, Job had failed for good",
         (EXIT, b.pod(1, deleted=100)),
         FAILED,
+        now=220,
         batch=b.batch(conditions={"Failed": 100}),
     ),
     Row(
@@ -371,7 +431,7 @@ GANG = (
         RUNNING,
         nodes={"node-1": b.node(), "node-2": b.node("node-2", ready=False)},
     ),
-    Row("Job deleted, one had failed before", (EXIT, b.pod(1, deleted=150)), FAILED, batch=None),
+    Row("Job deleted, one had failed before", (EXIT, b.pod(1, deleted=150)), FAILED, batch=None, now=220),
     Row(
         "Job deleted, one failed afterwards",
         (EXIT, b.pod(1, deleted=99)),
@@ -483,6 +543,18 @@ def test_over_its_own_limit_the_last_exit_code_saves_nothing() -> None:
     )
 
 
+def test_an_end_that_is_left_open_costs_nothing_and_wakes_itself_up() -> None:
+    """Nothing is computed meanwhile: no start-over makes it useful, and nobody looks before two minutes are over."""
+    pod = b.pod(ended=100, code=143, exit_reason="Error")
+    job = b.job(RUNNING, running=[10], spec={"interruptionAfter": "30s"})
+    open_ = b.decide(b.seen(job, 101, b.batch(), pod))
+    assert open_.status.useful_cpu_seconds == 0
+    assert open_.requeue_after == 119
+    failed = b.decide(b.seen(b.written(job, open_.status), 220, b.batch(), pod))
+    assert failed.status.finished_timestamp == b.at(100)
+    assert failed.status.useful_cpu_seconds + failed.status.lost_cpu_seconds == 180
+
+
 def test_used_time_ends_with_main_and_what_runs_on_is_deleted() -> None:
     pod = b.pod(ended=110, phase="Running", beside=b.RUNS_ON)
     first = b.seen(b.job(RUNNING, running=[10]), 3600, b.batch(), pod)
@@ -512,7 +584,7 @@ def test_gang(row: Row) -> None:
 def test_ending_missed_while_the_admitter_was_down(row: Row) -> None:
     """The same verdict when the job was never seen running, and the run is on record all the same."""
     job = b.job(Phase.WAITING)
-    outcome = b.decide(b.seen(job, NOW, row.batch, *row.pods))
+    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, nodes=row.nodes))
     assert outcome.status.phase is row.phase
     assert outcome.figures.interruption == row.cause
     assert outcome.status.running_timestamps == (b.at(10),)
@@ -521,7 +593,7 @@ def test_ending_missed_while_the_admitter_was_down(row: Row) -> None:
 
 def check(row: Row, parallelism: int) -> None:
     job = b.job(RUNNING, running=[10], spec=b.gang(parallelism))
-    outcome = b.decide(b.seen(job, NOW, row.batch, *row.pods, nodes=row.nodes))
+    outcome = b.decide(b.seen(job, row.now, row.batch, *row.pods, nodes=row.nodes))
     status = outcome.status
     assert status.phase is row.phase
     assert row.says in (status.message or "")
@@ -532,7 +604,7 @@ def check(row: Row, parallelism: int) -> None:
     assert (outcome.figures.finished is not None) == row.phase.finished
     released = {action.uid for action in outcome.actions if isinstance(action, ReleasePod)}
     if row.phase is INTERRUPTED:
-        assert status.queued_timestamp == b.at(NOW)
+        assert status.queued_timestamp == b.at(row.now)
         own = row.batch is not None and row.batch.metadata.owner_references[0].uid == b.UID
         going = row.batch is not None and row.batch.metadata.deletion_timestamp is not None
         assert any(isinstance(a, DeleteJob) for a in outcome.actions) == (own and not going)

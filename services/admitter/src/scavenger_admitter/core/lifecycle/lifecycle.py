@@ -31,7 +31,7 @@ from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
-from scavenger_admitter.core.lifecycle.termination import Checkpointed, Removed, Run, find_termination
+from scavenger_admitter.core.lifecycle.termination import Checkpointed, Removed, Run, Undecided, find_termination
 
 
 def plan_lifecycle(seen: Observation) -> Outcome:
@@ -106,10 +106,12 @@ def _progress(draft: Draft) -> None:
         return
     running.record_start(draft, run)
     found = find_termination(run, seen.nodes, seen.now, seen.settings.final_delete_slack)
-    if found is None and seen.decision is not None:
+    if seen.decision is not None and (found is None or isinstance(found, Undecided)):
         found = Removed(Removal(seen.now, seen.now, seen.decision.cause, "", True, seen.decision.detail))
     if found is None:
         running.go_on(draft, run)
+    elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
+        draft.wakeups.append((found.until - seen.now).total_seconds())
     elif isinstance(found, Removed):
         interrupted.interrupt(draft, found)
     elif isinstance(found, Checkpointed):

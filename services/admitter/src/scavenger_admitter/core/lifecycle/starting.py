@@ -16,6 +16,7 @@ from scavenger_admitter.core.lifecycle.termination import (
     Failed,
     Removed,
     Run,
+    Undecided,
     find_termination,
 )
 
@@ -51,6 +52,8 @@ def go_on(draft: Draft, run: Run) -> None:
     elif isinstance(found, Removed):
         fail_start(draft, Problem(f"{phrase(found.removal)} before the job ran", False, found.removal.cause))
     else:
+        if isinstance(found, Undecided):
+            draft.wakeups.append((found.until - seen.now).total_seconds())
         _keep_starting(draft, run, limits)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.checkpoints import saved_its_state
 from scavenger_kube import kinds
 
+from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE
 from scavenger_admitter.core.lifecycle.pods import (
     Exit,
     Removal,
@@ -25,6 +26,18 @@ from scavenger_admitter.core.lifecycle.pods import (
     own_exit,
     removal,
     succeeded,
+)
+
+FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
+"""How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
+node-monitor-grace-period of kube-controller-manager), and peers of a lost member fail within seconds."""
+_BY_SIGNAL: Final = (128 + 9, 128 + 15)
+# cloud-provider api/well_known_taints.go; cluster-autoscaler utils/taints; karpenter pkg/apis/v1 taints.go.
+_GOING_TAINTS: Final = (
+    OUT_OF_SERVICE,
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
 )
 
 
@@ -71,7 +84,15 @@ class Removed:
         return self.removal.at
 
 
-Termination: TypeAlias = Completed | Failed | Checkpointed | Removed
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A container failed, and the fate of a node may still show that the job is not at fault."""
+
+    until: datetime
+    """When it is a failure, if nothing more is known by then."""
+
+
+Termination: TypeAlias = Completed | Failed | Checkpointed | Removed | Undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +130,19 @@ def find_termination(
     causes = [*removals.values(), *_vanished(run, now)]
     if sum(over(pod) for pod in rest) < run.parallelism:  # what ended by itself, no Job can lose any more
         causes += _job_removed(run, now)
+    suspects = _suspects(run, exits)
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
-        if not run.saved(exits[0]):
-            causes = causes or _lost_nodes(rest, nodes, exits[0].at)
+        causes += _lost_nodes(suspects, nodes, exits[0].at)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
         return Removed(first)
     if not exits:
         return None
-    return Checkpointed(exits[0]) if run.saved(exits[0]) else Failed(exits[0])
+    if run.saved(exits[0]):
+        return Checkpointed(exits[0])
+    until = min(exits[0].at, now) + FATE_KNOWN_AFTER
+    return Undecided(until) if suspects and now < until else Failed(exits[0])
 
 
 def _job_removed(run: Run, now: datetime) -> list[Removal]:
@@ -150,17 +174,36 @@ def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
     return failed is not None and failed <= cause.earliest
 
 
+def _suspects(run: Run, exits: Sequence[Exit]) -> list[kinds.Pod]:
+    """The members whose node may be what ended the run: those that have not ended, as their peers fail for want of
+    them, and those that a signal ended, as a machine that goes down sends it to all processes. Of a run whose first
+    member saved its state and left, none."""
+    if not exits or run.saved(exits[0]):
+        return []
+    killed = {ended.pod for ended in exits if ended.code in _BY_SIGNAL and ended.reason in ("", "Error")}
+    return [pod for pod in run.pods if pod.spec.node_name and (not over(pod) or pod.metadata.name in killed)]
+
+
 def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime) -> list[Removal]:
-    """Members on nodes that fell silent. Their peers fail for want of them, minutes before Kubernetes gives them up."""
+    """Members on nodes that were lost when a container failed, or fell silent since."""
     return [
-        Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} is not ready")
+        Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} {what}")
         for pod in pods
-        if not over(pod) and (name := pod.spec.node_name) in nodes and not _ready(nodes[name])
+        if (name := pod.spec.node_name) in nodes and (what := _lost(nodes[name], at))
     ]
 
 
-def _ready(node: kinds.Node | None) -> bool:
-    return node is not None and node.ready
+def _lost(node: kinds.Node | None, at: datetime) -> str:
+    """How the node was lost; empty when it was not."""
+    if node is None:
+        return "is gone"
+    ready = kinds.condition(node.status.conditions, "Ready")
+    if ready is None or ready.status != "True":
+        return "is not ready"
+    if (since := moment(ready.last_transition_time)) is not None and since > at:
+        return "has not been ready meanwhile"
+    taint = next((taint.key for taint in node.spec.taints if taint.key in _GOING_TAINTS), "")
+    return f"has the taint {taint}" if taint else ""
 
 
 def _job_condition(batch: kinds.Job | None, kind: str) -> datetime | None:
