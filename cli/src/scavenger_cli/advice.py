@@ -34,6 +34,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.REFUSED: (_RETRIED,),
     WaitReason.START_ERROR: (_RETRIED,),
     WaitReason.START_TIMEOUT: ("see that its image can be pulled and its volumes be mounted", _RETRIED),
+    WaitReason.REFERENCE_MISSING: ("create what the message names", _RETRIED),
     WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
     WaitReason.CREATION_UNANSWERED: (

@@ -247,15 +247,20 @@ class Harness:
 
         self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
 
-    def event(self, about: Object, reason: str, message: str) -> None:
+    def event(
+        self, about: Object, reason: str, message: str, *, namespace: str = NS, about_namespace: str = "", **other: str
+    ) -> None:
+        """An Event about an object; `namespace`: its own, and, unless told otherwise, that of its involvedObject.
+        `other`: name or uid of the involvedObject, where they are not the object's."""
         meta = about["metadata"]
+        involved = {"kind": about["kind"], "name": meta["name"], "uid": meta["uid"], **other}
         self.api.put(
             EVENTS,
             {
                 "apiVersion": "v1",
                 "kind": "Event",
-                "metadata": {"name": f"{meta['name']}.{reason}", "namespace": NS},
-                "involvedObject": {"kind": about["kind"], "uid": meta["uid"], "name": meta["name"], "namespace": NS},
+                "metadata": {"name": f"{meta['name']}.{reason}", "namespace": namespace},
+                "involvedObject": {**involved, "namespace": about_namespace or namespace},
                 "type": "Warning",
                 "reason": reason,
                 "message": message,

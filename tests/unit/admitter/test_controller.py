@@ -8,7 +8,6 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS, SERVICES
 from scavenger_testing import job_dict
-from scavenger_testing.builders import waiting
 
 from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
 
@@ -438,23 +437,48 @@ async def test_a_start_that_failed_goes_to_the_end_of_the_line() -> None:
 # --- diagnosis ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_missing_secret_is_found_in_the_events_of_the_pod() -> None:
+NO_SECRET = 'MountVolume.SetUp failed for volume "secret-0" : secret "keys" not found'
+
+
+async def mounting(c: Harness) -> Object:
+    """The pod of a job that mounts a Secret, on its node and not yet started."""
+    c.kubelet = False
+    c.submit("a", secrets=[{"name": "keys", "mountPath": "/keys"}])
+    await c.until(lambda: c.pods("a"))
+    pod: Object = c.pods("a")[0]
+
+    def stuck(obj: Object) -> None:
+        obj["spec"]["nodeName"] = "n1"
+        obj["status"] = {"phase": "Pending"}
+
+    c.api.edit(PODS, NS, pod["metadata"]["name"], stuck)
+    return pod
+
+
+async def test_a_secret_that_events_say_is_missing_is_tried_for_again() -> None:
     async with harness() as c:
-        c.kubelet = False
-        c.submit("a", secrets=[{"name": "keys", "mountPath": "/keys"}])
-        await c.until(lambda: c.pods("a"))
-        pod = c.pods("a")[0]
-
-        def stuck(obj: Object) -> None:
-            obj["spec"]["nodeName"] = "n1"
-            obj["status"] = {"phase": "Pending", "containerStatuses": [waiting("ContainerCreating")]}
-
-        c.api.edit(PODS, NS, pod["metadata"]["name"], stuck)
-        c.event(pod, "FailedMount", 'MountVolume.SetUp failed for volume "secret-0" : secret "keys" not found')
-        took = await c.until(lambda: c.phase("a") == "Failed", limit=30)
-        assert c.status("a")["message"] == 'secret "keys" not found'
+        pod = await mounting(c)
+        c.event(pod, "FailedMount", NO_SECRET)
+        took = await c.until(lambda: c.phase("a") == "Waiting", limit=30)
+        assert c.status("a")["message"] == 'the start did not come off: secret "keys" not found'
         assert took <= 15
-        await c.until(lambda: not c.held() and c.api.get(JOBS, NS, "a") is None)
+        c.kubelet = True
+        await runs(c, "a", limit=60)
+        assert never_interrupted(c, "a")
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [{"namespace": "other"}, {"about_namespace": "other"}, {"name": "a-0-other"}, {"uid": "another"}],
+    ids=lambda foreign: next(iter(foreign)),
+)
+async def test_an_event_of_another_object_says_nothing_of_a_pod(foreign: dict[str, str]) -> None:
+    async with harness() as c:
+        pod = await mounting(c)
+        c.event(pod, "FailedMount", NO_SECRET, **foreign)
+        await c.pass_time(30)
+        assert c.phase("a") == "Starting"
+        assert [one["metadata"]["uid"] for one in c.pods("a")] == [pod["metadata"]["uid"]]
 
 
 async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:

@@ -59,6 +59,10 @@ class WaitReason(Reason):
         "StartTimeout",
         "Its last start was taken back: it took longer than startTimeout allows.",
     )
+    REFERENCE_MISSING = (
+        "ReferenceMissing",
+        "Its last start was taken back: an Event says that a ConfigMap, Secret or service account is missing.",
+    )
     QUOTA_EXCEEDED = "QuotaExceeded", "Its last start was taken back: a ResourceQuota of its namespace is used up."
     CREATION_REFUSED = "CreationRefused", "Its last start was taken back: the API server refused its Job or its pods."
     CREATION_UNANSWERED = (
@@ -131,7 +135,7 @@ class FailureReason(Reason):
         "Failed",
         "A container ended by itself with another exit code than 0, or a pod was over its own limit of storage.",
     )
-    NOT_FOUND = "NotFound", "A claim, ConfigMap, Secret or service account that it names does not exist."
+    NOT_FOUND = "NotFound", "A claim, ConfigMap or Secret that it names does not exist."
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
     RUNS_AS_ROOT = "RunsAsRoot", "It may not run as root, and its image has no other user, or one without a number."

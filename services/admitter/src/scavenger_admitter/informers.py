@@ -8,7 +8,7 @@ from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_domain.pod_security import Level
-from scavenger_kube.kinds import Event, Job, Node, Pod
+from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from scavenger_runtime import Informer, ServiceContext
 from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
@@ -47,7 +47,7 @@ class Informers:
         # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [
-            add(Informer(client, EVENTS, clock=clock, name=name, field_selector=fields, indices={"uid": _about}))
+            add(Informer(client, EVENTS, clock=clock, name=name, field_selector=fields, indices={"about": _about}))
             for name, fields in (
                 ("failed-mounts", "involvedObject.kind=Pod,reason=FailedMount"),
                 ("failed-creates", "involvedObject.kind=Job,reason=FailedCreate"),
@@ -100,9 +100,10 @@ class Informers:
 
     def diagnosis(self, batch: Job | None, pods: Iterable[Pod]) -> Diagnosis:
         """What the Events on a Job and its pods say of a start."""
-        uids = [batch.metadata.uid] if batch is not None else []
-        uids += [pod.metadata.uid for pod in pods]
-        return diagnose(event for shown in self.failures for uid in uids for event in shown.by_index("uid", uid))
+        subjects = [_identity("Pod", pod.metadata) for pod in pods]
+        if batch is not None:
+            subjects.append(_identity("Job", batch.metadata))
+        return diagnose(event for shown in self.failures for one in subjects for event in shown.by_index("about", one))
 
     def jobs_with_held_pods(self) -> set[str]:
         """The jobs, existing or not, whose pods carry our finalizer."""
@@ -125,4 +126,13 @@ def _node_of_ours(pod: Pod) -> Iterable[str]:
 
 
 def _about(event: Event) -> tuple[str, ...]:
-    return (event.involved_object.uid,)
+    """The object that an Event is about; none where that lies in another namespace than the Event.
+
+    A uid alone is no proof: an account that may write Events in one namespace can name the uid of an object of another.
+    """
+    about = event.involved_object
+    return (_identity(about.kind, about),) if about.namespace == event.metadata.namespace else ()
+
+
+def _identity(kind: str, of: ObjectMeta | ObjectReference) -> str:
+    return f"{kind}/{of.namespace}/{of.name}/{of.uid}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -110,7 +110,7 @@ class StartLimits:
 
 
 def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
-    """What the Events of a run say, found by the uids of its Job and pods (Events outlive objects, and names recur)."""
+    """What the Events of a run say: those about its own Job and pods, by the uid too, as names recur."""
     mine = list(events)
     mine.sort(key=lambda e: e.last_timestamp or e.event_time or e.metadata.creation_timestamp or "")
     mounts = tuple(e.message for e in mine if e.reason in ("FailedMount", "FailedAttachVolume"))
@@ -227,12 +227,14 @@ def _refused(pod: kinds.Pod) -> Iterator[Problem]:
 def _event_problems(
     run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
 ) -> Iterator[Problem]:
+    """What Events say. They never end a job: any account that may write Events can write these, and the admitter has no
+    right to read Secrets, so it cannot confirm that one is absent."""
     if diagnosis is None:
         return
     if any(started_at(pod) is None for pod in run.pods):
         for message in diagnosis.mounts:
             if found := missing(message, spec):
-                yield found
+                yield replace(found, final=False, reason=WaitReason.REFERENCE_MISSING)
     created = _created(run)
     tried = created is not None and now - created >= limits.creation_grace
     if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
@@ -266,7 +268,8 @@ def creation_problem(message: str, spec: ScavengerJobSpec, what: str = "the pods
             return _namespace_gone(message)
         account = _NO_ACCOUNT.search(message)
         if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
-            return Problem(f'serviceaccount "{spec.service_account_name}" not found', True, FailureReason.NOT_FOUND)
+            said = f'serviceaccount "{spec.service_account_name}" not found'
+            return Problem(said, False, WaitReason.REFERENCE_MISSING)
         if _NO_PRIORITY_CLASS in message:
             return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
         if _QUOTA.search(message) is not None:
@@ -303,6 +306,7 @@ _FAILED_STARTS: Final = frozenset(
         WaitReason.REFUSED,
         WaitReason.START_ERROR,
         WaitReason.START_TIMEOUT,
+        WaitReason.REFERENCE_MISSING,
         WaitReason.QUOTA_EXCEEDED,
         WaitReason.CREATION_REFUSED,
         WaitReason.INSTALLATION_INCOMPLETE,
