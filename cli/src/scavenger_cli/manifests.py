@@ -15,6 +15,7 @@ from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
 Manifest = dict[str, Any]
+_APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
 
 
 def read(source: str) -> list[Manifest]:
@@ -29,7 +30,10 @@ def read(source: str) -> list[Manifest]:
 
 
 def parse(text: str, source: str) -> list[Manifest]:
-    """The manifests in a YAML or JSON text of one or more documents, lists opened. Raises CliError."""
+    """The manifests in a YAML or JSON text of one or more documents, lists opened. Raises CliError.
+
+    Objects of other kinds may stand beside them (see `is_ours`), but not alone.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -42,7 +46,14 @@ def parse(text: str, source: str) -> list[Manifest]:
         raise CliError(f"{source} holds no object", code=ExitCode.USAGE)
     for number, one in enumerate(found, start=1):
         _check(one, f"{source}, object {number}" if len(found) > 1 else source)
+    if not any(map(is_ours, found)):
+        raise CliError(f"{source} holds no ScavengerJob or ScavengerQueue", _APPLY, ExitCode.USAGE)
     return found
+
+
+def is_ours(manifest: Manifest) -> bool:
+    """Whether it is a ScavengerJob or ScavengerQueue, and not, for example, the claim that a job mounts."""
+    return manifest["kind"] in KINDS
 
 
 def _opened(document: Any) -> Iterable[Any]:
@@ -55,12 +66,16 @@ def _check(document: Any, where: str) -> None:
     if not isinstance(document, dict):
         raise CliError(f"{where}: not an object, but {type(document).__name__}", code=ExitCode.USAGE)
     kind, version = document.get("kind"), document.get("apiVersion")
-    if kind not in KINDS or version != names.API_VERSION:
+    named = isinstance(kind, str) and isinstance(version, str) and bool(kind and version)
+    meant = not named or kind in KINDS or version.startswith(f"{names.GROUP}/")
+    if meant and (kind not in KINDS or version != names.API_VERSION):
         raise CliError(
             f"{where}: {kind or 'no kind'} of {version or 'no apiVersion'} is not a ScavengerJob",
-            f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else",
+            _APPLY,
             ExitCode.USAGE,
         )
+    if not meant:
+        return
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise CliError(f"{where}: metadata.name is missing", "give it a name", ExitCode.USAGE)

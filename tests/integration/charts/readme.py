@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import yaml
 from scavenger_cluster import Cluster, stack
@@ -26,16 +25,13 @@ SERVICES = ("admitter", "regulator", "prioritizer", "board")
 
 
 def writes_a_job(cluster: Cluster, shell: Shell, folder: Path, wait_phase: Callable[[str, str], None]) -> None:
-    """The job of the page, with a program that there is, of a size that fits; and the commands below it."""
+    """The claim and the job of the page, with a program that there is, of a size that fits; and the commands below."""
     (text,) = pages.blocks(README, "## Write a job", "yaml")
-    job: dict[str, Any] = yaml.safe_load(text)
+    claim, job = yaml.safe_load_all(text)
     job["spec"] |= {"image": stack.COUNTER_IMAGE, "args": COUNTING, "parallelism": 2}
     job["spec"]["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}}
-    (claim,) = job["spec"]["persistentVolumeClaims"]
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
-    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim["name"]}, "spec": spec}
-    cluster.kubectl("apply", "-n", "research", "-f", "-", input=yaml.safe_dump(made))
-    (folder / "simulation.yaml").write_text(yaml.safe_dump(job))
+    claim["spec"] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
+    (folder / "simulation.yaml").write_text(yaml.safe_dump_all([claim, job]))
     apply, *looks = pages.commands(README, ("kubectl",), "## Write a job")
     shell.paste(apply.script, folder=folder)
     wait_phase("simulation", "Completed")

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from scavenger_api.rules.problem import Problem
 from scavenger_cli.lint.check import check
 from scavenger_domain.pod_security import Level
+from scavenger_testing import pages
 
 from .conftest import Run
 
@@ -162,3 +164,24 @@ def test_the_command(sj: Run, tmp_path: Path) -> None:
     assert sj("lint", str(bad), "--pod-security", "baseline")[2] == "error: 1 problem\n"
     assert sj("lint", str(good), "--pod-security", "privileged")[0] == 2
     assert sj("lint", "/nowhere")[0] == 2
+
+
+ROOT = Path(__file__).resolve().parents[3]
+DEMOS = [path for path in sorted((ROOT / "demo-apps").rglob("*.yaml")) if "kind: ScavengerJob\n" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", DEMOS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_demo_passes(sj: Run, path: Path) -> None:
+    code, out, err = sj("lint", str(path))
+    assert code == 0, err
+    assert out.endswith(": ok\n")
+
+
+def test_the_example_of_the_readme_is_whole(sj: Run, tmp_path: Path) -> None:
+    (text,) = pages.blocks(ROOT / "README.md", "## Write a job", "yaml")
+    path = tmp_path / "simulation.yaml"
+    path.write_text(text)
+    assert sj("lint", str(path))[0] == 0
+    claims = {one["metadata"]["name"] for one in yaml.safe_load_all(text) if one["kind"] == "PersistentVolumeClaim"}
+    jobs = [one for one in yaml.safe_load_all(text) if one["kind"] == "ScavengerJob"]
+    assert {mount["name"] for job in jobs for mount in job["spec"]["persistentVolumeClaims"]} == claims

@@ -229,6 +229,18 @@ def test_submitting_is_strict(server: Server, sj: Run, tmp_path: Path) -> None:
     assert server.asked(JOBS, "POST")[1].query["dryRun"] == "All"
 
 
+def test_submitting_says_what_it_leaves_to_apply(server: Server, sj: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}\n---\n"
+        "{apiVersion: scavenger.dev/v1alpha1, kind: ScavengerJob, metadata: {name: a}, spec: {image: i}}"
+    )
+    server.on(JOBS, Answer(201, one("a")), method="POST")
+    code, out, err = sj("submit", str(file))
+    assert (code, out) == (0, "scavengerjob.scavenger.dev/a created\n")
+    assert err.startswith("warning: submit does not create the PersistentVolumeClaim of ")
+
+
 WARNED = {"Warning": '299 - "spec.capacity: no node offers \\"reclaimed\\" capacity"'}
 
 

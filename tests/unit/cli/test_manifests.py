@@ -6,7 +6,7 @@ import pytest
 from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import RunOptions, mount, parse, scavenger_job, scavenger_queue
+from scavenger_cli.manifests import RunOptions, is_ours, mount, parse, scavenger_job, scavenger_queue
 
 HEAD = "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerJob\nmetadata: {name: a}\n"
 
@@ -25,7 +25,10 @@ def test_documents_and_lists() -> None:
         ("", "f holds no object"),
         ("a: b: c", "f is not YAML"),
         ("- 1", "f: not an object, but list"),
-        ("kind: Job\napiVersion: batch/v1", "Job of batch/v1 is not a ScavengerJob"),
+        ("kind: Job\napiVersion: batch/v1", "f holds no ScavengerJob"),
+        ("kind: ScavengrJob\napiVersion: scavenger.dev/v1alpha1", "ScavengrJob of scavenger.dev/v1alpha1 is not"),
+        ("kind: ScavengerJob\napiVersion: batch/v1", "ScavengerJob of batch/v1 is not"),
+        (HEAD + "---\nmetadata: {name: a}", "f, object 2: no kind of no apiVersion is not"),
         (HEAD.replace("v1alpha1", "v1"), "scavenger.dev/v1 is not"),
         (HEAD + "---\n" + HEAD.replace("{name: a}", "{}"), "f, object 2: metadata.name is missing"),
     ],
@@ -34,6 +37,13 @@ def test_what_is_no_manifest(text: str, words: str) -> None:
     with pytest.raises(CliError, match=words) as caught:
         parse(text, "f")
     assert caught.value.code is ExitCode.USAGE
+
+
+def test_objects_of_other_kinds_are_left_to_apply() -> None:
+    claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: state}}"
+    read = parse(f"{claim}\n---\n{HEAD}", "f")
+    assert [one["metadata"]["name"] for one in read if is_ours(one)] == ["a"]
+    assert [one["kind"] for one in read if not is_ours(one)] == ["PersistentVolumeClaim"]
 
 
 def test_every_option_of_run_is_a_field_of_the_spec() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import read
+from scavenger_cli.manifests import is_ours, read
 from scavenger_cli.output import note, say
 
 
@@ -20,8 +20,8 @@ def lint(
     """Check files without a cluster.
 
     By the definitions, their rules and the webhook's: what would be refused anywhere. Whether there are the queue, the
-    nodes and the room, and what an administrator allows, only a cluster knows: submit --dry-run asks one. The exit code
-    is 2 when anything is wrong.
+    nodes and the room, and what an administrator allows, only a cluster knows: submit --dry-run asks one. Objects of
+    other kinds in the files are passed over. The exit code is 2 when anything is wrong.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def lint(
         raise CliError(f"there is no level {pod_security}", f"choose one of {', '.join(Level)}", ExitCode.USAGE)
     wrong = 0
     for file in files:
-        for manifest in read(file):
+        for manifest in filter(is_ours, read(file)):
             problems, warnings = check(manifest, Level(pod_security))
             wrong += len(problems)
             where = _where(file, manifest)

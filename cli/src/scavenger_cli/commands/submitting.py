@@ -14,7 +14,7 @@ from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import output_of, print_objects
-from scavenger_cli.manifests import Manifest, RunOptions, read, scavenger_job
+from scavenger_cli.manifests import Manifest, RunOptions, is_ours, read, scavenger_job
 from scavenger_cli.objects import Job, without_managed_fields
 from scavenger_cli.options import Timeout, seconds
 from scavenger_cli.output import note, say
@@ -41,6 +41,7 @@ def submit(
     """Submit the jobs of a file.
 
     The file may hold several documents, jobs and queues. Nothing is created unless the API server accepts all of them.
+    Objects of other kinds, such as the claim of a job, are passed over with a warning: `kubectl apply` creates all.
 
     \b
     Examples:
@@ -48,7 +49,11 @@ def submit(
       kubectl sj submit simulation.yaml --wait --timeout 2h
       generate-jobs | kubectl sj submit -
     """
-    manifests = read(file)
+    objects = read(file)
+    manifests = list(filter(is_ours, objects))
+    for other in objects:
+        if not is_ours(other):
+            note(f"warning: submit does not create the {other['kind']} of {file}: create it with `kubectl apply`")
     if len(manifests) > 1 and not dry_run:
         create_all(access, manifests, dry_run=True, output=None)
     created = create_all(access, manifests, dry_run=dry_run, output=output)
