@@ -17,7 +17,7 @@ from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_domain import queues
-from scavenger_domain.gang import PER_CPU_SECOND, STARTUP_COST, TRUSTED, moment, safe_until, time_at_risk
+from scavenger_domain.gang import PER_CPU_SECOND, STARTUP_COST, TRUSTED, line_order, moment, safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
 
@@ -241,15 +241,15 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def line_order(job: Job) -> tuple[int, str, str]:
-    """The order inside a queue: most interruptions by others first, then first come, first served."""
-    return queues.line_order(job.status.earned_count, job.status.queued_timestamp, job.metadata.key)
+def _line_order(job: Job) -> tuple[int, bool, int, str]:
+    queued = parse_time(job.status.queued_timestamp)
+    return line_order(job.status.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
     """The job's place among those in line in its queue, and their number; None when it is not in line."""
     if job.phase not in QUEUED:
         return None
-    line = sorted((j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue), key=line_order)
+    line = sorted((j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue), key=_line_order)
     keys = [one.metadata.key for one in line]
     return (keys.index(job.metadata.key) + 1, len(keys)) if job.metadata.key in keys else None

@@ -135,11 +135,11 @@ def test_what_can_no_longer_be_followed_is_said() -> None:
 
 def test_a_line_is_in_order_of_interruptions_and_arrival() -> None:
     jobs = [
-        job("late", queued="2026-01-05T07:00:00.000002Z"),
-        job("early", queued="2026-01-05T07:00:00.000001Z"),
-        job("hurt", "Interrupted", queued="2026-01-05T07:30:00Z", earned=1),
+        job("late", queued=2),
+        job("early", queued=1),
+        job("hurt", "Interrupted", queued=3, earned=1),
         job("runs", "Running"),
-        job("goes", queued="2026-01-05T06:00:00Z", deleting=True),
+        job("goes", queued=0, deleting=True),
         job("unseen", ""),
     ]
     picture = shown(jobs=jobs)

@@ -110,6 +110,17 @@ def test_the_line() -> None:
     assert places == {"hit": (1, 3), "early": (2, 3), "late": (3, 3), "elsewhere": (1, 1), "running": None}
 
 
+def test_jobs_that_came_at_once_are_told_apart_by_uid_as_the_admitter_does() -> None:
+    status = {"queuedTimestamp": queued(10)}
+    jobs = [
+        job("a", uid="2", status=status),
+        job("b", uid="1", status=status),
+        job("c", uid="0", status={"queuedTimestamp": None}),
+    ]
+    places = {one.name: place_in_line(one, jobs) for one in jobs}
+    assert places == {"b": (1, 3), "a": (2, 3), "c": (3, 3)}, "one that no admitter has seen yet comes last"
+
+
 def test_lists() -> None:
     body = msgspec.json.encode(
         {"metadata": {}, "items": [{"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}, "new": 1}]}

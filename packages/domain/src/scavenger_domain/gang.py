@@ -286,7 +286,7 @@ def estimated_at_risk(members: Iterable[Member], now: int, *, reclaimed: bool = 
 # --- the line ---
 
 
-def line_order(interruptions: int, queued: int, uid: str) -> tuple[int, int, str]:
+def line_order(interruptions: int, queued: int | None, uid: str) -> tuple[int, bool, int, str]:
     """What jobs in line in a queue are sorted by.
 
     1. most interruptions by others: better finish what was started;
@@ -295,7 +295,7 @@ def line_order(interruptions: int, queued: int, uid: str) -> tuple[int, int, str
 
     Args:
         interruptions: `earned_count` of its status.
-        queued: `queuedTimestamp`; 0 for a job without one.
+        queued: `queuedTimestamp`; a job without one comes last.
         uid: of the job.
     """
-    return (-interruptions, queued, uid)
+    return (-interruptions, queued is None, queued or 0, uid)

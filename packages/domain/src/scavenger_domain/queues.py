@@ -39,17 +39,6 @@ def why_closed(state: QueueState | None, *, selected: bool = True) -> WaitReason
     return {QueueState.CLOSED: WaitReason.QUEUE_CLOSED, QueueState.RELEASING: WaitReason.QUEUE_RELEASING}[state]
 
 
-def line_order(interruptions: int, queued: str | None, key: str) -> tuple[int, str, str]:
-    """What jobs in line in a queue are sorted by: most interruptions by others first, then first come, first served.
-
-    Args:
-        interruptions: `earned_count` of its status.
-        queued: `queuedTimestamp` as it is written; a job without one comes last.
-        key: namespace and name.
-    """
-    return (-interruptions, queued or "9", key)
-
-
 def in_line_since(queued: datetime | None, ended: datetime | None) -> datetime | None:
     """Since when a job has been in line: one that ended with its checkpointExitCode has an older place there.
 

@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 _NOT_BEGUN: Final = float("inf")
 
-Place = tuple[int, int, str, str]
+Place = tuple[int, bool, int, str]
 """A place in line; see `Candidate.order`."""
 
 

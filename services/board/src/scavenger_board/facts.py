@@ -12,7 +12,7 @@ from scavenger_api import names
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.states import Capacity, ConditionType, Phase
-from scavenger_api.times import parse_time
+from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import counts
 from scavenger_domain.queues import in_line_since, queue_state
 from scavenger_domain.requests import pod_requests
@@ -91,7 +91,7 @@ def job_facts(job: Job) -> JobFacts:
         cpu=asked.get("cpu", 0),
         memory=asked.get("memory", 0),
         pods=spec.parallelism,
-        queued=status.queued_timestamp,
+        queued=micros(queued) if queued is not None else None,
         since=in_line_since(queued, parse_time(status.ended_timestamp)),
         runs=_moments(status.running_timestamps),
         interruptions=_moments(status.interrupted_timestamps),

@@ -7,7 +7,8 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.states import QueueState
-from scavenger_domain.queues import line_order, over_share
+from scavenger_domain.gang import line_order
+from scavenger_domain.queues import over_share
 
 from scavenger_board.core.picture import QueueRow
 from scavenger_board.core.snapshot import JobFacts, QueueFacts
@@ -23,7 +24,7 @@ def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
         if job.in_line and not job.deleting:
             waiting.setdefault(job.queue, []).append(job)
     return {
-        queue: [job.key for job in sorted(found, key=lambda job: line_order(job.earned, job.queued, job.key))]
+        queue: [job.key for job in sorted(found, key=lambda job: line_order(job.earned, job.queued, job.uid))]
         for queue, found in waiting.items()
     }
 

@@ -23,8 +23,9 @@ LEADERLESS: Final = frozenset({names.WEBHOOK})
 class JobFacts:
     """A ScavengerJob.
 
-    cpu, memory: of one pod. pods: in the gang. queued: `queuedTimestamp` as it is written. since: when it came to be in
-    line. runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
+    cpu, memory: of one pod. pods: in the gang. queued: `queuedTimestamp`, microseconds since the epoch. since:
+    when it came to be in line.
+    runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
     CPU-seconds. at_risk: CPU-seconds, None where nobody has said.
     """
@@ -41,7 +42,7 @@ class JobFacts:
     cpu: int = 0
     memory: int = 0
     pods: int = 1
-    queued: str | None = None
+    queued: int | None = None
     since: datetime | None = None
     runs: tuple[datetime, ...] = ()
     interruptions: tuple[datetime, ...] = ()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scavenger_api.states import QueueState
+from scavenger_domain.gang import line_order
 from scavenger_domain.selectors import Selector
 from scavenger_kube.kinds import Taint
 
@@ -132,14 +133,9 @@ class Candidate:
         return self.key.partition("/")[0]
 
     @property
-    def order(self) -> tuple[int, int, str, str]:
-        """Place in line inside a queue.
-
-        1. most interruptions by others: better finish what we started;
-        2. first in, first out;
-        3. uid, so that the order is the same whoever computes it.
-        """
-        return (-self.interrupted_count, self.queued_at, self.uid, self.key)
+    def order(self) -> tuple[int, bool, int, str]:
+        """Place in line inside a queue (`scavenger_domain.gang.line_order`)."""
+        return line_order(self.interrupted_count, self.queued_at, self.uid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,5 +56,5 @@ class WaitingJobs:
             del self._lines[candidate.queue]
 
 
-def _order(candidate: Candidate) -> tuple[int, int, str, str]:
+def _order(candidate: Candidate) -> tuple[int, bool, int, str]:
     return candidate.order
