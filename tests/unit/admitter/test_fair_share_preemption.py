@@ -24,6 +24,7 @@ from scavenger_api.states import QueueState
 NOW = 1_800_000_000 * SECOND
 DAY = 86_400 * SECOND
 RULES = PreemptionRules()
+PODS = 110
 
 
 def shape(cpu: int, selector: dict[str, str] | None = None) -> Shape:
@@ -38,10 +39,10 @@ def gang(
     name: str, *nodes: str, queue: str = "a", cpu: int = 1, age: int = 100, fresh: bool = False, **more: Any
 ) -> Gang:
     """A job that runs on these nodes; its last checkpoint, or, if it is `fresh`, its start, was `age` seconds ago."""
-    since = NOW - age * SECOND
+    since, asked = NOW - age * SECOND, more.pop("shape", shape(cpu))
     started = since if fresh else since - SECOND
     running = RunningJob(name, name, queue, len(nodes), since=since, started=started, interval=DAY, **more)
-    return Gang(running, shape(cpu).requests, nodes)
+    return Gang(running, asked.requests, nodes)
 
 
 def seen(
@@ -64,14 +65,14 @@ def seen(
         add(allocated[pod.queue], pod.requests)
         add(used[pod.node], pod.requests)
     cores = 1000 * sum(nodes.values())
-    taken = sum(sums.get("cpu", 0) for sums in used.values())
+    taken, slots = (sum(sums.get(resource, 0) for sums in used.values()) for resource in ("cpu", "pods"))
     lines: dict[str, list[Candidate]] = {}
     for each_job in jobs:
         lines.setdefault(each_job.queue, []).append(each_job)
     snapshot = Snapshot(
         now=NOW,
         nodes={
-            name: NodeView(name, {"cpu": n * 1000, "pods": 110}, used[name], labels={"node": name})
+            name: NodeView(name, {"cpu": n * 1000, "pods": PODS}, used[name], labels={"node": name})
             for name, n in nodes.items()
         },
         candidates={queue: tuple(line) for queue, line in lines.items()},
@@ -79,9 +80,9 @@ def seen(
             name: QueueView(name, weight, allocated=allocated[name])
             for name, weight in (weights or {"a": 1, "b": 1}).items()
         },
-        capacity={"cpu": cores},
-        requested={"cpu": taken},
-        scavenged={"cpu": taken},
+        capacity={"cpu": cores, "pods": PODS * len(nodes)},
+        requested={"cpu": taken, "pods": slots},
+        scavenged={"cpu": taken, "pods": slots},
         gangs=tuple(gangs),
         terminating=terminating,
         limits=() if level is None else (LoadLimit("cpu", cores, taken, 0, level * PPM // 100),),
@@ -138,6 +139,38 @@ def test_how_long_a_job_is_barred() -> None:
     assert starts.barred(50 * minute) == {}
     starts.failed("y", 0)
     assert starts.barred(FIRST + MOST + 1) == {}, "nobody asked for so long"
+
+
+# --- the slots of pods ---
+
+
+def test_a_queue_whose_small_pods_hold_every_slot_gives_some_back() -> None:
+    """110 pods of a millicore each on a node of 8 CPUs."""
+    tiny = Shape.of({"cpu": 1})
+    gangs = [gang(f"a{i:03}", "n", age=1000 + i, shape=tiny) for i in range(PODS)]
+    waiting = [job(f"b{i}") for i in range(7)]
+    found = plan(seen({"n": 8}, gangs, waiting))
+    assert (found.shares["a"].allocated, found.shares["a"].deserved) == (
+        {"cpu": 110, "pods": 110},
+        {"cpu": 4000, "pods": 55},
+    )
+    assert [p.key for p in found.preemptions] == ["a000", "a001", "a002", "a003"], "the CPU of b's share"
+
+
+def test_a_queue_starts_no_more_pods_than_it_deserves_while_others_wait() -> None:
+    found = plan(
+        seen(
+            {"n": 8},
+            [gang("b", "n", queue="b", cpu=4)],
+            [job(f"a{i}", "a", shape=Shape.of({"cpu": 1})) for i in range(60)],
+        )
+    )
+    assert len(found.starts) == 60, "what nobody else wants is lent"
+    full = [gang(f"b{i}", "n", queue="b", shape=Shape.of({"cpu": 1})) for i in range(54)]
+    full += [gang(f"a{i}", "n", shape=Shape.of({"cpu": 1})) for i in range(56)]
+    held = plan(seen({"n": 8}, full, [job("more", "a", shape=Shape.of({"cpu": 1}))])).held["more"]
+    assert held.reason is WaitReason.QUEUE_SHARE
+    assert held.message.startswith("queue a has 56m cpu, 56 pods and deserves 4 cpu, 55 pods")
 
 
 # --- who goes first ---
@@ -427,10 +460,10 @@ def test_jobs_of_namespaces_that_a_queue_does_not_select_are_no_demand_of_it() -
     assert plan(waiting).preemptions != ()
     found = plan(replace(waiting, queues=queues))
     assert found.preemptions == ()
-    assert found.shares["a"].deserved == {"cpu": 4000}
+    assert found.shares["a"].deserved == {"cpu": 4000, "pods": PODS}
 
 
 def test_a_queue_whose_jobs_can_never_start_has_no_demand() -> None:
     found = plan(seen({"n": 4}, four(), [job("x", cpu=99)]))
     assert found.preemptions == ()
-    assert found.shares["a"].deserved == {"cpu": 4000}
+    assert found.shares["a"].deserved == {"cpu": 4000, "pods": PODS}

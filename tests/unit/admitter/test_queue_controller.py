@@ -110,7 +110,7 @@ async def test_the_status_of_queues_is_right_and_stays_so_over_a_restart() -> No
         await shared_cluster(c)
         await c.until(lambda: counts(c, "a") == {"running": 10, "waiting": 2})
         assert status(c, "a")["state"] == "Open"
-        assert status(c, "a")["allocated"] == {"cpu": "10", "memory": "10Gi"}
+        assert status(c, "a")["allocated"] == {"cpu": "10", "memory": "10Gi", "pods": "10"}
         assert status(c, "a")["deserved"]["cpu"] == "10100m", "alone it deserves all there is"
         assert status(c, "b")["deserved"]["cpu"] == "5050m", "what it would be, were there demand"
         assert status(c, "b")["allocated"] == {"cpu": "0", "memory": "0"}

@@ -329,7 +329,7 @@ def crowded(free: dict[str, dict[str, int]], gangs: list[Gang], *jobs: Candidate
         nodes[name] = NodeView(name, offers, {"cpu": 8000 - left.get("cpu", 0), CPU: 4000 - left.get(CPU, 0)})
     for each in gangs:
         add(allocated[each.job.queue], each.takes.items())
-    held = allocated["a"].get("cpu", 0) + allocated["b"].get("cpu", 0)
+    held, slots = (allocated["a"].get(name, 0) + allocated["b"].get(name, 0) for name in ("cpu", "pods"))
     lines: dict[str, tuple[Candidate, ...]] = {}
     for candidate in jobs:
         lines[candidate.queue] = (*lines.get(candidate.queue, ()), candidate)
@@ -338,9 +338,9 @@ def crowded(free: dict[str, dict[str, int]], gangs: list[Gang], *jobs: Candidate
         nodes=nodes,
         candidates=lines,
         queues={name: QueueView(name, allocated=sums) for name, sums in allocated.items()},
-        capacity={"cpu": held},
-        requested={"cpu": held},
-        scavenged={"cpu": held},
+        capacity={"cpu": held, "pods": 110},
+        requested={"cpu": held, "pods": slots},
+        scavenged={"cpu": held, "pods": slots},
         gangs=tuple(gangs),
     )
 
@@ -398,7 +398,7 @@ def test_no_more_is_taken_back_than_a_queue_has_beyond_its_share() -> None:
     seen = crowded({"n": {}}, gangs, *(job(f"x{i}", shape(1), "b") for i in range(3)))
     weights = {"a": 3, "b": 5}
     queues = {name: replace(seen.queues[name], weight=weight) for name, weight in weights.items()}
-    found = plan_admissions(replace(seen, queues=queues, capacity={"cpu": 8000}))
+    found = plan_admissions(replace(seen, queues=queues, capacity={"cpu": 8000, "pods": 110}))
     assert [reclaim.key for reclaim in found.preemptions] == ["r1"], "a deserves 3 of 8"
 
 

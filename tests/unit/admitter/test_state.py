@@ -580,7 +580,7 @@ def test_what_has_gone_since_the_measurement_is_still_the_queues_to_have(ended: 
         return plan_admissions(snap(state, published(levels=levels(load=70, admission=90)))).shares["q"].deserved
 
     before = deserved()  # half of what nine jobs request, and of one more that would fit
-    assert before == {"cpu": 5000, "memory": before["memory"]}
+    assert before == {"cpu": 5000, "memory": before["memory"], "pods": 55}
     for name in ("p0", "p1"):
         if ended:
             state.apply_pod(scavenger(name, node="n1", queue="q", phase="Succeeded"))

@@ -10,6 +10,8 @@ from scavenger_api.queue import QueueCounts, ScavengerQueue, ScavengerQueueStatu
 from scavenger_api.states import QueueState
 from scavenger_domain.queues import queue_state
 
+from scavenger_admitter.core.admission.node_index import rough
+from scavenger_admitter.core.admission.shape import PODS
 from scavenger_admitter.core.admission.shares import QueueShare
 
 SHOWN: Final = ("cpu", "memory")
@@ -62,9 +64,11 @@ def _quantities(amounts: Mapping[str, int], *, rounded: bool = False) -> dict[st
 def quantity(resource: str, value: int, *, rounded: bool = False) -> str:
     """An amount as a Kubernetes quantity, exactly: `1500m`, `2Gi`, `3`.
 
-    `rounded`: memory down to whole Mi: a share of all there is has no meaning to the byte, and would be written anew
-    whenever any pod comes or goes.
+    `rounded`: memory down to whole Mi, pods to their leading bits. A share of all there is has no meaning to the byte,
+    and would be written anew whenever any pod comes or goes.
     """
+    if resource == PODS and rounded:
+        return str(rough(value))
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
     if resource == "memory" and rounded:

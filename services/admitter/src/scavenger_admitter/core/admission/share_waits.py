@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from scavenger_api.reasons import WaitReason
 
+from scavenger_admitter.core.admission.shape import PODS
 from scavenger_admitter.core.admission.shares import Shares, total
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.admission.sums import add
@@ -44,9 +45,13 @@ def _standing(shares: Shares, candidate: Candidate, *, counted: bool = False) ->
         add(held, candidate.shape.counted, -candidate.parallelism)
 
     def words() -> str:
-        deserved = {name: n for name, n in shares.deserved(queue).items() if name in _asked(candidate)}
-        has = spell((name, held.get(name, 0)) for name in deserved)
-        return f"queue {queue} has {has} and deserves {spell(deserved.items())}"
+        asked = _asked(candidate)
+        deserved = {name: n for name, n in shares.deserved(queue).items() if name in asked}
+        has, deserves = spell((name, held.get(name, 0)) for name in deserved), spell(deserved.items())
+        slots = held.get(PODS, 0)
+        if slots + asked[PODS] > deserved.get(PODS, slots + asked[PODS]):  # else nobody need think of them
+            has, deserves = f"{has}, {slots} pods", f"{deserves}, {deserved[PODS]} pods"
+        return f"queue {queue} has {has} and deserves {deserves}"
 
     return words
 

@@ -6,7 +6,7 @@
 
 A queue is within its share while no resource of it is above what it deserves; it is over its share when one is. This is
 dominant resource fairness (Ghodsi et al., NSDI 2011) with weights, on requests and what stands for them: a
-reclaimed CPU is a CPU.
+reclaimed CPU is a CPU. The slots that nodes have for pods are a resource as any other: small pods use them up first.
 
 Whoever takes has to be within its share for certain, and whoever is taken from has to be over its share for certain:
 what donors deserve is reckoned from all that scavenging might use, if what may be in the load and counts beside it as
@@ -31,7 +31,7 @@ from typing import Final
 from scavenger_api.states import QueueState
 
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
-from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
+from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.snapshot import Snapshot
 from scavenger_admitter.core.admission.sums import add
 
@@ -56,13 +56,15 @@ class QueueShare:
 def usable(snapshot: Snapshot, overlap: Mapping[str, int]) -> dict[str, int]:
     """What scavenging may use of each resource, its running jobs included. overlap: what the limits count twice."""
     limits = {limit.resource: limit for limit in snapshot.limits}
-    names = (snapshot.capacity.keys() | snapshot.scavenged.keys()) - {PODS}
     total: dict[str, int] = {}
-    for name in sorted(names):
+    for name in sorted(snapshot.capacity.keys() | snapshot.scavenged.keys()):
         held = snapshot.scavenged.get(name, 0)
         limit = limits.get(name)
-        free = _headroom(limit) if limit else snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
-        total[name] = max(0, held + free + snapshot.recently_terminated.get(name, 0) + overlap.get(name, 0))
+        if limit is None:
+            free = snapshot.capacity.get(name, 0) - snapshot.requested.get(name, 0)
+        else:  # of a load only, as requests go with their pods
+            free = _headroom(limit) + snapshot.recently_terminated.get(name, 0) + overlap.get(name, 0)
+        total[name] = max(0, held + free)
     return total
 
 
@@ -136,10 +138,9 @@ class Shares:
     def _exceeds(self, queue: str, taken: Mapping[str, int], *, strictly: bool) -> bool:
         due, scale = self._due_at_most[queue], self._scale[queue]
         for name, amount in self._held[queue].items():
-            if name != PODS:
-                left = (amount - taken.get(name, 0)) * scale - due.get(name, 0)
-                if left > 0 or (left == 0 and not strictly and due.get(name, 0) > 0):
-                    return True
+            left = (amount - taken.get(name, 0)) * scale - due.get(name, 0)
+            if left > 0 or (left == 0 and not strictly and due.get(name, 0) > 0):
+                return True
         return False
 
     def rank(self, queue: str) -> tuple[int, int, str]:
@@ -168,7 +169,7 @@ class Shares:
         """What every queue has and deserves at the beginning of the cycle. `known`: whether the load is."""
         return {
             name: QueueShare(
-                {r: amount for r, amount in queue.allocated.items() if r != PODS},
+                dict(queue.allocated),
                 None if not known else {} if queue.state is QueueState.RELEASING else self.deserved(name),
             )
             for name, queue in self._queues.items()
