@@ -258,6 +258,22 @@ async def test_what_is_owned_goes_with_its_owner(server: Server) -> None:
         await eventually(lambda: "owned" not in ours(informer), timeout=50)
 
 
+async def test_what_is_owned_stays_while_a_finalizer_holds_its_owner(server: Server) -> None:
+    manifest = job("held")
+    manifest["metadata"]["finalizers"] = ["scavenger.dev/hold"]
+    for body in (manifest, job("free")):
+        owner = (await create(server, JOBS, body))["metadata"]
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner["name"], "uid": owner["uid"]}
+        await create(server, CONFIGMAPS, configmap(f"of-{owner['name']}", ownerReferences=[reference]))
+    async with following(server) as informer:
+        await server.client.delete(JOBS, server.namespace, "held")
+        await server.client.delete(JOBS, server.namespace, "free")
+        await eventually(lambda: "of-free" not in ours(informer), timeout=50)
+        assert "of-held" in ours(informer)
+        await server.client.merge_patch(JOBS, server.namespace, "held", {"metadata": {"finalizers": None}})
+        await eventually(lambda: "of-held" not in ours(informer), timeout=50)
+
+
 async def test_evictions_ask_the_budget(server: Server) -> None:
     await create(server, PODS, pod("a", labels={"app": "covered"}))
     await create(server, PODS, pod("b"))

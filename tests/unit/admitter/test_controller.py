@@ -352,6 +352,41 @@ async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else
         assert c.jobs_ever("a") == 2, "the foreign one and, when that was gone, ours"
 
 
+@pytest.mark.parametrize("end", ["suspend", "delete"])
+async def test_a_finalizer_on_the_job_keeps_no_pod_running(end: str) -> None:
+    """The garbage collector leaves the pods of a Job that still exists, however long somebody holds it."""
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("a", cpu="2")
+        await runs(c, "a")
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(finalizers=["example.com/mine"]))
+        if end == "suspend":
+            c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        else:
+            c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["metadata"].update(finalizers=["example.com/mine"]))
+            await c.user().delete(SCAVENGERJOBS, NS, "a")
+        await c.until(lambda: not any(pod["status"]["phase"] == "Running" for pod in c.pods("a")), limit=60)
+        assert c.api.get(JOBS, NS, "a") is not None, "held by somebody else"
+
+
+async def test_a_job_that_waits_for_a_held_job_names_it_and_its_finalizer() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("a", cpu="2")
+        await runs(c, "a")
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(finalizers=["example.com/mine"]))
+        await c.user().delete(JOBS, NS, "a")
+        await c.until(lambda: "example.com/mine" in c.status("a").get("message", ""), limit=60)
+        admitted = next(found for found in c.status("a")["conditions"] if found["type"] == "Admitted")
+        assert admitted["reason"] == "HeldBack"
+        c.api.edit(JOBS, NS, "a", lambda job: job["metadata"].update(finalizers=[]))
+        c.api.remove(JOBS, NS, "a")
+        await runs(c, "a")
+        assert c.most_at_once("a") == 1
+
+
 async def test_a_stale_job_of_an_earlier_run_goes_first() -> None:
     async with empty_harness() as c:
         c.node()

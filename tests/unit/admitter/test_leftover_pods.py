@@ -103,9 +103,11 @@ def test_ended_orphans_do_not_stay() -> None:
     assert b.decide(b.seen(job, 101, None, free)).actions == (DeletePod("job-0", free.metadata.uid),)
 
 
-def test_pods_of_the_job_being_deleted_go_with_it() -> None:
-    outcome = b.decide(b.seen(b.job(Phase.WAITING, queued=100), 101, b.batch(deleted=100), b.pod()))
-    assert outcome.actions == ()
+def test_pods_of_a_job_that_stays_although_it_is_deleted_are_deleted() -> None:
+    """A finalizer holds it, and the garbage collector waits for the owner to go."""
+    pod = b.pod()
+    outcome = b.decide(b.seen(b.job(Phase.WAITING, queued=100), 101, b.batch(deleted=100), pod))
+    assert outcome.actions == (DeletePod("job-0", pod.metadata.uid),)
 
 
 def test_a_new_life_beside_ended_pods_of_the_last() -> None:

@@ -49,7 +49,8 @@ class WaitReason(Reason):
     PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
     HELD_BACK = (
         "HeldBack",
-        "A pod of its last run should have gone long ago, or a Job that is not its own has its name.",
+        "A pod or the Job of its last run should have gone long ago, or an object that is not its own has a name it "
+        "needs.",
     )
     BACKING_OFF = "BackingOff", "Its last start did not come off; the next one waits for a delay that grows."
     UNSCHEDULABLE = "Unschedulable", "Its last start was taken back: the scheduler found no node for a pod."

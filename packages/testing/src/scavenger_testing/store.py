@@ -165,6 +165,7 @@ class Store:
         lingers = where.plural == "pods" and self._lingers(stored)
         if "deletionTimestamp" in meta and not meta.get("finalizers") and not lingers:
             self._drop(where, stored)
+            self._collect(meta["uid"])
         return stored
 
     def apply(self, where: Collection, name: str, subresource: str, obj: Object, manager: str, force: bool) -> Object:
@@ -189,17 +190,20 @@ class Store:
         return changed
 
     def delete(self, where: Collection, name: str, options: Mapping[str, Any]) -> Object:
-        """Delete, or mark for deletion what has finalizers; dependents go too, unless orphaned. Raises Refusal."""
+        """Delete, or mark for deletion what has finalizers. Dependents are deleted once their owner is gone, or at once
+        with foreground propagation, and stay when they are orphaned. Raises Refusal."""
         obj = self._stored(where, name).obj
         for precondition, value in (options.get("preconditions") or {}).items():
             if obj["metadata"].get(precondition) != value:
                 raise Refusal(409, "Conflict", f"Precondition failed: {precondition} {value} does not match")
-        grace = options.get("gracePeriodSeconds")
+        grace, policy = options.get("gracePeriodSeconds"), options.get("propagationPolicy", "Background")
         if obj["metadata"].get("finalizers") or (where.plural == "pods" and grace != 0 and self._lingers(obj)):
             obj = self._mark(where, obj, grace)
+            collects = policy == "Foreground"
         else:
             self._drop(where, obj)
-        if options.get("propagationPolicy", "Background") != "Orphan":
+            collects = policy != "Orphan"
+        if collects:
             self._collect(obj["metadata"]["uid"])
         return obj
 

@@ -76,12 +76,12 @@ def finish(draft: Draft) -> None:
         draft.set(finished_timestamp=second(seen.now))
     draft.actions += leftover_pods.release(seen.pods)
     batch = draft.own_job
-    if batch is not None and batch.metadata.deletion_timestamp is None:
-        if any(over(pod) and not pod.ended and not deleting(pod) for pod in seen.pods):
-            reason = "the job is over and other containers of its pods run on"
-            draft.actions.append(DeleteJob(batch.metadata.uid, reason))
-        elif draft.phase is Phase.FAILED and _never_ends(batch, seen.pods):
-            draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
+    if batch is not None and batch.metadata.deletion_timestamp is not None:
+        draft.actions += leftover_pods.stop(seen.pods)  # somebody's finalizer holds the Job
+    elif batch is not None and any(over(pod) and not pod.ended and not deleting(pod) for pod in seen.pods):
+        draft.actions.append(DeleteJob(batch.metadata.uid, "the job is over and other containers of its pods run on"))
+    elif batch is not None and draft.phase is Phase.FAILED and _never_ends(batch, seen.pods):
+        draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
     ttl, finished = seen.job.spec.ttl_seconds_after_finished, draft.status.finished_timestamp
     if ttl is None or finished is None:
         return

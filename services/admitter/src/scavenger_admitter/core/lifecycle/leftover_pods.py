@@ -89,7 +89,8 @@ def clear(
 ) -> tuple[Cleanup, ...]:
     """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
 
-    `job_uid`: the Job that still exists and takes its pods with it when it goes.
+    `job_uid`: the Job that takes its pods with it when it is deleted. None where it is being deleted already: a
+    finalizer of somebody else's may hold it, and the garbage collector leaves the pods of an owner that exists.
     """
     return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
 
@@ -104,6 +105,11 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
     elif deleting(pod) or (owner is not None and owner.uid == job_uid):
         return None
     return DeletePod(pod.metadata.name, pod.metadata.uid)
+
+
+def stop(pods: Iterable[kinds.Pod]) -> tuple[Cleanup, ...]:
+    """Delete every pod that has not ended and that nobody has deleted yet."""
+    return tuple(DeletePod(pod.metadata.name, pod.metadata.uid) for pod in pods if not pod.ended and not deleting(pod))
 
 
 def release(pods: Iterable[kinds.Pod]) -> tuple[Cleanup, ...]:

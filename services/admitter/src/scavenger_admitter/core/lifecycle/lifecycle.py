@@ -72,6 +72,8 @@ def _delete(draft: Draft) -> None:
     batch = draft.own_job
     if batch is not None and batch.metadata.deletion_timestamp is None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the ScavengerJob is being deleted"))
+    elif batch is not None:
+        draft.actions += leftover_pods.stop(draft.seen.pods)  # somebody's finalizer holds the Job
     draft.actions += leftover_pods.release(pod for pod in draft.seen.pods if pod.ended or deleting(pod))
 
 

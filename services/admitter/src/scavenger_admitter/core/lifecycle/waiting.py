@@ -82,10 +82,11 @@ def clear_leftovers(draft: Draft) -> None:
     """What earlier runs left is cleared away."""
     if draft.phase.finished:
         return
-    batch = draft.own_job
-    if draft.run is None and batch is not None and batch.metadata.deletion_timestamp is None:
-        draft.actions.append(DeleteJob(batch.metadata.uid, "its run is over"))
-    uid = batch.metadata.uid if batch else None
+    batch, uid = draft.own_job, None
+    if batch is not None and batch.metadata.deletion_timestamp is None:
+        uid = batch.metadata.uid
+        if draft.run is None:
+            draft.actions.append(DeleteJob(uid, "its run is over"))
     left = [pod for pod in draft.left_over if pod.metadata.uid not in draft.awaited]
     draft.actions += leftover_pods.clear(left, draft.seen.nodes, job_uid=uid)
 
@@ -98,7 +99,7 @@ def line_up(draft: Draft) -> None:
     patience = seen.settings.leftover_patience
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, patience)
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
-    stuck = _stuck(draft, left)
+    stuck = _stuck(draft, left) or _job_held(draft)
     free = not left and batch is None and not seen.assumed_started and stuck is None
     queued, rest = draft.status.queued_timestamp, _rest(draft)
     if rest > 0:
@@ -138,6 +139,24 @@ def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
     if not found or draft.seen.assumed_started:
         return None
     return Wait(WaitReason.POD_SECURITY, f"it may not start: {found}. A spec cannot change: create the job anew")
+
+
+def _job_held(draft: Draft) -> Wait | None:
+    """The Job of the last run stays because of finalizers: not ours, as the admitter sets none on Jobs."""
+    batch, seen = draft.own_job, draft.seen
+    asked = moment(batch.metadata.deletion_timestamp) if batch is not None else None
+    if batch is None or asked is None or not batch.metadata.finalizers:
+        return None
+    left = (asked + seen.settings.leftover_patience - seen.now).total_seconds()
+    if left > 0:
+        draft.wakeups.append(left)
+        return None
+    name, holders = batch.metadata.name, ", ".join(batch.metadata.finalizers)
+    return Wait(
+        WaitReason.HELD_BACK,
+        f"held back by Job {name} of the last run, which the finalizer {holders} keeps: "
+        "the job starts again when the owner of the finalizer removes it from the Job",
+    )
 
 
 def _foreign(batch: kinds.Job) -> str:
