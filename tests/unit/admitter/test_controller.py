@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -350,6 +352,49 @@ async def test_a_foreign_job_of_the_same_name_holds_the_job_back_and_nobody_else
         c.succeed("b")
         await runs(c, "a")
         assert c.jobs_ever("a") == 2, "the foreign one and, when that was gone, ours"
+
+
+def service(owner: str | None, **meta: Any) -> Object:
+    reference = {
+        "apiVersion": "scavenger.dev/v1",
+        "kind": "ScavengerJob",
+        "name": "a",
+        "uid": owner,
+        "controller": True,
+    }
+    owners = {} if owner is None else {"ownerReferences": [reference]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": NS, **owners, **meta}}
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+async def test_the_service_of_a_job_that_is_gone_is_replaced(restarts: int) -> None:
+    async with harness() as c:
+        old = c.api.put(SERVICES, service("gone"))["metadata"]["uid"]
+        c.submit("a", parallelism=2, status={"phase": "Interrupted", "interruptedCount": restarts} if restarts else {})
+        await runs(c, "a")
+        meta = c.api.list(SERVICES)[0]["metadata"]
+        job = c.api.get(SCAVENGERJOBS, NS, "a")
+        assert job is not None
+        assert meta["uid"] != old
+        assert meta["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "says"),
+    [
+        (service(None), "does not belong to it: delete that Service"),
+        (service("gone", finalizers=["example.com/mine"]), "finalizer example.com/mine"),
+    ],
+)
+async def test_a_gang_does_not_start_with_a_service_that_is_not_its_own(foreign: Object, says: str) -> None:
+    async with harness() as c:
+        c.api.put(SERVICES, foreign)
+        c.submit("a", parallelism=2)
+        await c.until(lambda: says in c.status("a").get("message", ""))
+        assert "Service sj-a" in c.status("a")["message"]
+        assert c.jobs_ever("a") == 0
+        c.api.remove(SERVICES, NS, "sj-a")
+        await runs(c, "a", limit=120)
 
 
 @pytest.mark.parametrize("end", ["suspend", "delete"])

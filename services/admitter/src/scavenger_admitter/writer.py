@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable
+from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import AlreadyExists, Conflict, NotFound
-from scavenger_kube.resources import JOBS, PODS, SERVICES, scavenger_jobs
+from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from scavenger_kube.kinds import ObjectMeta, Struct
+from scavenger_kube.resources import JOBS, PODS, SERVICES, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 
@@ -25,6 +28,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     EventNote,
     ReleasePod,
 )
+from scavenger_admitter.core.lifecycle.start_failures import NAME_TAKEN
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
@@ -39,6 +43,49 @@ TRIES: Final = 3
 """How often a Job is sent where the answer is Conflict."""
 
 log = get_logger(__name__)
+
+
+class _Item(Struct, frozen=True, gc=False, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class NameTaken(ApiError):  # noqa: N818 - as AlreadyExists, which it is a case of
+    """A Service that a gang cannot use has the name that the gang needs.
+
+    Args:
+        found: the Service.
+        job: the job that needs its name.
+    """
+
+    def __init__(self, found: ObjectMeta, job: ScavengerJob) -> None:
+        if not _is_of_the_name(found, job):
+            said = (
+                f"held back by Service {found.name}, which has the name that this job needs and does not belong to it: "
+                "delete that Service, or create this job under another name"
+            )
+        elif found.finalizers:
+            said = (
+                f"held back by Service {found.name}, which is being deleted and which the finalizer "
+                f"{', '.join(found.finalizers)} keeps: the owner of the finalizer must remove it from the Service"
+            )
+        else:
+            said = f"held back by Service {found.name} of an earlier job, which is being deleted"
+        super().__init__(HTTPStatus.CONFLICT, NAME_TAKEN, said)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _is_usable(found: ObjectMeta, job: ScavengerJob) -> bool:
+    """Whether the object belongs to this very ScavengerJob, and stays."""
+    owned = any(owner.uid == job.metadata.uid for owner in found.owner_references)
+    return owned and found.deletion_timestamp is None
+
+
+def _is_of_the_name(found: ObjectMeta, job: ScavengerJob) -> bool:
+    """Whether the object belongs to a ScavengerJob of this name, be it this one or one that is gone."""
+    owner = found.controller
+    return owner is not None and (owner.kind, owner.name) == (job.kind, job.metadata.name)
 
 
 class Writer:
@@ -85,6 +132,7 @@ class Writer:
 
         Raises:
             AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
+            NameTaken: somebody else's Service has the name that the gang needs.
             ApiError: the API server refuses, or does not answer.
         """
         await self._see_to_service(job, action)
@@ -106,16 +154,38 @@ class Writer:
 
     async def _see_to_service(self, job: ScavengerJob, action: CreateJob) -> None:
         """The headless Service of a gang is there before its pods are. It stays as long as the ScavengerJob does,
-        unless somebody deletes it: a restart looks before it writes."""
+        unless somebody deletes it: a restart looks before it writes. That of a ScavengerJob that is gone is replaced,
+        as the garbage collector would take it from under the gang. Raises NameTaken."""
         body, namespace = service_manifest(job), job.metadata.namespace
         if body is None:
             return
-        if action.restarts:
-            with contextlib.suppress(NotFound):
-                await self._client.get(SERVICES, namespace, body["metadata"]["name"])
+        if not action.restarts:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(SERVICES, namespace, body)
                 return
-        with contextlib.suppress(AlreadyExists):
+        found = await self._metadata(SERVICES, namespace, body["metadata"]["name"])
+        if found is not None:
+            if _is_usable(found, job):
+                return
+            if not _is_of_the_name(found, job):
+                raise NameTaken(found, job)
+            current = await self._metadata(SCAVENGERJOBS, namespace, job.metadata.name)
+            if current is None or current.uid != job.metadata.uid:  # it may be ours that is gone
+                raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
+            await self._client.delete(SERVICES, namespace, found.name, uid=found.uid)
+        try:
             await self._client.create(SERVICES, namespace, body)
+        except AlreadyExists:
+            there = await self._metadata(SERVICES, namespace, body["metadata"]["name"])
+            if there is not None and not _is_usable(there, job):
+                raise NameTaken(there, job) from None
+
+    async def _metadata(self, resource: Resource[Any], namespace: str, name: str) -> ObjectMeta | None:
+        """Metadata of an object as the API server has it now; None where there is none."""
+        try:
+            return msgspec.json.decode(await self._client.get(resource, namespace, name), type=_Item).metadata
+        except NotFound:
+            return None
 
     async def carry_out(self, key: str, actions: Iterable[Cleanup]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,

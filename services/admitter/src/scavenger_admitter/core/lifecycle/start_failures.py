@@ -45,6 +45,9 @@ _TERMINATING: Final = "because it is being terminated"
 # plugin/pkg/admission/priority/admission.go: an installation without our PriorityClasses, not a mistake of the job.
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 
+NAME_TAKEN: Final = "NameTaken"
+"""The reason of a refusal of our own: an object that the job cannot use has a name that it needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -244,6 +247,8 @@ def _event_problems(
 def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     status, message = refused.status, refused.message
+    if refused.reason == NAME_TAKEN:
+        return Problem(message, False, WaitReason.CREATION_REFUSED, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:
         return _namespace_gone(message)
     if _BY_ADMISSION.search(message) is None:
