@@ -8,8 +8,8 @@ import orjson
 import pytest
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import JOBS, PODS, SERVICES
-from scavenger_testing import job_dict
+from scavenger_kube.resources import JOBS, NODES, PODS, SERVICES
+from scavenger_testing import job_dict, node_dict
 
 from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
 
@@ -630,3 +630,26 @@ async def test_a_waiting_job_that_was_declared_running_starts_all_the_same() -> 
         await c.until(lambda: c.jobs_ever("a") == 1)
         await runs(c, "a")
         assert c.most_at_once("a") == 1
+
+
+# --- a machine that goes down -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("boot", "phase", "after"), [("second", "Interrupted", 5), ("first", "Failed", 120)])
+async def test_the_end_by_a_signal_waits_for_the_fate_of_its_node(boot: str, phase: str, after: float) -> None:
+    async with empty_harness() as c:
+        machine = node_dict("n1", cpu="100", memory="400Gi")
+        machine["status"]["nodeInfo"] = {"bootID": "first"}
+        c.api.put(NODES, machine)
+        c.admitter()
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(5)
+        c.end(c.pods("a")[0], 143)
+        await c.pass_time(4)
+        assert c.phase("a") == "Running"
+        machine["status"]["nodeInfo"] = {"bootID": boot}
+        c.api.put(NODES, machine)
+        took = await c.until(lambda: c.status("a")["interruptedCount"] or c.phase("a") == "Failed", limit=130)
+        assert (c.phase("a") == "Failed") == (phase == "Failed")
+        assert took == pytest.approx(after, abs=5)

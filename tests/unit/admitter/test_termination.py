@@ -543,6 +543,16 @@ def test_over_its_own_limit_the_last_exit_code_saves_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize(("at", "phase"), [(90, RUNNING), (120, INTERRUPTED)])
+def test_a_node_that_rebooted_faster_than_kubernetes_looks(at: float, phase: Phase) -> None:
+    """It never stops being ready in the API; its bootID is another one."""
+    pod = b.pod(ended=100, code=143, exit_reason="Error")
+    first = b.seen(b.job(RUNNING, running=[10]), 121, b.batch(), pod, reboots={"node-1": b.at(at)})
+    outcome = b.decide(first)
+    assert outcome.status.phase is phase
+    assert outcome.figures.interruption == (Cause.NODE_LOST if phase is INTERRUPTED else None)
+
+
 def test_an_end_that_is_left_open_costs_nothing_and_wakes_itself_up() -> None:
     """Nothing is computed meanwhile: no start-over makes it useful, and nobody looks before two minutes are over."""
     pod = b.pod(ended=100, code=143, exit_reason="Error")

@@ -241,12 +241,19 @@ class NodeSpec(Struct, frozen=True, gc=False, rename="camel"):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeSystemInfo(Struct, frozen=True, gc=False, rename="camel"):
+    """status.nodeInfo of a node."""
+
+    boot_id: str = msgspec.field(default="", name="bootID")
+
+
 class NodeStatus(Struct, frozen=True, gc=False, rename="camel"):
     """status of a node."""
 
     allocatable: dict[str, str | int | float] = {}
     capacity: dict[str, str | int | float] = {}
     conditions: tuple[Condition, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Struct, frozen=True, gc=False, rename="camel"):

@@ -34,6 +34,7 @@ from scavenger_admitter.facts import (
     pod_life,
     presses,
     queue_view,
+    rebooted,
     shape_of,
     version,
     waited_seconds,
@@ -293,11 +294,15 @@ class Admitter:
             self._enqueue(key, after=after)
 
     def _on_node(self, change: Change[Node]) -> None:
+        again = rebooted(change.old, change.new)
+        if again:
+            self._informers.reboots[change.key] = self._clock.now()
         if change.new is None:
+            self._informers.reboots.pop(change.key, None)
             self._state.delete_node(change.key)
         else:
             self._state.apply_node(change.new)
-        if change.new is None or change.old is None or placing_facts(change.old) != placing_facts(change.new):
+        if again or change.new is None or change.old is None or placing_facts(change.old) != placing_facts(change.new):
             self._admission.wake()
             for pod in self._informers.pods.by_index("node", change.key):
                 for key in job_key(pod):

@@ -219,6 +219,12 @@ def namespace_level(namespace: Namespace | None) -> Level:
     return level_of(namespace.metadata.labels if namespace is not None else {})
 
 
+def rebooted(old: Node | None, new: Node | None) -> bool:
+    """Whether the machine of a node has started again: the kubelet reports another bootID."""
+    before, after = (node.status.node_info.boot_id if node is not None else "" for node in (old, new))
+    return bool(before and after) and before != after
+
+
 def placing_facts(node: Node) -> tuple[bool, object, object, object]:
     """What a decision about the pods of a node, or about new ones, depends on."""
     return node.ready, node.spec, node.status.allocatable, node.metadata.labels

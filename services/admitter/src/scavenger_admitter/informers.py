@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
@@ -44,6 +45,8 @@ class Informers:
         # Of ordinary pods, of which there may be a hundred thousand, only what placing sees of them is kept.
         self.pods = add(Informer(client, PODS, clock=clock, indices=pod_indices(), transform=without_details))
         self.nodes = add(Informer(client, NODES, clock=clock))
+        self.reboots: dict[str, datetime] = {}
+        """When a node was seen to have rebooted last, since this process began."""
         # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [

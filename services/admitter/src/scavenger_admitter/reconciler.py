@@ -232,6 +232,7 @@ class Reconciler:
             batch=batch,
             pods=pods,
             nodes=informers.nodes_of(pods),
+            reboots=informers.reboots,
             now=self._clock.now(),
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.explanation(key, job, self._admission.held.get(key)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
@@ -61,6 +61,8 @@ class Observation:
     nodes: Mapping[str, kinds.Node | None]
     """The nodes those pods are on; None for one that is known not to exist, missing when it is not known."""
     now: datetime
+    reboots: Mapping[str, datetime] = field(default_factory=dict)
+    """When nodes were seen to have rebooted last, as far as this process has seen it."""
     diagnosis: Diagnosis | None = None
     wait: Wait | None = None
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""

@@ -41,7 +41,7 @@ def go_on(draft: Draft, run: Run) -> None:
     seen, settings = draft.seen, draft.seen.settings
     limits = start_failures.StartLimits(settings.start_timeout, settings.unschedulable_after, settings.creation_grace)
     problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
-    found = find_termination(run, seen.nodes, seen.now, settings.final_delete_slack)
+    found = find_termination(run, seen.nodes, seen.now, settings.final_delete_slack, seen.reboots)
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
         problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)

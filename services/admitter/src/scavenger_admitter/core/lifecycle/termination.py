@@ -113,7 +113,11 @@ class Run:
 
 
 def find_termination(
-    run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime, slack: timedelta
+    run: Run,
+    nodes: Mapping[str, kinds.Node | None],
+    now: datetime,
+    slack: timedelta,
+    reboots: Mapping[str, datetime],
 ) -> Termination | None:
     """How the run ended; None while it goes on.
 
@@ -133,7 +137,7 @@ def find_termination(
     suspects = _suspects(run, exits)
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
-        causes += _lost_nodes(suspects, nodes, exits[0].at)
+        causes += _lost_nodes(suspects, nodes, reboots, exits[0].at)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
         return Removed(first)
@@ -184,22 +188,26 @@ def _suspects(run: Run, exits: Sequence[Exit]) -> list[kinds.Pod]:
     return [pod for pod in run.pods if pod.spec.node_name and (not over(pod) or pod.metadata.name in killed)]
 
 
-def _lost_nodes(pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], at: datetime) -> list[Removal]:
+def _lost_nodes(
+    pods: Sequence[kinds.Pod], nodes: Mapping[str, kinds.Node | None], reboots: Mapping[str, datetime], at: datetime
+) -> list[Removal]:
     """Members on nodes that were lost when a container failed, or fell silent since."""
     return [
         Removal(at, at, InterruptionReason.NODE_LOST, pod.metadata.name, False, f"node {name} {what}")
         for pod in pods
-        if (name := pod.spec.node_name) in nodes and (what := _lost(nodes[name], at))
+        if (name := pod.spec.node_name) in nodes and (what := _lost(nodes[name], reboots.get(name), at))
     ]
 
 
-def _lost(node: kinds.Node | None, at: datetime) -> str:
+def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> str:
     """How the node was lost; empty when it was not."""
     if node is None:
         return "is gone"
     ready = kinds.condition(node.status.conditions, "Ready")
     if ready is None or ready.status != "True":
         return "is not ready"
+    if rebooted is not None and rebooted > at:
+        return "has rebooted"
     if (since := moment(ready.last_transition_time)) is not None and since > at:
         return "has not been ready meanwhile"
     taint = next((taint.key for taint in node.spec.taints if taint.key in _GOING_TAINTS), "")
