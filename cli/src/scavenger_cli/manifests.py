@@ -66,8 +66,8 @@ def _check(document: Any, where: str) -> None:
     if not isinstance(document, dict):
         raise CliError(f"{where}: not an object, but {type(document).__name__}", code=ExitCode.USAGE)
     kind, version = document.get("kind"), document.get("apiVersion")
-    named = isinstance(kind, str) and isinstance(version, str) and bool(kind and version)
-    meant = not named or kind in KINDS or version.startswith(f"{names.GROUP}/")
+    other = isinstance(kind, str) and kind and isinstance(version, str) and version
+    meant = not other or kind in KINDS or str(version).startswith(f"{names.GROUP}/")
     if meant and (kind not in KINDS or version != names.API_VERSION):
         raise CliError(
             f"{where}: {kind or 'no kind'} of {version or 'no apiVersion'} is not a ScavengerJob",
