@@ -366,6 +366,27 @@ def service(owner: str | None, **meta: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": NS, **owners, **meta}}
 
 
+async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_that_has_stopped() -> None:
+    async with harness() as c:
+        c.pods_of = lambda job: False
+        c.submit("a")
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is not None)
+        labels = {"kueue.x-k8s.io/queue-name": "theirs"}
+
+        def hold(job: Object) -> None:
+            job["spec"]["suspend"] = True
+            job["metadata"]["labels"].update(labels)
+
+        c.api.edit(JOBS, NS, "a", hold)
+        c.pods_of = lambda job: not job["spec"].get("suspend")
+        await c.until(lambda: "is suspended" in c.status("a").get("message", ""), limit=40)
+        message = c.status("a")["message"]
+        assert c.phase("a") == "Waiting"
+        assert "kueue.x-k8s.io/queue-name: theirs" in message
+        assert "manageJobsWithoutQueueName" in message
+        await c.until(lambda: c.phase("a") == "Running", limit=1200)
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 async def test_the_service_of_a_job_that_is_gone_is_replaced(restarts: int) -> None:
     async with harness() as c:

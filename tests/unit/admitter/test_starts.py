@@ -9,6 +9,7 @@ import pytest
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.lifecycle.actions import CreateJob
+from scavenger_admitter.core.manifest import service_manifest
 from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
@@ -78,10 +79,11 @@ async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
 @pytest.mark.parametrize("there", [True, False])
 async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine(restarts: int, there: bool) -> None:
     async with FakeApi() as api:
+        job = a_job(2)
         if there:
-            api.put(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": "ns"}})
-        await a_writer(api.client(), VirtualClock()).create(a_job(2), CreateJob("r", restarts))
-        assert [job["metadata"]["name"] for job in api.list(JOBS)] == ["a"]
+            api.put(SERVICES, service_manifest(job) or {})
+        await a_writer(api.client(), VirtualClock()).create(job, CreateJob("r", restarts))
+        assert [made["metadata"]["name"] for made in api.list(JOBS)] == ["a"]
         assert api.get(SERVICES, "ns", "sj-a") is not None
         order = [request.path.rpartition("/")[2] for request in api.requests if request.method == "POST"]
         assert order == (["jobs"] if there and restarts else ["services", "jobs"])

@@ -126,6 +126,7 @@ def problem(
 ) -> Problem | None:
     """What is wrong with this start; None while it may still come off. What no later try can help comes first."""
     candidates = [
+        *_suspended(run, now, limits),
         *_pod_problems(run.pods, spec, now, limits),
         *_event_problems(run, spec, diagnosis, now, limits),
         *_timeout(run, diagnosis, now, limits),
@@ -139,6 +140,8 @@ def next_check(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: Sta
     times = [created + limits.start_timeout] if created is not None else []
     if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
         times.append(created + limits.creation_grace)
+    if created is not None and run.batch is not None and run.batch.spec.suspend:
+        times.append(created + limits.unschedulable_after)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
     return max(0.0, min((t - now).total_seconds() for t in times)) if times else None
 
@@ -151,6 +154,24 @@ def unpullable(run: Run) -> bool:
 
 def _created(run: Run) -> datetime | None:
     return moment(run.batch.metadata.creation_timestamp) if run.batch else None
+
+
+def _suspended(run: Run, now: datetime, limits: StartLimits) -> Iterator[Problem]:
+    """Another controller holds the Job: the admitter never suspends one."""
+    created = _created(run)
+    if run.batch is None or not run.batch.spec.suspend or created is None:
+        return
+    if now - created < limits.unschedulable_after:
+        return
+    meta = run.batch.metadata
+    marks = ", ".join(f"{key}: {value}" for key, value in sorted(meta.labels.items()) if "kueue" in key)
+    seen = f", with the label {marks}" if marks else ""
+    said = (
+        f"Job {meta.name} is suspended (spec.suspend){seen}, and not by the admitter: let the controller that does "
+        "this leave Jobs of ScavengerJobs alone; with Kueue, set manageJobsWithoutQueueName to false, exclude this "
+        "namespace by managedJobsNamespaceSelector, or remove the default LocalQueue"
+    )
+    yield Problem(said, False, WaitReason.CREATION_REFUSED, lasting=True)
 
 
 def _waiting(pod: kinds.Pod) -> Iterator[kinds.Waiting]:
