@@ -22,7 +22,7 @@ DEFAULT_BUCKETS: Final = 96
 NODE_BUCKETS: Final = 12
 """For the history of one node: there may be a thousand of them in one ConfigMap."""
 MAX_NUMBER: Final = 10**12
-"""Bucket numbers beyond are not those of any clock."""
+"""Bucket numbers beyond are not those of any clock; nor are widths in seconds, or counts of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class History:
             last = float(dumped["last"]) if rows else -math.inf
         except (KeyError, TypeError, ValueError, OverflowError):
             return history
-        if not (math.isfinite(width) and width > 0):
+        if not 0 < width <= MAX_NUMBER:  # NaN compares false
             return history
         for number, moments in rows:
             target = int((number + 0.5) * width // history.width)
@@ -172,7 +172,7 @@ class History:
 
 def _sane(moments: Moments) -> bool:
     spread = moments.count * 100.0**2
-    return moments.count > 0 and 0.0 <= moments.mean <= 100.0 and 0.0 <= moments.m2 <= spread
+    return 0 < moments.count <= MAX_NUMBER and 0.0 <= moments.mean <= 100.0 and 0.0 <= moments.m2 <= spread
 
 
 Histories = Mapping[str, Mapping[str, History]]
@@ -203,7 +203,7 @@ def load_histories(
     """What `dump_histories` wrote; empty for garbage. scopes: the ones wanted, None for all. Never raises."""
     try:
         parsed = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(parsed, dict) or parsed.get("version") != VERSION:
         return {}

@@ -7,7 +7,6 @@ nothing must not look like room, nor one that cannot be like a flood.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,6 +36,10 @@ model, uses its cores a minute or two later, and by then somebody else would hav
 
 _MOST_SECONDS = 100 * 365 * 86_400.0
 """Calendars have a beginning."""
+
+
+MAX_USE = 1e15
+"""Cores or bytes. No node and no pod uses more, and sums of larger values overflow."""
 
 
 HELD = tuple([resource for resource in RESOURCES if resource != "cpu"])
@@ -119,7 +122,9 @@ class Fresh:
 
     def has(self, figure: Figure) -> bool:
         """Whether a figure is a number, and of a time that is believed."""
-        return 0.0 <= figure.value < math.inf and self._oldest <= figure.at <= self._newest  # NaN compares false
+        if not (0.0 <= figure.value <= MAX_USE and 0.0 <= figure.window <= _MOST_SECONDS):  # NaN compares false
+            return False
+        return self._oldest <= figure.at <= self._newest
 
     def values(self, figures: Mapping[str, Figure] | None) -> dict[str, float] | None:
         """What is used of each resource; None where one of them has no figure that is believed. Asked once in a period
@@ -129,7 +134,9 @@ class Fresh:
         oldest, newest, found = self._oldest, self._newest, {}
         for resource in RESOURCES:
             figure = figures.get(resource)
-            if figure is None or not (0.0 <= figure.value < math.inf and oldest <= figure.at <= newest):
+            if figure is None or not (0.0 <= figure.value <= MAX_USE and oldest <= figure.at <= newest):
+                return None
+            if not 0.0 <= figure.window <= _MOST_SECONDS:
                 return None
             found[resource] = figure.value
         return found

@@ -143,7 +143,7 @@ def load_states(text: str | None, now: datetime, cooldown: float) -> dict[str, S
     """What `dump_states` wrote, as far as it makes sense. Never raises."""
     try:
         parsed = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(parsed, dict):
         return {}

@@ -32,7 +32,7 @@ def parse(nodes: bytes, pods: bytes) -> Measurement:
     """A NodeMetricsList and a PodMetricsList as a measurement. Raises SourceError where they are none."""
     try:
         node_items, pod_items = decode_node_metrics(nodes), decode_pod_metrics(pods)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError(f"the metrics API answered with something else: {error}") from error
     return Measurement(
         nodes={item.metadata.name: _figures([item.usage], item.timestamp, item.window) for item in node_items},

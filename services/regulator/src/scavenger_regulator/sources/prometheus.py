@@ -79,14 +79,20 @@ def parse_vector(body: bytes) -> Vector:
             rows = [{"metric": {}, "value": data["result"]}]
         elif data["resultType"] != "vector":
             raise SourceError(f"Prometheus answered with a {data['resultType']}: write a query that gives a vector")
-        found = [(row["metric"], float(row["value"][1])) for row in rows]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        found = [(_labels(row["metric"]), float(row["value"][1])) for row in rows]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise SourceError(f"not an answer of Prometheus: {error!r}") from error
     return [(labels, value) for labels, value in found if math.isfinite(value)]
 
 
+def _labels(metric: Any) -> Mapping[str, str]:
+    if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
+        raise TypeError(f"labels are no text: {metric!r:.100}")
+    return metric
+
+
 def combine(node: Mapping[str, Vector], pod: Mapping[str, Vector], taken: Vector, queries: Queries) -> Measurement:
-    """The answers as one measurement. What has no time has no figure."""
+    """The answers as one measurement. What has no time has no figure. Raises SourceError where a time is none."""
     times = {labels.get(queries.node_label, ""): value for labels, value in taken}
     everywhere = times.get("")
     nodes: dict[str, dict[str, Figure]] = {}
@@ -113,7 +119,11 @@ def _oldest(times: Mapping[str, float]) -> float | None:
 
 
 def _figure(resource: str, value: float, at: float, queries: Queries) -> Figure:
-    return Figure(value, datetime.fromtimestamp(at, UTC), queries.window if resource == "cpu" else 0.0)
+    try:
+        taken = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise SourceError(f"the query `prometheus-taken` gave {at:g}: it must give a Unix time in seconds") from error
+    return Figure(value, taken, queries.window if resource == "cpu" else 0.0)
 
 
 class PrometheusSource:

@@ -183,7 +183,7 @@ def _unpacked(text: str | None) -> Mapping[str, Any]:
     try:
         unfold = zlib.decompressobj()
         parsed = json.loads(unfold.decompress(base64.b64decode(text or "", validate=True), MAX_PACKED))
-    except (ValueError, zlib.error):
+    except (ValueError, RecursionError, zlib.error):
         return {}
     if not isinstance(parsed, dict) or parsed.get("version") != VERSION:
         return {}
