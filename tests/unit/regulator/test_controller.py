@@ -333,6 +333,25 @@ async def test_without_metrics_it_is_blind_and_says_why() -> None:
         assert c.levels().state == "Filling"
 
 
+@pytest.mark.parametrize("change", ["deleted", "edited"])
+async def test_levels_that_somebody_else_changed_are_written_again_while_blind(change: str) -> None:
+    async with cluster() as c:
+        c.measure(5, age=91)
+        await c.period(5)
+        before = c.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        assert before is not None
+        if change == "deleted":
+            c.api.remove(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        else:
+            c.api.put(CONFIGMAPS, {**before, "data": {**before["data"], "state": "Filling", "admit": "true"}})
+        c.measure(5, age=91)
+        await c.period()
+        after = c.api.get(CONFIGMAPS, SYSTEM, "scavenger-levels")
+        assert after is not None
+        assert after["data"]["state"] == before["data"]["state"]
+        assert after["data"].get("admit") == before["data"].get("admit")
+
+
 async def test_stale_metrics_are_none() -> None:
     async with cluster() as c:
         c.add_job("job")

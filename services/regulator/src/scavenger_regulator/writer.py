@@ -183,9 +183,10 @@ class Writer:
         return self._published
 
     async def publish(self, new: PublishedLevels) -> bool:
-        """Write the levels where that is due; False where it failed."""
+        """Write the levels where that is due, or where somebody else changed or deleted them; False where it failed."""
         settings = self._settings
-        if not worth_publishing(self._published, new, self._clock.now(), settings.period):
+        due = worth_publishing(self._published, new, self._clock.now(), settings.period)
+        if not due and await self._stands():
             return True
         try:
             self._configmap = await apply_configmap(
@@ -203,6 +204,15 @@ class Writer:
             kind = "Warning" if worrying else "Normal"
             self._events.record(CONFIGMAPS, self._configmap, kind, new.state.value, text)
         return True
+
+    async def _stands(self) -> bool:
+        """Whether the ConfigMap holds what was last written; also where the API server does not say."""
+        try:
+            found = await read_configmap(self._client, self._settings.namespace, names.LEVELS_CONFIGMAP)
+        except ApiError as error:
+            log.info("published levels not read", error=str(error))
+            return True
+        return found is not None and self._configmap is not None and found.data == self._configmap.data
 
     # --- evictions ----------------------------------------------------------------------------------------
 
