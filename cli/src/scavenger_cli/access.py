@@ -17,7 +17,7 @@ from scavenger_kube.errors import Forbidden, NotFound
 
 from scavenger_cli import connection, paths, remedies
 from scavenger_cli.exits import CliError, Interrupted
-from scavenger_cli.objects import Job, Named, Queue, decode, decode_items
+from scavenger_cli.objects import Job, Queue, decode, decode_items
 
 
 class Access:
@@ -99,31 +99,16 @@ class Access:
 
     @property
     def system_namespace(self) -> str:
-        """The namespace of the services, as far as it is known by now."""
+        """The namespace of the services."""
         return self._system_namespace or names.SYSTEM_NAMESPACE
 
     def of_services(self, path: Callable[[str], str]) -> bytes:
         """An object of the services, as it came. path: where it is, given their namespace. Raises ApiError.
 
-        Their namespace is the one that was said; else the usual one, and where the object is not in that, the one that
-        the labels of the charts are found in, by who may look in the whole cluster.
+        Their namespace is the one that was said, else the usual one. It is not looked for by labels: any tenant may
+        write those in a namespace of their own.
         """
-        try:
-            return self.client.get(path(self.system_namespace))
-        except (NotFound, Forbidden):
-            if self._system_namespace:
-                raise
-            self._system_namespace = self._labelled_namespace() or names.SYSTEM_NAMESPACE
-            if self._system_namespace == names.SYSTEM_NAMESPACE:
-                raise
-            return self.client.get(path(self._system_namespace))
-
-    def _labelled_namespace(self) -> str | None:
-        try:
-            body = self.client.get(paths.SERVICE_ACCOUNTS, {"labelSelector": paths.PART_OF_US})
-        except (NotFound, Forbidden):
-            return None
-        return next((one.metadata.namespace for one in decode_items(body, Named)), None)
+        return self.client.get(path(self.system_namespace))
 
     def _no_job(self, name: str) -> CliError:
         """The job may be in another namespace, which is the mistake made most often."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
+from scavenger_api import names
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_kube import kubeconfig as files
 from scavenger_kube.blocking import REQUEST_TIMEOUT, Client
@@ -56,7 +57,7 @@ def rare(hidden: bool) -> dict[str, Any]:
             text(
                 "--system-namespace",
                 metavar="NAME",
-                help=f"Where the services run (default: ${SYSTEM_NAMESPACE_VARIABLE}, else found by their labels).",
+                help=f"Where the services run (default: ${SYSTEM_NAMESPACE_VARIABLE}, else {names.SYSTEM_NAMESPACE}).",
             ),
         ],
     }

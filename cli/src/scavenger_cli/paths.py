@@ -15,7 +15,6 @@ _QUEUES: Final = resources.scavenger_queues(Queue)
 NODES: Final = resources.NODES.path()
 PODS: Final = resources.PODS.path()
 NODE_METRICS: Final = metrics_api.NODE_METRICS
-SERVICE_ACCOUNTS: Final = "/api/v1/serviceaccounts"
 PART_OF_US: Final = "app.kubernetes.io/part-of=scavenger-jobs"
 """The label that the charts give to all they install."""
 QUEUES: Final = _QUEUES.path()
@@ -56,10 +55,9 @@ def events(namespace: str) -> str:
     return resources.EVENTS.path(quote(namespace))
 
 
-def deployments(namespace: str | None) -> str:
-    """The Deployments of a namespace; of all without one."""
-    where = f"/namespaces/{quote(namespace)}" if namespace else ""
-    return f"/apis/apps/v1{where}/deployments"
+def deployments(namespace: str) -> str:
+    """The Deployments of a namespace."""
+    return f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments"
 
 
 def log(namespace: str, pod: str) -> str:

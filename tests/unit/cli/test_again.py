@@ -14,7 +14,7 @@ from .conftest import Answer, Request, Run, Server, listed, status
 JOBS = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs"
 PODS = "/api/v1/namespaces/lab/pods"
 EVENTS = "/api/v1/namespaces/lab/events"
-DEPLOYMENTS = "/apis/apps/v1/deployments"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/scavenger-system/deployments"
 
 
 def one(name: str, phase: str = "Completed", **fields: Any) -> dict[str, Any]:
@@ -78,7 +78,6 @@ def test_versions(server: Server, sj: Run) -> None:
 
 def test_versions_where_deployments_may_be_read_in_one_namespace_or_none(server: Server, sj: Run) -> None:
     server.on("/version", Answer(body={"gitVersion": "v1.37.1"}))
-    server.on(DEPLOYMENTS, Answer(403, status(403, "Forbidden", "no")))
     server.on("/apis/apps/v1/namespaces/batch/deployments", listed())
     assert sj("version", "--system-namespace", "batch")[1].endswith("Services: no Deployment found\n")
     server.on("/apis/apps/v1/namespaces/batch/deployments", Answer(403, status(403, "Forbidden", "no")))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Answer, Run, Server, listed, status
+from .conftest import Run, Server, listed
 
 PODS = "/api/v1/namespaces/scavenger-system/pods"
 
@@ -69,16 +69,24 @@ def test_as_the_pod_is_told_to_serve_and_with_the_flags_that_were_given(
 
 
 def test_in_another_namespace(sj: Run, server: Server, kubectl: Path) -> None:
-    server.on(PODS, listed())
-    server.on("/api/v1/pods", listed(pod("board-0", namespace="ops")))
-    sj("board")
+    server.on("/api/v1/namespaces/ops/pods", listed(pod("board-0", namespace="ops")))
+    sj("board", "--system-namespace", "ops")
 
     assert kubectl.read_text().split()[1:3] == ["--namespace=ops", "pod/board-0"]
 
 
+def test_a_pod_of_a_tenant_with_the_label_of_the_board_is_no_board(sj: Run, server: Server, kubectl: Path) -> None:
+    server.on(PODS, listed())
+    server.on("/api/v1/pods", listed(pod("board-0", namespace="tenant")))
+    code, _, err = sj("board", "--open")
+
+    assert code == 3
+    assert "--system-namespace" in err
+    assert not kubectl.exists()
+
+
 def test_where_it_is_not_installed_it_says_how(sj: Run, server: Server, kubectl: Path) -> None:
     server.on(PODS, listed())
-    server.on("/api/v1/pods", Answer(403, status(403, "Forbidden", "no")))
     code, _, err = sj("board")
 
     assert code == 3

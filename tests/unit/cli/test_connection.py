@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -97,22 +98,25 @@ def levels(where: str) -> Answer:
     return Answer(body={"metadata": {"name": names.LEVELS_CONFIGMAP, "namespace": where}, "data": {"state": where}})
 
 
-@pytest.mark.parametrize("how", ["flag", "before", "environment", "labels", "usual"])
+@pytest.mark.parametrize("how", ["flag", "before", "environment", "usual"])
 def test_where_the_services_run(server: Server, sj: Run, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     place = names.SYSTEM_NAMESPACE if how == "usual" else "batch"
     server.on(LEVELS.format(place), levels(place))
-    if how == "labels":
-        server.on(ACCOUNTS, listed({"metadata": {"name": "scavenger-admitter", "namespace": "batch"}}))
     if how == "environment":
         monkeypatch.setenv("SCAVENGER_SYSTEM_NAMESPACE", "batch")
     before = ("--system-namespace", "batch") if how == "before" else ()
     after = ("--system-namespace", "batch") if how == "flag" else ()
     assert sj(*before, "levels", *after, "-o", "json")[1].split() == ["{", '"state":', f'"{place}"', "}"]
-    assert len(server.asked(ACCOUNTS)) == (how == "labels")
 
 
-def test_who_may_not_look_for_the_services_sees_what_is_in_the_usual_namespace(server: Server, sj: Run) -> None:
+def test_levels_of_a_tenant_with_the_labels_of_the_services_are_not_read(server: Server, sj: Run) -> None:
+    server.on(ACCOUNTS, listed({"metadata": {"name": "scavenger-admitter", "namespace": "tenant"}}))
+    server.on(LEVELS.format("tenant"), levels("tenant"))
+    code, out, _ = sj("levels", "-o", "json")
+    assert (code, json.loads(out)) == (0, {})
+
+
+def test_who_may_not_read_the_levels(server: Server, sj: Run) -> None:
     server.on(LEVELS.format(names.SYSTEM_NAMESPACE), Answer(403, status(403, "Forbidden", "no")))
-    server.on(ACCOUNTS, Answer(403, status(403, "Forbidden", "no")))
     code, _, err = sj("levels")
     assert (code, err) == (1, "error: refused: no\n")

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 from scavenger_api import names
-from scavenger_kube.errors import Forbidden
 from scavenger_kube.kinds import ObjectMeta, PodStatus, Struct, condition
 
 from scavenger_cli import paths
@@ -23,7 +22,10 @@ PORT: Final = 8090
 """Of the page, in its pod and here, unless told otherwise."""
 
 SELECTOR: Final = f"app.kubernetes.io/name={names.BOARD}"
-INSTALL: Final = "install it: helm install scavenger-board charts/scavenger-board -n scavenger-system"
+INSTALL: Final = (
+    "install it: helm install scavenger-board charts/scavenger-board -n scavenger-system; where it runs in another "
+    "namespace, add --system-namespace NAME"
+)
 
 FLAGS: Final = {
     "context": "--context",
@@ -112,7 +114,7 @@ def board(
 
 def find(access: Access) -> Pod:
     """A pod of the board that serves. Raises CliError where there is none."""
-    found = _pods(access, paths.pods(access.system_namespace)) or _pods(access, paths.PODS)
+    found = decode_items(access.client.get(paths.pods(access.system_namespace), {"labelSelector": SELECTOR}), Pod)
     serving = next((pod for pod in found if pod.serves), None)
     if serving is not None:
         return serving
@@ -121,16 +123,6 @@ def find(access: Access) -> Pod:
         look = f"kubectl -n {where.namespace} describe pod {where.name}"
         raise CliError("no pod of the board is ready", f"look why: {look}")
     raise CliError(f"there is no pod of the board in namespace {access.system_namespace}", INSTALL, ExitCode.NOT_FOUND)
-
-
-def _pods(access: Access, path: str) -> list[Pod]:
-    """Those that may be seen there."""
-    try:
-        return decode_items(access.client.get(path, {"labelSelector": SELECTOR}), Pod)
-    except Forbidden:
-        if path != paths.PODS:
-            raise
-        return []
 
 
 def global_flags(flags: Mapping[str, Any]) -> list[str]:
