@@ -1,0 +1,262 @@
+"""Random histories of the admitter: two replicas, lagging watches, lost answers, kills, evictions, replaced jobs.
+
+Each test is one history, and its number is the seed. HISTORIES=2000 plays as many.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing import FakeApi, VirtualClock
+
+from tests.unit.admitter.harness import NS, Harness, Instance, Object
+from tests.unit.admitter.test_stale_caches import completes
+
+JOBS_AT_MOST = 4
+STEPS = 40
+WATCHED = (PODS, JOBS, SCAVENGERJOBS)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How a pod ends that was told to: when, on the monotonic clock, and with which exit code."""
+
+    at: float
+    code: int
+
+
+@dataclass
+class Trouble:
+    """What has been done to the pods, by uid.
+
+    Attributes:
+        stops: pods that were told to stop.
+        succeeded: pods that ended by themselves, with 0, before anybody told them to stop.
+    """
+
+    stops: dict[str, Stop] = field(default_factory=dict)
+    succeeded: set[str] = field(default_factory=set)
+
+
+class History(Harness):
+    """A cluster in which everything goes wrong that a seed says."""
+
+    def __init__(self, api: FakeApi, clock: VirtualClock, seed: int) -> None:
+        super().__init__(api, clock)
+        self.random = random.Random(seed)
+        self.trouble = Trouble()
+        self.replicas: list[Instance] = []
+        self.happened: list[str] = []
+
+    # --- the cluster --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        super().tick()
+        for job in self.api.stored(JOBS):
+            meta, pods = job["metadata"], self._pods_of(job)
+            done = len(pods) == job["spec"]["parallelism"] and all(p["status"]["phase"] == "Succeeded" for p in pods)
+            if done and "deletionTimestamp" not in meta and not job.get("status", {}).get("conditions"):
+                completes(self, meta["name"])
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        uid = pod["metadata"]["uid"]
+        if "deletionTimestamp" in pod["metadata"]:
+            stop = self.trouble.stops.setdefault(uid, self._stop())
+            if self.clock.monotonic() < stop.at:
+                return
+            code = stop.code
+        else:
+            self.trouble.succeeded.add(uid)
+        super().end(pod, code)
+
+    def _stop(self) -> Stop:
+        return Stop(self.clock.monotonic() + self.random.uniform(0, 30), self.random.choice((0, 143)))
+
+    def _pods_of(self, job: Object) -> list[Object]:
+        return [pod for pod in self.api.stored(PODS) if _owner(pod) == job["metadata"]["uid"]]
+
+    # --- what happens -------------------------------------------------------------------------------
+
+    def step(self) -> Callable[[], Any]:
+        """What happens next."""
+        often = (self.evict, self.fall_behind, self.lose)
+        once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.finish)
+        act = self.random.choice((*often, *often, *once, self.catch_up, self.cut, self.kill))
+        self.happened.append(act.__name__)
+        return act
+
+    def submit_one(self) -> None:
+        if len(self.phases()) < JOBS_AT_MOST:
+            self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
+
+    def evict(self) -> None:
+        living = [pod for pod in self.api.list(PODS) if pod["status"]["phase"] == "Running" and not _deleting(pod)]
+        if living:
+            self.delete_pod(self.random.choice(living))
+
+    def delete_job(self) -> None:
+        if found := self.api.list(JOBS):
+            self._remove_job(self.random.choice(found))
+
+    def _remove_job(self, job: Object) -> None:
+        pods = self._pods_of(job)
+        self.api.remove(JOBS, NS, job["metadata"]["name"])
+        for pod in pods:
+            if not _deleting(pod):
+                self.delete_pod(pod)
+
+    def replace(self) -> None:
+        """`kubectl replace --force`."""
+        if found := self.api.list(SCAVENGERJOBS):
+            job = self.random.choice(found)
+            name = job["metadata"]["name"]
+            self.api.remove(SCAVENGERJOBS, NS, name)
+            if (batch := self.api.get(JOBS, NS, name)) is not None:
+                self._remove_job(batch)
+            self.submit(name, parallelism=job["spec"]["parallelism"])
+
+    def suspend(self) -> None:
+        if found := self.api.list(SCAVENGERJOBS):
+            self._suspend(self.random.choice(found), suspended=self.random.random() < 0.5)
+
+    def _suspend(self, job: Object, *, suspended: bool) -> None:
+        self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda obj: obj["spec"].update(suspend=suspended))
+
+    def finish(self) -> None:
+        running = [name for name, phase in self.phases().items() if phase == "Running"]
+        for pod in self.pods(self.random.choice(running)) if running else ():
+            if pod["status"]["phase"] == "Running" and not _deleting(pod):
+                self.end(pod)
+
+    def fall_behind(self) -> None:
+        self.api.hold_watches(self.random.choice(WATCHED))
+
+    def catch_up(self) -> None:
+        self.api.release_watches(*WATCHED)
+
+    def lose(self) -> None:
+        """A request fails, before or after it took effect."""
+        method, path = self.random.choice((("POST", "/jobs"), ("PATCH", "/scavengerjobs"), ("DELETE", "/jobs")))
+        if self.random.random() < 0.4:
+            self.api.fail(self.random.choice((403, 409, 500)), methods={method}, path=path)
+        else:
+            self.api.drop(methods={method}, path=path, after_write=self.random.random() < 0.7)
+
+    def cut(self) -> None:
+        self.random.choice((self.api.drop_watches, self.api.expire_watches))()
+
+    async def kill(self) -> None:
+        """A replica dies, and another one stands by."""
+        await self.replicas.pop(self.random.randrange(len(self.replicas))).kill()
+        self.stand_by()
+
+    def stand_by(self) -> None:
+        self.replicas.append(self.admitter(leader_elect=True))
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more, and no job is suspended."""
+        self.api.heal()
+        self.catch_up()
+        for job in self.api.list(SCAVENGERJOBS):
+            self._suspend(job, suspended=False)
+
+    def settled(self, *phases: str) -> bool:
+        return set(self.phases().values()) <= set(phases)
+
+    # --- what holds ---------------------------------------------------------------------------------
+
+    def lives(self) -> Iterator[tuple[str, set[str]]]:
+        """At every moment and for each name, the Jobs with pods that may compute."""
+        alive: dict[str, dict[str, str]] = {}
+        for entry in self.api.store.history:
+            obj = entry.new or entry.old
+            if entry.kind.plural == "pods" and obj is not None:
+                name, uid = obj["metadata"]["labels"][names.LABEL_JOB], obj["metadata"]["uid"]
+                mine = alive.setdefault(name, {})
+                mine.pop(uid, None)
+                if entry.new is not None and _computes(entry.new):
+                    mine[uid] = obj["metadata"]["annotations"][names.ANNOTATION_RUN]
+                yield name, set(mine.values())
+
+    def runs_of(self, job: Object) -> dict[str, list[Object]]:
+        """The last states of the pods of each run of a job that ran together, by the uid of its Job."""
+        last: dict[str, Object] = {}
+        for entry in self.api.store.history:
+            if entry.kind.plural == "pods" and entry.new is not None:
+                last[entry.new["metadata"]["uid"]] = entry.new
+        mine = {
+            entry.new["metadata"]["uid"]
+            for entry in self.api.store.history
+            if entry.kind.plural == "jobs"
+            and entry.new is not None
+            and any(owner["uid"] == job["metadata"]["uid"] for owner in entry.new["metadata"]["ownerReferences"])
+        }
+        runs: dict[str, list[Object]] = {}
+        for pod in last.values():
+            if _owner(pod) in mine and pod["status"].get("containerStatuses"):
+                runs.setdefault(_owner(pod), []).append(pod)
+        return {uid: pods for uid, pods in runs.items() if len(pods) >= job["spec"]["parallelism"]}
+
+
+def _owner(pod: Object) -> str:
+    return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences", ())), "")
+
+
+def _deleting(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _computes(pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in ("Succeeded", "Failed")
+
+
+async def play(c: History) -> None:
+    """The history, and then peace until every job is Completed."""
+    c.node()
+    c.stand_by()
+    c.stand_by()
+    for name in ("a", "b"):
+        c.submit(name)
+    await c.pass_time(5)
+    for _ in range(STEPS):
+        done = c.step()()
+        if done is not None:
+            await done
+        for _ in range(c.random.randint(1, 3)):
+            await c.turn(c.random.choice((0.2, 1.0, 3.0, 8.0)))
+    c.calm()
+    await c.until(lambda: c.settled("Running", "Completed"), limit=1800, step=5)
+    for name, phase in c.phases().items():
+        if phase == "Running":
+            c.succeed(name)
+    await c.until(lambda: c.settled("Completed") and not c.held(), limit=600, step=5)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HISTORIES", "20"))))
+async def test_nothing_is_done_twice_or_lost(seed: int) -> None:
+    clock = VirtualClock()
+    with structlog.testing.capture_logs():
+        async with FakeApi(clock) as api:
+            c = History(api, clock, seed)
+            try:
+                await play(c)
+            finally:
+                await c.close()
+    for name, living in c.lives():
+        assert len(living) <= 1, f"{name} lives twice: {living}"
+    for job in api.list(SCAVENGERJOBS):
+        runs = c.runs_of(job)
+        where = f"{job['metadata']['name']}: {job['status']}"
+        assert job["status"]["interruptedCount"] <= len(runs) - 1, where
+        assert any({pod["metadata"]["uid"] for pod in pods} <= c.trouble.succeeded for pods in runs.values()), where
