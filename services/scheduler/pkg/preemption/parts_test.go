@@ -1,10 +1,12 @@
 package preemption
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +98,48 @@ func TestRiskOfOnePod(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTableOfGangs compares with the services, which are tested against the same table (scavenger_domain.gang).
+func TestTableOfGangs(t *testing.T) {
+	text, err := os.ReadFile("testdata/gang_cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name      string
+		Reclaimed bool
+		Pods      []struct {
+			Phase      v1.PodPhase
+			CPU        int64
+			Started    int64
+			Checkpoint *int64
+		}
+		Estimate float64
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range cases {
+		t.Run(tt.Name, func(t *testing.T) {
+			var pods []*v1.Pod
+			for i, member := range tt.Pods {
+				p := scavenger("gang", fmt.Sprintf("node-%d", i), fmt.Sprintf("%dm", member.CPU), "")
+				if tt.Reclaimed {
+					p = reclaimed(scavenger("gang", fmt.Sprintf("node-%d", i), "0", ""), fmt.Sprint(member.CPU))
+				}
+				p = p.unannotate(annotationRisk).running(time.Duration(member.Started) * time.Second)
+				if member.Checkpoint != nil {
+					p = p.annotate(annotationCheckpoint, noon.Add(-time.Duration(*member.Checkpoint)*time.Second).Format(time.RFC3339))
+				}
+				p.Status.Phase = member.Phase
+				pods = append(pods, p.Pod)
+			}
+			if got, annotated := riskOf(pods, noon); got != tt.Estimate || annotated {
+				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
 			}
 		})
 	}

@@ -114,14 +114,29 @@ func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
 		return seconds, true
 	}
 	for _, pod := range pods {
-		seconds += estimatedRisk(pod, now)
+		if isMember(pod) {
+			seconds += estimatedRisk(pod, now)
+		}
 	}
 	return min(seconds, maxRisk), false
 }
 
+// isMember tells whether a pod would run again, and lose work, if its gang was interrupted. One that has succeeded does:
+// a gang is interrupted whole. On reclaimed capacity it has used nothing since. One that has failed is no member.
+func isMember(pod *v1.Pod) bool {
+	switch pod.Status.Phase {
+	case v1.PodFailed:
+		return false
+	case v1.PodSucceeded:
+		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+		return !requests.Cpu().IsZero()
+	}
+	return true
+}
+
 // estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the CPU request
 // times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
-// on a preemptible pod only where this is far from the truth (scheduler_estimate in its plan.py).
+// on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
 func estimatedRisk(pod *v1.Pod, now time.Time) float64 {
 	if pod.Status.StartTime == nil {
 		return 0
