@@ -137,6 +137,14 @@ def test_events_of_both_apis_have_a_time(stamps: dict[str, Any], hour: int | Non
         assert (found.about, found.related) == ("Pod lab/a-0-x", "Pod web/shop")
 
 
+def test_an_event_from_another_namespace_is_none() -> None:
+    raw = {
+        "metadata": {"name": "e", "namespace": "mine", "creationTimestamp": "2026-01-05T07:00:00Z"},
+        "involvedObject": {"kind": "ScavengerJob", "namespace": "lab", "name": "a", "uid": "uid-a"},
+    }
+    assert event_facts(msgspec.convert(raw, BoardEvent)) is None
+
+
 def test_a_lease_that_was_given_back_is_nobody_s() -> None:
     spec = {"renewTime": "2026-01-05T07:00:00.000001Z", "holderIdentity": "a"}
     assert renewed_at(msgspec.convert({"spec": spec}, Lease)) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import format_time
@@ -94,6 +95,14 @@ def test_where_a_queue_took_its_share_back_the_admitter_says_for_whom() -> None:
     event = told("a", at, InterruptionReason.QUEUE_RECLAIMED, pod="", detail=words)
 
     assert [one.whom for one in entries([job("a", "Interrupted", interruptions=(at,))], [event])] == [words]
+
+
+def test_an_event_of_another_name_tells_nothing_of_a_job() -> None:
+    at = ago(minutes=3)
+    forged = replace(told("b", at, lost=9.0), uid="uid-a")
+    found = {one.job: one.lost for one in entries([job("a", "Interrupted", interruptions=(at,))], [forged])}
+
+    assert found == {"lab/a": None, "lab/b": 9.0}
 
 
 def test_a_sentence_that_was_cut_off_is_shown_as_it_is() -> None:

@@ -15,7 +15,7 @@ from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.snapshot import CLUSTER, Figure
 from scavenger_regulator.core.state import load_states
 from scavenger_regulator.sources import SourceError, metrics_api, prometheus
-from scavenger_regulator.sources.prometheus import Queries, combine, parse_vector
+from scavenger_regulator.sources.prometheus import Queries, Vector, combine, parse_vector
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BRACKETS = "[" * 200_000
@@ -35,7 +35,7 @@ def test_labels_that_are_none(metric: Any) -> None:
 
 @pytest.mark.parametrize("at", [NOW.timestamp() * 1000, 1e300, -1e300])
 def test_a_time_that_is_not_in_seconds(at: float) -> None:
-    use = {"cpu": [({"node": "n1"}, 1.0)]}
+    use: dict[str, Vector] = {"cpu": [({"node": "n1"}, 1.0)]}
     with pytest.raises(SourceError, match=r"query `prometheus-taken`.*Unix time in seconds"):
         combine(use, {}, [({"node": "n1"}, at)], Queries({}, {}))
 

@@ -178,12 +178,13 @@ def queue_facts(queue: Queue) -> QueueFacts:
 
 
 def event_facts(event: BoardEvent) -> EventFacts | None:
-    """What is shown of an Event; None for one without a time. Those of the newer API have an eventTime only."""
+    """What is shown of an Event; None for one without a time, or about an object of another namespace, which anybody
+    may write. Those of the newer API have an eventTime only."""
     stamps = (event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
     at = next((moment for stamp in stamps if (moment := parse_time(stamp)) is not None), None)
-    if at is None:
-        return None
     about = event.involved_object
+    if at is None or about.namespace not in ("", event.metadata.namespace):
+        return None
     return EventFacts(
         key=event.metadata.key,
         at=at,

@@ -43,14 +43,14 @@ _TELLS_WHOM: Final = (interruptions.PREEMPTED_BY, interruptions.PREEMPTED)
 def timeline(jobs: Iterable[JobFacts], events: Sequence[EventFacts], *, levels_about: str) -> list[EntryRow]:
     """All that is known, newest first. levels_about: what Events of the regulator's state are about
     (`ConfigMap namespace/name`)."""
-    told: dict[str, list[EventFacts]] = {}
+    told: dict[tuple[str, str], list[EventFacts]] = {}
     for event in events:
         if event.reason == interruptions.EVENT_REASON and event.about.startswith("ScavengerJob "):
-            told.setdefault(event.uid or event.about, []).append(event)
+            told.setdefault((event.about, event.uid), []).append(event)
     victims = _victims(events)
     found: list[tuple[datetime, EntryRow]] = []
     for job in jobs:
-        found += _departures(job, told.pop(job.uid, []), victims)
+        found += _departures(job, told.pop((f"ScavengerJob {job.key}", job.uid), []), victims)
     for orphans in told.values():  # of jobs that are gone
         found += [_entry(event.at, event.about.partition(" ")[2], "", event, victims) for event in orphans]
     found += [_state(event) for event in events if event.about == levels_about]
