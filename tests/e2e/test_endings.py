@@ -151,21 +151,14 @@ def test_removed_while_the_admitter_is_down_is_counted_once(
     assert interrupted["status"] == "False"
 
 
-def test_evicted_by_the_kubelet(world: World) -> None:
-    text = (
-        "import os, time\n"
-        "if os.environ['SCAVENGER_RESTARTS'] == '0':\n"
-        "    time.sleep(2)\n"
-        "    open('/tmp/big', 'wb').write(os.urandom(24 << 20))\n"
-        "    time.sleep(3600)\n"
-        "time.sleep(1)\n"
-    )
+def test_a_pod_over_its_own_storage_limit_fails_its_job(world: World) -> None:
+    text = "import os, time\ntime.sleep(2)\nopen('/tmp/big', 'wb').write(os.urandom(24 << 20))\ntime.sleep(3600)\n"
     job = scavenger_job("greedy", **script(text))
     job["spec"]["resources"]["requests"]["ephemeral-storage"] = "8Mi"
     world.apply(job)
-    world.wait("evicted and counted", lambda: world.status("greedy").get("interruptedCount") == 1, timeout=120)
-    status = world.wait_phase("greedy", "Completed")
-    assert status["interruptedCount"] == 1
+    status = world.wait_phase("greedy", "Failed")
+    assert "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi" in status["message"]
+    assert status["interruptedCount"] == 0
 
 
 def test_job_deleted_by_hand(world: World) -> None:
