@@ -60,7 +60,7 @@ def test_a_job_runs_on_what_is_requested_and_idle_and_one_that_is_too_large_wait
     def allocated() -> Any:
         return cluster.client.get(f"{QUEUES}/{QUEUE}").get("status", {}).get("allocated")
 
-    place.wait("its queue counts it", lambda: allocated() == {"cpu": "2", "memory": "16Mi"})
+    place.wait("its queue counts it", lambda: allocated() == {"cpu": "2", "memory": "16Mi", "pods": "1"})
 
     place.submit("waits", cpu="2", capacity="Reclaimed", queue=QUEUE)
     place.wait("told why", lambda: "of reclaimed capacity" in place.status("waits").get("message", ""))
