@@ -26,7 +26,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import deleting, moment
 from scavenger_admitter.facts import run_of, version
-from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_admitter.writer import SCAVENGERJOBS, Item, metadata_now
 
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
@@ -36,17 +36,13 @@ PATIENCE_SECONDS: Final = 10.0
 log = get_logger(__name__)
 
 
-class _Item(Struct, frozen=True, gc=False, rename="camel"):
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class _ListMeta(Struct, frozen=True, gc=False, rename={"continue_": "continue"}):
     continue_: str = ""
 
 
 class _List(Struct, frozen=True, gc=False, rename="camel"):
     metadata: _ListMeta = _ListMeta()
-    items: tuple[_Item, ...] = ()
+    items: tuple[Item, ...] = ()
 
 
 class _Pods(msgspec.Struct):
@@ -135,8 +131,8 @@ async def overtaken(client: ApiClient, seen: Observation) -> bool:
     metas = [pod.metadata for pod in seen.pods] + ([seen.batch.metadata] if seen.batch is not None else [])
     if known is None or not any((place := moment(_place(meta))) is not None and place > known for meta in metas):
         return False
-    found = await _get(client, SCAVENGERJOBS, _Item, job.namespace, job.name)
-    return found is None or version(found.metadata.resource_version) > version(job.resource_version)
+    found = await metadata_now(client, SCAVENGERJOBS, job.namespace, job.name)
+    return found is None or version(found.resource_version) > version(job.resource_version)
 
 
 def _place(meta: ObjectMeta) -> str:
@@ -147,7 +143,7 @@ async def exists(client: ApiClient, key: str) -> bool:
     """Whether there is a ScavengerJob `namespace/name`. That its informer does not show it proves nothing: it leaves
     out what it cannot read, such as what a newer admitter has written, and may be behind. Raises ApiError."""
     namespace, _, name = key.partition("/")
-    return await _get(client, SCAVENGERJOBS, _Item, namespace, name) is not None
+    return await metadata_now(client, SCAVENGERJOBS, namespace, name) is not None
 
 
 async def confirmed(client: ApiClient, seen: Observation) -> Observation:

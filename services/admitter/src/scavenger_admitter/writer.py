@@ -45,8 +45,20 @@ TRIES: Final = 3
 log = get_logger(__name__)
 
 
-class _Item(Struct, frozen=True, gc=False, rename="camel"):
+class Item(Struct, frozen=True, gc=False, rename="camel"):
+    """An object of any kind, of which only the metadata are read."""
+
     metadata: ObjectMeta = ObjectMeta()
+
+
+async def metadata_now(
+    client: ApiClient, resource: Resource[Any], namespace: str | None, name: str
+) -> ObjectMeta | None:
+    """Metadata of an object as the API server has it now; None where there is none. Raises ApiError."""
+    try:
+        return msgspec.json.decode(await client.get(resource, namespace, name), type=Item).metadata
+    except NotFound:
+        return None
 
 
 class NameTaken(ApiError):  # noqa: N818 - as AlreadyExists, which it is a case of
@@ -163,29 +175,22 @@ class Writer:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(SERVICES, namespace, body)
                 return
-        found = await self._metadata(SERVICES, namespace, body["metadata"]["name"])
+        found = await metadata_now(self._client, SERVICES, namespace, body["metadata"]["name"])
         if found is not None:
             if _is_usable(found, job):
                 return
             if not _is_of_the_name(found, job):
                 raise NameTaken(found, job)
-            current = await self._metadata(SCAVENGERJOBS, namespace, job.metadata.name)
+            current = await metadata_now(self._client, SCAVENGERJOBS, namespace, job.metadata.name)
             if current is None or current.uid != job.metadata.uid:  # it may be ours that is gone
                 raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
             await self._client.delete(SERVICES, namespace, found.name, uid=found.uid)
         try:
             await self._client.create(SERVICES, namespace, body)
         except AlreadyExists:
-            there = await self._metadata(SERVICES, namespace, body["metadata"]["name"])
+            there = await metadata_now(self._client, SERVICES, namespace, body["metadata"]["name"])
             if there is not None and not _is_usable(there, job):
                 raise NameTaken(there, job) from None
-
-    async def _metadata(self, resource: Resource[Any], namespace: str, name: str) -> ObjectMeta | None:
-        """Metadata of an object as the API server has it now; None where there is none."""
-        try:
-            return msgspec.json.decode(await self._client.get(resource, namespace, name), type=_Item).metadata
-        except NotFound:
-            return None
 
     async def carry_out(self, key: str, actions: Iterable[Cleanup]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
