@@ -74,11 +74,19 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
         assert {c.phase("a10"), c.phase("a11")} == {"Waiting"}, "the interrupted one went before them"
 
 
-async def test_nobody_is_interrupted_again_for_a_job_whose_namespace_has_no_quota_left() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1',
+        'pods "b-x" is forbidden: error looking up service account x/robot: serviceaccount "robot" not found',
+    ],
+    ids=["quota", "service account"],
+)
+async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str) -> None:
     async with empty_harness() as c:
         c.pods_of = lambda job: job["metadata"]["name"] != "b"
         await shared_cluster(c)
-        c.submit("b", queue="b", cpu="1")
+        c.submit("b", queue="b", cpu="1", serviceAccountName="robot")
         told: set[str] = set()
 
         async def an_hour() -> int:
@@ -87,9 +95,7 @@ async def test_nobody_is_interrupted_again_for_a_job_whose_namespace_has_no_quot
                 for job in c.api.list(JOBS):
                     if job["metadata"]["name"] == "b" and job["metadata"]["uid"] not in told:
                         told.add(job["metadata"]["uid"])
-                        c.event(
-                            job, "FailedCreate", 'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1'
-                        )
+                        c.event(job, "FailedCreate", refusal)
                 await c.turn(5)
             return interruptions(c) - before
 

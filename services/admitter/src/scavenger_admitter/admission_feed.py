@@ -28,7 +28,7 @@ from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
-from scavenger_admitter.core.lifecycle.start_failures import Refusal, recalled
+from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
 from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, shape_of
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -45,23 +45,10 @@ KEPT = (InterruptionReason.DELETED, InterruptionReason.JOB_DELETED)
 somebody was: an ordinary pod, another queue, a node or a load that had to come down
 (docs/designs/0007-under-pressure.md)."""
 
-IN_VAIN: Final = frozenset(
-    {
-        WaitReason.UNSCHEDULABLE,
-        WaitReason.REFUSED,
-        WaitReason.START_ERROR,
-        WaitReason.START_TIMEOUT,
-        WaitReason.QUOTA_EXCEEDED,
-        WaitReason.CREATION_REFUSED,
-        WaitReason.INSTALLATION_INCOMPLETE,
-    }
-)
-"""Why starts fail in capacity that was theirs. After an interruption from outside, others are asked again."""
-
 OF_NAMESPACE: Final = frozenset(
     {WaitReason.QUOTA_EXCEEDED, WaitReason.CREATION_REFUSED, WaitReason.INSTALLATION_INCOMPLETE}
 )
-"""Those of them that other jobs of the namespace meet as well."""
+"""Why starts fail that other jobs of the namespace meet as well."""
 
 OVERLOOKED_SECONDS: Final = 60.0
 """A job that should be in line and is not is looked at again after so long at the most."""
@@ -193,7 +180,7 @@ class AdmissionFeed:
     def _bar(self, job: ScavengerJob) -> None:
         """Nobody is interrupted for a job whose start failed by no fault of others."""
         why, now = _why_not(job), micros(self._clock.now())
-        if why in IN_VAIN:
+        if why in FAILED_BY_ITSELF:  # after an interruption from outside, others are asked again
             self._state.futile.failed(job.key, now)
         if why in OF_NAMESPACE:
             self._state.futile.failed(job.metadata.namespace, now)

@@ -326,7 +326,7 @@ def recalled(status: ScavengerJobStatus, first: float, most: float) -> tuple[int
     return 1 + int(math.log2(delay / first)), queued + timedelta(seconds=delay)
 
 
-_FAILED_STARTS: Final = frozenset(
+FAILED_BY_ITSELF: Final = frozenset(
     {
         WaitReason.UNSCHEDULABLE,
         WaitReason.REFUSED,
@@ -336,9 +336,11 @@ _FAILED_STARTS: Final = frozenset(
         WaitReason.QUOTA_EXCEEDED,
         WaitReason.CREATION_REFUSED,
         WaitReason.INSTALLATION_INCOMPLETE,
-        *InterruptionReason,  # taken back before the job ran
     }
 )
+"""Why a start failed, where nobody took it back."""
+
+_FAILED_STARTS: Final = FAILED_BY_ITSELF | frozenset(InterruptionReason)  # taken back before the job ran
 
 
 def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
