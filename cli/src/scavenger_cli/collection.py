@@ -1,10 +1,10 @@
-"""A list of objects on standard output: filtered, sorted, in the form of -o, once or with every change."""
+"""A list of objects on standard output: filtered, in the form of -o, once or with every change."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -13,9 +13,9 @@ from scavenger_kube.blocking import Client
 from scavenger_kube.errors import Invalid
 from scavenger_kube.resources import Params
 
-from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.forms import Format, Output, print_objects
-from scavenger_cli.objects import decode_items, plain, raw_items, raws
+from scavenger_cli.exits import CliError
+from scavenger_cli.forms import Format, print_objects
+from scavenger_cli.objects import decode_items, plain, raw_items
 from scavenger_cli.output import colourful, columns, note, say
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Collection(Generic[T]):
     """What is listed, and how a table shows it.
 
     path, params: where it is in the API. kind: what a row needs of an object. word: for -o name. header, row: of the
-    table. key: its order, unless another is asked for. wanted: which objects; None for all.
+    table. key: its order. wanted: which objects; None for all. headers: whether the table begins with its header.
     empty: what is said when there are none.
     """
 
@@ -40,31 +40,35 @@ class Collection(Generic[T]):
     row: Callable[[T], Sequence[str]]
     key: Callable[[T], Any]
     wanted: Callable[[T], bool] | None
+    headers: bool
     empty: str
 
 
-def print_collection(client: Client, collection: Collection[T], output: Output, sort_by: str | None) -> None:
-    """List it. Raises CliError for a selector or a path of no use, ApiError."""
+def print_collection(client: Client, collection: Collection[T], form: Format) -> None:
+    """List it. Raises CliError for a selector of no use, ApiError."""
     with _explained(collection.params):
         body = client.get(collection.path, collection.params)
-    if not output.table and collection.wanted is None and sort_by is None:
-        _print(raw_items(body), output, collection.word)
+    if not form.table:
+        print_objects(_wanted(body, collection), form, collection.word, single=False)
         return
-    items, bodies = decode_items(body, collection.kind), raws(body)
-    kept = [i for i, item in enumerate(items) if collection.wanted is None or collection.wanted(item)]
-    if sort_by is not None:
-        kept = _sorted(kept, bodies, sort_by)
-    if not output.table:
-        _print((plain(bodies[i]) for i in kept), output, collection.word)
-        return
+    wanted = collection.wanted
+    kept = sorted(
+        (item for item in decode_items(body, collection.kind) if wanted is None or wanted(item)), key=collection.key
+    )
     if not kept:
         note(collection.empty)
         return
-    if sort_by is None:
-        kept.sort(key=lambda i: collection.key(items[i]))
-    rows = [collection.row(items[i]) for i in kept]
-    lines = columns(collection.header, rows, colour=colourful(), headers=output.headers)
+    rows = map(collection.row, kept)
+    lines = columns(collection.header, rows, colour=colourful(), headers=collection.headers)
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _wanted(body: bytes, collection: Collection[T]) -> Iterator[dict[str, Any]]:
+    wanted = collection.wanted
+    if wanted is None:
+        return raw_items(body)
+    items = decode_items(body, collection.kind)
+    return (obj for item, obj in zip(items, raw_items(body), strict=True) if wanted(item))
 
 
 @contextlib.contextmanager
@@ -78,30 +82,14 @@ def _explained(params: Params) -> Iterator[None]:
         raise CliError(f"the API server refuses {given}: {error.message}", remedy) from error
 
 
-def _print(items: Iterable[dict[str, Any]], output: Output, word: str) -> None:
-    print_objects(items, output, word, single=False)
-
-
-def _sorted(kept: Sequence[int], bodies: Sequence[msgspec.Raw], path: str) -> list[int]:
-    from scavenger_cli.jsonpath import TemplateError
-    from scavenger_cli.sorting import order
-
-    try:
-        return [kept[place] for place in order([msgspec.json.decode(bodies[i]) for i in kept], path)]
-    except TemplateError as error:
-        raise CliError(f"--sort-by: {error}", code=ExitCode.USAGE) from error
-
-
-def follow_collection(client: Client, collection: Collection[T], output: Output, sort_by: str | None) -> None:
+def follow_collection(client: Client, collection: Collection[T], form: Format) -> None:
     """List it, and then print every object that changes, deleted ones as they were; until Ctrl-C.
 
     Raises CliError and ApiError as `print_collection` does; what breaks after the list is waited out.
     """
     from scavenger_cli.follow import Follower
 
-    if sort_by is not None:
-        note("--sort-by has no effect with --watch: changes come in the order of time")
-    printer = _Printer(collection, output)
+    printer = _Printer(collection, form)
     with _explained(collection.params):
         for change in Follower(client, collection.path, collection.kind, collection.params).changes():
             if change.obj is not None and change.raw is not None:
@@ -114,16 +102,16 @@ def follow_collection(client: Client, collection: Collection[T], output: Output,
 class _Printer(Generic[T]):
     """Prints objects one by one; those of the first list together, as only then it is known how wide columns are."""
 
-    def __init__(self, collection: Collection[T], output: Output) -> None:
+    def __init__(self, collection: Collection[T], form: Format) -> None:
         self._collection = collection
-        self._output = output
+        self._form = form
         self._first: list[T] | None = []
         self._widths = [0] * len(collection.header)
         self._documents = 0
 
     def take(self, obj: T, raw: msgspec.Raw) -> None:
         """Print an object, or keep it for the table of the first list."""
-        if not self._output.table:
+        if not self._form.table:
             self._object(raw)
         elif self._first is None:
             self._rows([self._collection.row(obj)], headers=False)
@@ -132,18 +120,16 @@ class _Printer(Generic[T]):
 
     def listed(self) -> None:
         """The list is whole: print its table; from now on come changes."""
-        if self._output.table and self._first is not None:
+        if self._form.table and self._first is not None:
             first = sorted(self._first, key=self._collection.key)
-            self._rows([self._collection.row(obj) for obj in first], headers=self._output.headers)
+            self._rows([self._collection.row(obj) for obj in first], headers=self._collection.headers)
         self._first = None
 
     def _object(self, raw: msgspec.Raw) -> None:
-        if self._output.form is Format.YAML and self._documents:
+        if self._form is Format.YAML and self._documents:
             say("---")
         self._documents += 1
-        headers = self._output.headers and self._documents == 1
-        output = Output(self._output.form, self._output.template, self._output.columns, headers)
-        print_objects([plain(raw)], output, self._collection.word, single=True)
+        print_objects([plain(raw)], self._form, self._collection.word, single=True)
         sys.stdout.flush()
 
     def _rows(self, rows: Sequence[Sequence[str]], *, headers: bool) -> None:

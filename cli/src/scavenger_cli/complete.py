@@ -20,7 +20,7 @@ from scavenger_cli import connection, objects
 from scavenger_cli.access import Access
 from scavenger_cli.commands.showing import SECTIONS
 from scavenger_cli.exits import CliError
-from scavenger_cli.forms import TEMPLATES, Format
+from scavenger_cli.forms import Format
 from scavenger_cli.waiting import Goal
 
 NO_FILES: Final = 4
@@ -37,7 +37,7 @@ OPTIONS_OF_NAMES: Final = {
 }
 """Options whose values are names in the cluster: parameter, and where to look."""
 CHOICES: Final[Mapping[str, Iterable[str]]] = {
-    "output": tuple(f"{one}=" if one in TEMPLATES else one for one in Format),
+    "output": tuple(Format),
     "goal": tuple(Goal),
     "status": tuple(phase.lower() for phase in objects.PHASES),
     "section": SECTIONS,

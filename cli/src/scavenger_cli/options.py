@@ -9,25 +9,12 @@ from scavenger_api.duration import DurationError, parse_duration
 
 from scavenger_cli.exits import CliError, ExitCode
 
-OutputOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or jsonpath=TEMPLATE.")
-]
-ObjectOutput = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FORM",
-        help="table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...",
-    ),
-]
+OutputOption = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json or yaml.")]
+ObjectOutput = Annotated[str, typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or name.")]
 SelectorOption = Annotated[str | None, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector.")]
 FieldSelectorOption = Annotated[
     str | None,
     typer.Option("--field-selector", metavar="FIELDS", help="Fields, as status.phase=Running,spec.queue=night."),
-]
-SortOption = Annotated[
-    str | None, typer.Option("--sort-by", metavar="PATH", help="In the order of this, as .metadata.creationTimestamp.")
 ]
 NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="No line of headers.")]
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Go on with every change, until Ctrl-C.")]

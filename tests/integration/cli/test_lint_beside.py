@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from scavenger_cli.lint.check import check
 from scavenger_domain.pod_security import Level
 from scavenger_kube.blocking import Client
@@ -119,7 +120,8 @@ def test_unknown_fields_are_refused_by_both(sj: Sj) -> None:
 def test_once_more_and_all_there_is_to_know(sj: Sj) -> None:
     sj("run", "sim", "--image", "none", "--cpu", "1", "--memory", "1Gi", "--grace", "1", "--suspended")
     sj("wait", "sim", "--for=suspended", "--timeout", "120s")
-    assert sj("resubmit", "sim", "--cpu", "2", "--dry-run", "-o", "jsonpath={.spec.resources.requests.cpu}") == ["2"]
+    again = yaml.safe_load("\n".join(sj("resubmit", "sim", "--cpu", "2", "--dry-run", "-o", "yaml")))
+    assert again["spec"]["resources"]["requests"]["cpu"] == "2"
     assert sj("resubmit", "sim", "--cpu", "2") == ["scavengerjob.scavenger.dev/sim-2 created"]
     sj("wait", "sim-2", "--for=running", "--timeout", "120s")
     lines = sj("describe", "sim-2")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from scavenger_cli.manifests import next_name
 from scavenger_testing.builders import pod_dict, scavengerjob_dict
 
@@ -73,7 +74,7 @@ def test_versions(server: Server, sj: Run) -> None:
     assert json.loads(sj("version", "-o", "json")[1])["services"] == {
         "scavenger-admitter": ["example.org/scavenger-admitter:1.2"]
     }
-    assert sj("version", "-o", "jsonpath={.server}")[1] == "v1.37.1"
+    assert yaml.safe_load(sj("version", "-o", "yaml")[1])["server"] == "v1.37.1"
 
 
 def test_versions_where_deployments_may_be_read_in_one_namespace_or_none(server: Server, sj: Run) -> None:

@@ -50,7 +50,7 @@ def complete(*words: str) -> tuple[list[str], int, Mapping[str, Any]]:
         (("list", "--queue", "n"), ["night"]),
         (("list", "-n", ""), ["lab", "prod"]),
         (("list", "--context", ""), ["main"]),
-        (("list", "-o", "j"), ["json", "jsonpath=", "jsonpath-as-json="]),
+        (("list", "-o", "j"), ["json"]),
         (("list", "--status", "s"), ["starting", "suspended"]),
         (("wait", "gang", "--for", "f"), ["finished"]),
         (("list", "--al"), ["--all-namespaces"]),

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from scavenger_cli.yaml_text import list_item, yaml_text
+from scavenger_cli.forms import yaml_text
 
 ODD = "ab\n -#:|'\"{}[],&*!%@`?~=<>0.e+\t"
 STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(ODD, max_size=9)
@@ -31,9 +31,9 @@ def test_what_is_written_is_what_is_read(data: Any) -> None:
     assert yaml.safe_load(yaml_text(data)) == data
 
 
-@given(st.dictionaries(STRINGS, DATA, min_size=1, max_size=3))
-def test_an_item_is_that_of_a_list(data: dict[str, Any]) -> None:
-    assert list_item(data) == yaml_text([data])
+@pytest.mark.parametrize("text", ["y", "No", "1e3", "0o17", "1_000", ".5", "12:30:45", "=", "<<"])
+def test_what_any_reader_may_take_for_something_else_is_quoted(text: str) -> None:
+    assert yaml_text([text]) == f'- "{text}"\n'
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,6 @@ def test_an_item_is_that_of_a_list(data: dict[str, Any]) -> None:
         ({"a": [], "b": {}, "c": [[True], []]}, ["a: []", "b: {}", "c:", "- - true", "- []"]),
         ({"a": "x\ny\n"}, ["a: |", "  x", "  y"]),
         (["one line", "more than 70 %; why: cpu"], ["- one line", '- "more than 70 %; why: cpu"']),
-        ("word", ["word"]),
     ],
 )
 def test_its_form_is_kubectls(data: Any, lines: list[str]) -> None:

@@ -213,7 +213,7 @@ def test_no_block_looks_like_commands_and_is_taken_for_something_else() -> None:
     [
         ("kubectl sj run x --imaginary y", "--imaginary"),
         ("kubectl sj queue creat x", "creat"),
-        ("kubectl sj -n a list --sort-by .metadata.name", ""),
+        ("kubectl sj -n a list --status running", ""),
         ("kubectl frobnicate x", "no verb"),
         ("kubectl apply -f demo-apps/absent.yaml", "absent.yaml"),
         ("helm upgrade x charts/absent", "charts/absent"),

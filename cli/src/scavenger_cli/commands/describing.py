@@ -9,7 +9,7 @@ import typer
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access, cluster_command, namespaced_command
 from scavenger_cli.commands.showing import print_job
-from scavenger_cli.forms import DATA, TABLES, Format, output_of, print_data
+from scavenger_cli.forms import DATA, Format, output_of, print_data
 from scavenger_cli.objects import Job, decode_items
 from scavenger_cli.options import JobNames, OutputOption
 from scavenger_cli.output import columns, say
@@ -74,7 +74,7 @@ def version(
     """
     from scavenger_cli.main import own_version
 
-    form = output_of(output, "version", (*TABLES, *DATA))
+    form = output_of(output, "version", DATA)
     found: dict[str, Any] = {"client": own_version()}
     if form.table:
         say(f"Client: {found['client']}")

@@ -21,7 +21,6 @@ from scavenger_cli.options import (
     NoHeadersOption,
     ObjectOutput,
     SelectorOption,
-    SortOption,
     WatchOption,
 )
 from scavenger_cli.output import console, say
@@ -43,7 +42,6 @@ def list_jobs(
     ] = None,
     selector: SelectorOption = None,
     field_selector: FieldSelectorOption = None,
-    sort_by: SortOption = None,
     no_headers: NoHeadersOption = False,
     watch: WatchOption = False,
     output: ObjectOutput = Format.TABLE,
@@ -54,13 +52,12 @@ def list_jobs(
     Examples:
       kubectl sj list
       kubectl sj list -A --status interrupted
-      kubectl sj list --queue night -o wide --sort-by .status.interruptedCount
-      kubectl sj list -o custom-columns=NAME:.metadata.name,WHY:.status.message
+      kubectl sj list --queue night -o wide
     """
     if status is not None and status.capitalize() not in objects.PHASES:
         choice = ", ".join(objects.PHASES)
         raise CliError(f"there is no status {status}", f"choose one of {choice}", ExitCode.USAGE)
-    form = output_of(output, "list", headers=not no_headers)
+    form = output_of(output, "list")
     namespaces = access.all_namespaces
 
     def wanted(job: Job) -> bool:
@@ -76,12 +73,13 @@ def list_jobs(
         row=lambda job: job_row(job, access.now(), wide=form.wide, namespaces=namespaces),
         key=lambda job: (job.namespace, job.name),
         wanted=wanted if queue is not None or status is not None else None,
+        headers=not no_headers,
         empty="No jobs found." if namespaces else f"No jobs found in namespace {access.namespace}.",
     )
     if watch:
-        follow_collection(access.client, jobs, form, sort_by)
+        follow_collection(access.client, jobs, form)
     else:
-        print_collection(access.client, jobs, form, sort_by)
+        print_collection(access.client, jobs, form)
 
 
 @listing_command

@@ -19,7 +19,7 @@ from scavenger_cli.forms import Format, output_of, print_objects
 from scavenger_cli.lists import QUEUE_HEADER, queue_row
 from scavenger_cli.manifests import scavenger_queue
 from scavenger_cli.objects import Queue, plain
-from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, SortOption, WatchOption
+from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, WatchOption
 from scavenger_cli.output import say
 
 Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Its share against other queues.")]
@@ -45,7 +45,6 @@ def create(access: Access, name: QueueName, weight: Weight = 1, quota: Quota = N
 def list_queues(
     access: Access,
     selector: SelectorOption = None,
-    sort_by: SortOption = None,
     no_headers: NoHeadersOption = False,
     watch: WatchOption = False,
     output: ObjectOutput = Format.TABLE,
@@ -57,9 +56,9 @@ def list_queues(
     \b
     Examples:
       kubectl sj queue list
-      kubectl sj queue list --sort-by .spec.weight -w
+      kubectl sj queue list -w
     """
-    form = output_of(output, "queue list", headers=not no_headers)
+    form = output_of(output, "queue list")
     queues = Collection(
         path=paths.QUEUES,
         params={"labelSelector": selector},
@@ -69,12 +68,13 @@ def list_queues(
         row=lambda queue: queue_row(queue, access.now()),
         key=lambda queue: queue.metadata.name,
         wanted=None,
+        headers=not no_headers,
         empty="No queues found; jobs line up in the queue default all the same.",
     )
     if watch:
-        follow_collection(access.client, queues, form, sort_by)
+        follow_collection(access.client, queues, form)
     else:
-        print_collection(access.client, queues, form, sort_by)
+        print_collection(access.client, queues, form)
 
 
 @cluster_command

@@ -12,7 +12,7 @@ from scavenger_api.states import Phase
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access, cluster_command, listing_command, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.forms import DATA, TABLES, Format, output_of, print_data, print_objects
+from scavenger_cli.forms import DATA, Format, output_of, print_data, print_objects
 from scavenger_cli.objects import Job, plain
 from scavenger_cli.options import JobName, ObjectOutput, OutputOption, seconds
 from scavenger_cli.output import colourful, console, note, say
@@ -82,7 +82,7 @@ def why(access: Access, name: JobName, output: OutputOption = Format.TABLE) -> N
     from scavenger_cli.explain import explain
     from scavenger_cli.gather import gather
 
-    form = output_of(output, "why", (*TABLES, *DATA))
+    form = output_of(output, "why", DATA)
     found = explain(gather(access, name))
     if not form.table:
         print_data(render.explanation_data(found), form)
@@ -191,7 +191,7 @@ def top(
     """
     if section is not None and section not in SECTIONS:
         raise CliError(f"top has no section {section}", f"choose one of {', '.join(SECTIONS)}", ExitCode.USAGE)
-    allowed = (*TABLES, *DATA) if section == "nodes" else (Format.TABLE,)
+    allowed = DATA if section == "nodes" else (Format.TABLE,)
     form = output_of(output, f"top {section or ''}".strip(), allowed)
     if not form.table:
         print_data(_node_data(access), form)
@@ -273,7 +273,7 @@ def levels(access: Access, output: OutputOption = Format.TABLE) -> None:
 
     from scavenger_cli.top import levels_screen
 
-    form = output_of(output, "levels", (*TABLES, *DATA))
+    form = output_of(output, "levels", DATA)
     try:
         data: dict[str, str] | None = objects.decode(access.of_services(paths.levels), ConfigMap).data
     except NotFound:

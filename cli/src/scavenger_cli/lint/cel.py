@@ -17,8 +17,6 @@ from typing import Any, Final
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import MAX_UNITS, QuantityError, parse_quantity
 
-from scavenger_cli.comparisons import COMPARISONS
-
 Names = Mapping[str, Any]
 Node = Callable[[Names], Any]
 """An expression, read: from the values of names to its value. Raises CelError where CEL would stop with an error."""
@@ -28,7 +26,15 @@ _TOKEN: Final = re.compile(
     r"|(?P<mark>&&|\|\||[=!<>]=|[<>!().,\[\]?:-]))",
     re.ASCII,
 )
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {**COMPARISONS, "in": lambda one, many: one in many}
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda one, many: one in many,
+}
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
