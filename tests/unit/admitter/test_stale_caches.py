@@ -218,6 +218,22 @@ async def test_a_finished_job_is_not_opened_again_by_pods_that_have_ended() -> N
         assert c.phase("a") == "Completed"
 
 
+async def test_a_run_that_was_interrupted_before_its_job_was_suspended_is_on_record() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(60)
+        c.api.hold_watches(PODS)
+        c.delete_pod(c.pods("a")[0])
+        c.tick()
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda job: job["spec"].update(suspend=True))
+        await c.pass_time(10)
+        c.api.release_watches(PODS)
+        await c.until(lambda: c.phase("a") == "Suspended" and not c.held())
+        assert c.status("a")["interruptedCount"] == 1
+        assert len(c.status("a")["interruptedTimestamps"]) == 1
+
+
 # --- state of another run ---------------------------------------------------------------------------------------------
 
 

@@ -549,6 +549,14 @@ def test_a_running_gang_may_have_to_go_though_members_have_finished(
     assert [gang.nodes for gang in snap(state).gangs] == ([] if nodes is None else [nodes])
 
 
+def test_a_gang_belongs_to_the_queue_that_its_pods_count_in() -> None:
+    state = ClusterState()
+    state.apply_node(node())
+    state.apply_pod(scavenger("a", node="n1", queue="before"))
+    state.running.apply(RunningJob("ns/job", "uid", "edited"))
+    assert [gang.job.queue for gang in snap(state).gangs] == ["before"]
+
+
 def test_of_a_gang_that_was_taken_back_only_what_still_ran_relieves_the_load() -> None:
     state = ClusterState()
     state.apply_node(node())

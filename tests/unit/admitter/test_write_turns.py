@@ -19,11 +19,12 @@ from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.kinds import Pod
+from scavenger_kube.resources import PODS
 from scavenger_runtime.write_budget import Urgency, WriteBudget
 from scavenger_testing import VirtualClock, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import settle
 
-from .harness import harness
+from .harness import empty_harness, harness
 
 EXPLAIN, START, COUNT, CANCEL = Urgency
 DELETE, RELEASE = DeleteJob("u", "interrupted"), ReleasePod("p", "u")
@@ -82,11 +83,9 @@ async def test_a_job_is_woken_when_its_turn_has_come_and_writes_then() -> None:
     t = Turns()
     assert not t.turns.take("a", COUNT, 1)
     assert not t.turns.take("a", COUNT, 1), "it waits once, however often it is looked at"
-    assert t.turns.is_waiting("a")
     await t.clock.advance(1)
     assert t.woken == ["a"]
     assert t.turns.take("a", COUNT, 1)
-    assert not t.turns.is_waiting("a")
     assert not t.turns.take("a", COUNT, 1), "a turn is for once"
 
 
@@ -112,8 +111,7 @@ async def test_who_has_nothing_to_write_any_more_takes_nobody_s_turn() -> None:
     await t.clock.advance(1)
     assert t.woken[0] == "a"
     assert "c" in t.woken
-    assert t.turns.is_waiting("c")
-    assert not t.turns.is_waiting("b")
+    assert "b" not in t.woken
 
 
 async def test_all_requests_of_a_job_are_accounted_for() -> None:
@@ -176,3 +174,26 @@ async def test_under_pressure_a_gang_is_cancelled_before_the_victims_in_front_of
         await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
         assert {c.status(name)["interruptedCount"] for name in c.phases()} == {1}
         await c.until(lambda: len(c.held()) == 23, limit=60)
+
+
+@pytest.mark.parametrize("interrupted", [0, 30])
+async def test_a_takeover_under_pressure_waits_for_no_write(interrupted: int) -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        for number in range(30):
+            c.submit(f"j{number}", interruptionAfter="60s")
+        await c.until(lambda: set(c.phases().values()) == {"Running"})
+        await first.kill()
+        await c.clock.advance(600)
+        ordinary = pod_dict("ordinary", phase="Pending")
+        c.api.put(PODS, {**ordinary, "status": {"phase": "Pending", "conditions": UNSCHEDULABLE}})
+        c.kubelet = False
+        for number in range(interrupted):
+            c.delete_pod(c.pods(f"j{number}")[0])
+        second = c.admitter(pressed_write_rate=1.0)
+        assert await c.until(lambda: second.admitting, limit=120) < 5
+        c.api.remove(PODS, ordinary["metadata"]["namespace"], "ordinary")
+        c.kubelet = True
+        await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
+        assert {c.status(name)["interruptedCount"] for name in c.phases()} == {int(interrupted > 0)}

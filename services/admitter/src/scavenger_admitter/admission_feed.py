@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Final
 
+from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
@@ -103,10 +104,11 @@ class AdmissionFeed:
             attempt.failures = 0
             self._state.futile.came_off(key)
         active = status.phase is not None and status.phase.active
-        if status.phase is Phase.STARTING and self._informers.batch.get(key) is not None:
+        if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
                 shape, pods = shape_of(job), job.spec.parallelism
-                self._state.assumed_starts.assume(key, run, shape, pods, queue=job.spec.queue)
+                queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
+                self._state.assumed_starts.assume(key, run, shape, pods, queue=queue)
             attempt.adopt(run)
         elif not attempt.under_way and not (active and attempt.holds_room(run)):
             self._give_back(key)

@@ -199,13 +199,10 @@ class Admitter:
         return job.metadata.creation_timestamp.timestamp(), version(job.metadata.resource_version), key
 
     async def _reconcile(self, key: str) -> Result | None:
-        result = None
         try:
-            result = await self._reconciler.reconcile(key)
-            return result
+            return await self._reconciler.reconcile(key)
         finally:
-            if result is not None or not self._turns.is_waiting(key):  # else nothing was done that could wait
-                self._first_pass.discard(key)
+            self._first_pass.discard(key)  # what it has yet to write, it writes in its turn
             if not self._first_pass:
                 self.first_pass_done.set()
 

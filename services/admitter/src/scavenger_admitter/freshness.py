@@ -113,10 +113,12 @@ def doubtful(seen: Observation) -> bool:
 
 def final(seen: Observation, outcome: Outcome) -> bool:
     """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
-    finished no longer."""
+    finished no longer, or a run that nobody interrupted ends because the job is suspended."""
     before, after = seen.job.status.phase, outcome.status.phase
     if before is not None and before.finished:
         return after is not None and not after.finished
+    if before is not None and before.active and after is Phase.SUSPENDED:
+        return True
     if after is not Phase.COMPLETED:
         return False
     run = run_of(seen.job)

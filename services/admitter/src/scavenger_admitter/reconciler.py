@@ -34,7 +34,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.losses import Losses
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
-from scavenger_admitter.write_turns import WriteTurns, urgency_of
+from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
 
 UNREADABLE_SECONDS: Final = 60.0
@@ -134,7 +134,7 @@ class Reconciler:
         may_create = create is not None and self._slots.is_called(key)
         requests = (outcome.changed and left_out is None) + len(cleanups) + may_create
         if not self._turns.take(key, urgency_of(job, outcome), requests):
-            if outcome.quiet_until is None or cleanups or may_create:
+            if cleanups or may_create or not can_wait(job, outcome):
                 return None  # it is looked at again when it has its turn
             left_out = EXPLAINED_LATER  # when it has its turn; until then it goes on as if it had been said
         if left_out is not None:

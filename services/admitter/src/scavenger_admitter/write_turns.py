@@ -23,6 +23,15 @@ def urgency_of(job: ScavengerJob, outcome: Outcome) -> Urgency:
     return max((_of_status(job.status.phase, outcome), *_of_actions(outcome.actions, gang)))
 
 
+def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
+    """Whether the outcome is as good as written: the job stays in its phase, and no other job is affected until the
+    write has its turn."""
+    if outcome.quiet_until is not None:
+        return True
+    stays = outcome.status.phase is job.status.phase and outcome.status.queued_timestamp == job.status.queued_timestamp
+    return stays and not outcome.start_failed
+
+
 def _of_status(before: Phase | None, outcome: Outcome) -> Urgency:
     """Of the status alone. One that could be left out, as it follows from the Job at every look, explains."""
     phase = outcome.status.phase
@@ -55,10 +64,6 @@ class WriteTurns:
         self._wake = wake
         self._waiting: dict[str, tuple[Urgency, asyncio.Task[None]]] = {}
         self._given: set[str] = set()
-
-    def is_waiting(self, key: str) -> bool:
-        """Whether the job waits for its turn, or has it and was not looked at since."""
-        return key in self._waiting or key in self._given
 
     def take(self, key: str, urgency: Urgency, requests: int) -> bool:
         """Whether the job may send so many requests now. If not it is woken when its turn has come; one that waits

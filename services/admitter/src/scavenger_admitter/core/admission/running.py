@@ -10,7 +10,7 @@ Units: cpu in millicores, memory in bytes, all else in whole units. Times are mi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final, Protocol
@@ -244,7 +244,10 @@ class RunningJobs:
             finished = sum(pod.succeeded and pod.run == run and not pod.leaves_by for pod in pods.values())
         if len(alive) + finished != job.parallelism:
             return None
-        return Gang(job, alive[0].requests, tuple([pod.node for pod in alive]))
+        first = alive[0]
+        if first.queue != job.queue:  # spec.queue was edited while the run started: its share is where its pods count
+            job = replace(job, queue=first.queue)
+        return Gang(job, first.requests, tuple([pod.node for pod in alive]))
 
     def terminating(self, now: int, counts: Mapping[str, bool], kept: Set[str]) -> tuple[TerminatingPod, ...]:
         """The pods on their way out, at `now`. One that stays on after its grace period is not counted on any more.
