@@ -67,9 +67,6 @@ def test_the_smallest_job_to_the_letter() -> None:
             "completions": 1,
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {
-                "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-            },
             "template": {
                 "metadata": {
                     "labels": {**labels, "scavenger.dev/preemption-class": "preemptible"},

@@ -85,14 +85,6 @@ def job_manifest(
             "backoffLimit": 0,
             # A pod that is being deleted may still compute: nothing may take its index before it has ended.
             "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {
-                "rules": [
-                    {
-                        "action": "FailJob",
-                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                    }
-                ]
-            },
             "template": {
                 "metadata": {
                     "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},

@@ -24,7 +24,9 @@ _TRUE: Final = "True"
 _FALSE: Final = "False"
 _UNKNOWN: Final = "Unknown"
 UNFINISHED: Final = State(_UNKNOWN, StateReason.UNFINISHED)
-"""Succeeded is Unknown until the end, so that a wait for either outcome does not end early."""
+"""Succeeded is Unknown, or absent, until the end, so that a wait for either outcome does not end early."""
+_AT_FIRST_ABSENT: Final = (ConditionType.RUNNING, ConditionType.INTERRUPTED)
+"""Being False says nothing of these while they have never been True, and every write costs the API server its size."""
 
 
 def states(phase: Phase, reason: str, message: str | None, *, interrupted: str | None) -> dict[ConditionType, State]:
@@ -53,11 +55,14 @@ def states(phase: Phase, reason: str, message: str | None, *, interrupted: str |
 def written(
     before: tuple[Condition, ...], wanted: dict[ConditionType, State], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept."""
+    """The conditions to write: `lastTransitionTime` moves only when the status flips; foreign types are kept, and what
+    is not true yet is left out."""
     known = {condition.type: condition for condition in before}
     result = []
     for kind, state in wanted.items():
         old = known.pop(kind.value, None)
+        if old is None and (state is UNFINISHED or (kind in _AT_FIRST_ABSENT and state.status == _FALSE)):
+            continue
         since = old.last_transition_time if old is not None and old.status == state.status else second(now)
         message = state.message
         if message is None:
