@@ -11,7 +11,7 @@ from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_cli.facts import Facts
 from scavenger_cli.figures import loads
 from scavenger_cli.objects import Job
-from scavenger_cli.words import short_amount, spell
+from scavenger_cli.words import age, short_amount, spell
 
 _PASSES: Final = "wait: it starts when ordinary workloads or other jobs have freed enough"
 _RETRIED: Final = "wait: it is tried again by itself, after a delay that grows with every failed start"
@@ -62,7 +62,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.QUEUE_SHARE: ("wait: it starts when the others need no more", "kubectl sj queue list shows all shares"),
     WaitReason.MAKING_ROOM: ("wait: it starts when the pods have ended, within their grace period",),
     WaitReason.BLIND: (_REGULATOR, "kubectl top nodes shows whether the metrics API answers"),
-    WaitReason.ADMIT_FALSE: ("wait: it starts when the load has fallen", "kubectl sj levels shows the load"),
+    WaitReason.ADMIT_FALSE: ("wait: {admission}", "kubectl sj levels shows the load"),
     WaitReason.ADMISSION_LEVEL: (_PASSES,),
     WaitReason.NO_PLACE: (_PASSES,),
     WaitReason.NO_HEADROOM: ("wait: it starts when less is used on a node",),
@@ -91,12 +91,21 @@ def remedies(reason: str, facts: Facts) -> tuple[str, ...]:
         "move": command(job, "move", f"--queue {names.DEFAULT_QUEUE}"),
         "wait": command(job, "wait", "--for=running"),
         "resume": command(job, "resume"),
+        "admission": _reopens(facts),
     }
     hint = _HINTS.get(word, _no_hint)(facts)
     return (*(text.format_map(known) for text in REMEDIES[word]), *hint)
 
 
 # --- with figures that are known here -------------------------------------------------------------------------
+
+
+def _reopens(facts: Facts) -> str:
+    """When the regulator admits jobs again."""
+    end = facts.levels.cooldown_until if facts.levels is not None else None
+    if end is not None and end > facts.now:
+        return f"jobs start again after the cool-down, which ends in {age(facts.now, end)}"
+    return "jobs start again when the load has fallen"
 
 
 def _no_hint(_: Facts) -> tuple[str, ...]:

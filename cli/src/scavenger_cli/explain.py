@@ -127,7 +127,8 @@ def interruption(reason: str) -> str:
 
 
 def _levels(facts: Facts) -> list[Finding]:
-    findings = []
+    closed = facts.levels.closed if facts.levels is not None else ""
+    findings = [Finding("new jobs", f"none start: {closed}")] if closed else []
     for name, load in loads(facts).items():
         what = "requests" if load.by_requests else "load"
         text = f"{percent(load.now)} now, {percent(load.with_job)} with this job; new jobs start below "

@@ -269,16 +269,23 @@ def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:
             )
             parts += [Text(text), Text("scavenger-regulator, once installed, measures the real load.")]
         return Group(*parts)
-    parts.append(Text(STATES.get(levels.state.value, "").capitalize() + "."))
+    known = STATES.get(levels.state.value, "") if levels.admit or not view.closed else view.closed
+    parts.append(Text(known[:1].upper() + known[1:] + _ends(view, now) + "."))
     facts = [f"{percent(levels.preemptible_percentage or 0)} of the running jobs are preemptible"]
     facts += [f"reserve {percent(levels.reserve)}"] if levels.reserve is not None else []
     facts.append(f"measured every {levels.period_seconds:g} s")
     parts.append(Text("; ".join(facts) + "."))
-    if levels.message:
+    if levels.message and levels.message != known:
         parts.append(Text(levels.message))
     for name in levels.resources:
         parts += [Text(""), *_scale(name, levels, width)]
     return Group(*parts)
+
+
+def _ends(view: LevelsView, now: datetime) -> str:
+    """How long from now a cool-down lasts."""
+    end = view.cooldown_until
+    return f", {age(now, end)} from now" if end is not None and end > now else ""
 
 
 def _scale(name: str, levels: PublishedLevels, width: int) -> list[Text]:

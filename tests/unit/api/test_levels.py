@@ -89,6 +89,18 @@ def test_what_is_used_of_requests_is_written_where_that_is_known() -> None:
     assert LevelsView.of({**data, "usedOfRequests.cpu": "101"}, NOW).visibility is Visibility.BLIND
 
 
+def test_the_end_of_a_cooldown_is_written_where_it_is_known() -> None:
+    assert "until" not in LEVELS.to_data()
+    levels = replace(LEVELS, admit=False, until=NOW + timedelta(minutes=3))
+    assert PublishedLevels.parse(levels.to_data()) == levels
+    view = LevelsView.of(levels.to_data(), NOW)
+    assert view.cooldown_until == levels.until
+    assert view.closed == f"cool-down after interruptions until {levels.to_data()['until']}"
+    assert LevelsView.of(replace(levels, admit=True).to_data(), NOW).cooldown_until is None
+    assert LevelsView.of(levels.to_data(), NOW + timedelta(hours=1)).closed == "", "stale"
+    assert LevelsView.of({**levels.to_data(), "until": "later"}, NOW).cooldown_until is None
+
+
 def test_every_key_of_the_contract_is_written() -> None:
     assert set(LEVELS.to_data()) >= {
         names.LEVELS_PREEMPTIBLE_PERCENTAGE,

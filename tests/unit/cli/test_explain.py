@@ -79,6 +79,20 @@ CASES = {
         Cause.NOT_SAID,
         "room on node-1 is about to be taken by pod web-1",
     ),
+    "cool-down": Case(
+        facts(told("AdmitFalse", "none"), levels=cases.levels(admit="false", until=ago(-90))),
+        "AdmitFalse",
+        "none",
+        "after the cool-down, which ends in 90s",
+        ("none start: cool-down after interruptions until",),
+    ),
+    "evicting": Case(
+        facts(told("AdmitFalse", "none"), levels=cases.levels(admit="false", state="Evicting", load_cpu="90")),
+        "AdmitFalse",
+        "none",
+        "when the load has fallen",
+        ("none start: jobs are being evicted",),
+    ),
     "no condition and no message": Case(facts(), Cause.NOT_SAID, "the admitter has not said why"),
     "a condition without a message, of an older admitter": Case(
         facts(

@@ -390,6 +390,13 @@ def test_levels() -> None:
     ]
 
 
+def test_levels_in_a_cooldown() -> None:
+    shown = drawn(levels_screen(levels(load_cpu="0", admit="false", until=ago(-90)), NOW, 80))
+    assert shown[0] == "Cluster  Filling, no new jobs, measured 10s ago"
+    assert shown[1].startswith("Cool-down after interruptions until 20")
+    assert shown[1].endswith("Z, 90s from now.")
+
+
 def test_watch_shows_what_there_is_room_for() -> None:
     many = [*JOBS, *(job(f"w-{i}", status={"queuedTimestamp": queued(i), "message": "x" * 200}) for i in range(20))]
     shown = drawn(jobs_screen(many, NOW, 10, namespaces=False))

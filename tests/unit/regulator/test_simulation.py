@@ -90,6 +90,30 @@ def test_states_and_admission_over_time() -> None:
     assert reopened - ended >= world.rules.cooldown
 
 
+def test_no_cooldown_where_nobody_was_evicted() -> None:
+    """A burst over the upper level, and no job in the cluster: nothing was freed that could be filled again at once."""
+    world = World([], lambda t: (90.0 if 60 <= t < 300 else 30.0, 0.0), RULES)
+    world.run(20)
+    assert "Evicting" in {d.published.state.value for _, d in world.decisions}
+    for _, decided in world.decisions:
+        published = decided.published
+        assert published.admit == (published.state.value != "Evicting")
+        assert published.until is None
+
+
+def test_the_end_of_a_cooldown_is_published() -> None:
+    jobs = [Job(f"job-{i}", 2.0, 0.0) for i in range(15)]
+    world = World(jobs, lambda t: (58.0 if 60 <= t < 300 else 30.0, 0.0), RULES)
+    world.run(40)
+    assert world.evictions
+    published = [(t, d.published) for t, d in world.decisions]
+    assert all(one.until is None for _, one in published if one.state.value == "Evicting" or one.admit)
+    until = {one.until for _, one in published if one.until is not None}
+    assert len(until) == 1
+    reopened = next(t for t, one in published if t > 300 and one.admit)
+    assert NOW + timedelta(seconds=reopened) - min(until) < timedelta(seconds=world.rules.period)
+
+
 def test_at_lower_exactly_it_stays_closed() -> None:
     world = World([Job(f"job-{i}", 2.0, 0.0) for i in range(15)], rising(58.0), RULES)
     world.run(60)

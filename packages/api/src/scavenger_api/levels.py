@@ -30,6 +30,7 @@ from scavenger_api.levels_text import (
     RAMPING,
     REQUESTS_SOURCE,
     SOURCE,
+    UNTIL,
     USED_OF_REQUESTS,
     GarbageError,
     number,
@@ -86,6 +87,7 @@ class PublishedLevels:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
     NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
+    until: see UNTIL.
     """
 
     state: LevelsState
@@ -101,6 +103,7 @@ class PublishedLevels:
     averaged_since: datetime | None = None
     headroom: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
+    until: datetime | None = None
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -125,6 +128,8 @@ class PublishedLevels:
             data[names.LEVELS_OBSERVED_AT] = format_time(self.observed_at)
         if self.averaged_since is not None:
             data[AVERAGED_SINCE] = format_time(self.averaged_since)
+        if self.until is not None:
+            data[UNTIL] = format_time(self.until)
         for resource, levels in self.resources.items():
             for name in names.LEVELS_PER_RESOURCE:
                 value: float | None = getattr(levels, name)
@@ -235,6 +240,24 @@ class LevelsView:
         if self.visibility is Visibility.ABSENT:
             return True
         return self.visibility is Visibility.FRESH and self.levels is not None and self.levels.admit
+
+    @property
+    def cooldown_until(self) -> datetime | None:
+        """When the cool-down ends in which nothing may start; None where there is none, or its end is not known."""
+        if self.visibility is not Visibility.FRESH or self.levels is None or self.levels.admit:
+            return None
+        return self.levels.until
+
+    @property
+    def closed(self) -> str:
+        """Why fresh levels let nothing start, to follow a colon; "" where they do, or where nobody says."""
+        if self.visibility is not Visibility.FRESH or self.levels is None or self.levels.admit:
+            return ""
+        if self.cooldown_until is not None:
+            return f"cool-down after interruptions until {format_time(self.cooldown_until)}"
+        if self.levels.state is LevelsState.EVICTING:
+            return self.levels.message or "jobs are being evicted until the load has come down"
+        return self.levels.message
 
     @property
     def on_requests(self) -> bool:
@@ -381,6 +404,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         averaged_since=parse_time(data.get(AVERAGED_SINCE)),
         headroom=read_headroom(data.get(NODE_HEADROOM, "")),
         source=data.get(SOURCE, ""),
+        until=parse_time(data.get(UNTIL)),
     )
 
 

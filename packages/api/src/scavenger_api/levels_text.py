@@ -13,6 +13,10 @@ from typing import Final
 MESSAGE: Final = "message"
 """Beyond the contract's keys: why the state is what it is, for people. Nothing decides by it."""
 
+UNTIL: Final = "until"
+"""Beyond the contract's keys: when the cool-down after interruptions ends in which `admit` is false. Only written while
+that time is known."""
+
 SOURCE: Final = "source"
 """Beyond the contract's keys: where the load comes from, by the names of the regulator's `--source`."""
 

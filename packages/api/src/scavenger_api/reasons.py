@@ -91,7 +91,7 @@ class WaitReason(Reason):
     MAKING_ROOM = "MakingRoom", "Pods are leaving whose room it is to have."
     # the load
     BLIND = "Blind", "The load of the cluster is not known: the published levels are stale, unreadable or Blind."
-    ADMIT_FALSE = "AdmitFalse", "The regulator lets nothing new start for now, as after an eviction."
+    ADMIT_FALSE = "AdmitFalse", "The regulator lets nothing new start while it evicts, and in the cool-down after that."
     ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
     # room
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."

@@ -93,8 +93,7 @@ def admission_row(view: LevelsView, services: list[ServiceRow]) -> AdmissionRow:
     if view.visibility is Visibility.BLIND:
         return AdmissionRow(False, f"No: {WaitReason.BLIND.__doc__} {_unseen(view)}")
     if not view.admit:
-        said = view.levels.message if view.levels is not None else ""
-        return AdmissionRow(False, f"No: {WaitReason.ADMIT_FALSE.__doc__}" + (f" It says: {said}." if said else ""))
+        return AdmissionRow(False, f"No: {view.closed}." if view.closed else f"No: {WaitReason.ADMIT_FALSE.__doc__}")
     return _by_load(view)
 
 

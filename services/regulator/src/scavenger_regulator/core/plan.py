@@ -97,7 +97,7 @@ def _decide_load(snapshot: Snapshot, states: Mapping[str, ScopeState], rules: Ru
     closed = frozenset(scope for scope, decided in scopes.items() if scope != CLUSTER and decided.closed)
     headroom = {s: left for s, one in scopes.items() if s != CLUSTER and (left := one.headroom) is not None}
     history, source = snapshot.history.get(CLUSTER, {}), snapshot.measurement.source
-    published = published_levels(scopes[CLUSTER], history, closed, headroom, rules, source)
+    published = published_levels(scopes[CLUSTER], snapshot.now, history, closed, headroom, rules, source)
     return Decision(published, tuple(victims[: rules.eviction.max_victims]), scopes)
 
 

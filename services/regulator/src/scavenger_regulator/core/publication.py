@@ -12,7 +12,7 @@ from scavenger_api.levels_text import headroom_entry
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.scope import ScopeDecision, Wait
+from scavenger_regulator.core.scope import ScopeDecision, Wait, cooldown_until
 from scavenger_regulator.core.snapshot import RESOURCES
 
 OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
@@ -46,6 +46,7 @@ characters are less."""
 
 def published_levels(
     cluster: ScopeDecision,
+    now: datetime,
     history: Mapping[str, Figures],
     closed_nodes: frozenset[str],
     headroom: Mapping[str, tuple[int, int]],
@@ -69,9 +70,10 @@ def published_levels(
         period_seconds=rules.period,
         resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
         closed_nodes=closed_nodes,
-        message=_message(cluster),
+        message=_message(cluster, now),
         headroom=within_bounds(headroom),
         source=source,
+        until=cooldown_until(cluster.next_state, now, rules),
     )
 
 
@@ -108,12 +110,15 @@ def _resource(cluster: ScopeDecision, resource: str, figures: Figures | None) ->
     )
 
 
-def _message(cluster: ScopeDecision) -> str:
+def _message(cluster: ScopeDecision, now: datetime) -> str:
     """What an administrator who looks at the ConfigMap should know; the figures stand beside it already."""
     if cluster.plan is not None:
         return OUTCOME_MESSAGES.get(cluster.plan.outcome, "")
     if cluster.wait is Wait.SETTLING:
         return "waiting for evicted pods to show in the measurements"
+    state = cluster.next_state
+    if state.closed and state.cooldown_until is not None and state.cooldown_until <= now:
+        return f"after evictions nothing starts until {' and '.join(sorted(state.closed_for))} is below the lower level"
     return ""
 
 
@@ -159,6 +164,7 @@ def _shape(levels: PublishedLevels) -> tuple[object, ...]:
         frozenset(levels.crowded_nodes),
         levels.message,
         levels.source,
+        levels.until,
         levels.preemptible_percentage is None,
         figures,
     )

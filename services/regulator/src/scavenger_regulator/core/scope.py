@@ -2,8 +2,8 @@
 
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
-3. State with hysteresis: Evicting from `upper` until `lower`, then closed for a cool-down and until what was evicted
-   for is under `lower`.
+3. State with hysteresis: Evicting from `upper` until `lower`; where somebody was evicted, then closed for a cool-down
+   and until what was evicted for is under `lower`.
 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
    made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
@@ -163,9 +163,9 @@ def _with_hysteresis(
     load = reading.firm
     raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
-    closed, closed_for, until = state.closed, state.closed_for | evicting, state.cooldown_until
-    if evicting:
-        closed, until = True, None
+    closed, closed_for, until = state.closed, state.closed_for, state.cooldown_until
+    if closed and evicting:
+        closed_for, until = closed_for | evicting, None
     elif closed:
         until = until or now + timedelta(seconds=rules.cooldown)
         # Only what was evicted for: another resource may be between `lower` and `upper` for good, and that is no reason
@@ -218,11 +218,21 @@ def _levels_state(state: ScopeState, reading: Reading, levels: Mapping[str, Wate
 def _admit(state: ScopeState, now: datetime, rules: Rules) -> bool:
     """Closed while evicting and cooling down; and while jobs yield, or the first to yield would be back at
     once."""
-    if state.closed:
+    if state.closed or state.evicting:
         return False
     if state.yielded_at is None:
         return True
     return now >= state.yielded_at + timedelta(seconds=rules.cooldown)
+
+
+def cooldown_until(state: ScopeState, now: datetime, rules: Rules) -> datetime | None:
+    """When the cool-down ends that keeps admission closed; None where something else does, or nothing. One after jobs
+    have yielded ends sooner where the load is back at `admission`."""
+    if state.evicting:
+        return None
+    yields = None if state.yielded_at is None else state.yielded_at + timedelta(seconds=rules.cooldown)
+    ends = [end for end in (state.cooldown_until, yields) if end is not None and end > now]
+    return max(ends, default=None)
 
 
 # --- victims ----------------------------------------------------------------------------------------------
@@ -381,6 +391,8 @@ def after_evictions(
 def _after(state: ScopeState, evicted: Sequence[Victim], now: datetime, rules: Rules) -> ScopeState:
     above = [v.candidate for v in evicted if v.reason is EvictionReason.ABOVE_UPPER]
     precise = [candidate.gang for candidate in above]
+    if precise:
+        state = replace(state, closed=True, closed_for=state.closed_for | state.evicting, cooldown_until=None)
     yielded = any(v.reason is EvictionReason.YIELD for v in evicted)
     if yielded:
         state = replace(state, yielded_at=now)

@@ -63,12 +63,12 @@ class ScopeState:
 
     levels: as last published, by resource. evicting: resources whose load reached `upper` and has not come down to
     `lower` since. evicting_since: when the first of them did. awaited: UIDs of gangs that the last plan would take and
-    that were not preemptible yet. closed: nothing is admitted until the cool-down is over and the load of the resources
-    in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the cool-down. yielding: resources
-    whose load is well above `admission`, or was and is not back at it after a job has yielded. yielded_at: when a job
-    last yielded in this episode. waiting_since: since when jobs much at risk are waited for. saturation: while victims
-    are planned for a CPU that is all in use. learned: resources whose levels follow their history. restored_at: when
-    throttled jobs were last given CPU back. read_at: when the load was last known.
+    that were not preemptible yet. closed: somebody was evicted, and nothing is admitted until the cool-down is over and
+    the load of the resources in closed_for, those that were evicted for, under `lower`. cooldown_until: end of the
+    cool-down. yielding: resources whose load is well above `admission`, or was and is not back at it after a job has
+    yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
+    for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
+    their history. restored_at: when throttled jobs were last given CPU back. read_at: when the load was last known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -154,18 +154,19 @@ def states_from_published(published: PublishedLevels | None, now: datetime, cool
     """The cluster's state as the published levels show it.
 
     Which resources were being brought down they do not say; those still above `upper` are, so rather too few
-    are evicted than too many. Whatever was closed stays so for a whole cool-down, and no longer: waiting for a resource
-    that nobody was evicted for may be for ever.
+    are evicted than too many. Whatever was closed stays so until the published end of the cool-down, without one for a
+    whole cool-down, and no longer: waiting for a resource that nobody was evicted for may be for ever.
     """
     if published is None or published.state is LevelsState.BLIND:
         return {}
     levels = {r: WaterLevels(one.lower, one.admission, one.upper) for r, one in published.resources.items()}
     closed = not published.admit or published.state is LevelsState.EVICTING
+    limit = now + timedelta(seconds=cooldown)
     return {
         CLUSTER: ScopeState(
             levels=levels,
             closed=closed,
-            cooldown_until=now + timedelta(seconds=cooldown) if closed else None,
+            cooldown_until=min(published.until or limit, limit) if closed else None,
         )
     }
 
