@@ -7,7 +7,7 @@ just started, and what pending ordinary pods are about to take.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -99,7 +99,7 @@ def room_for(
         places=places,
         largest_free=_as_counted(largest_free) if largest_free is not None else None,
         nearest=largest_free if left and by_requests and not places else None,
-        load=load_by_requests(nodes, used),
+        load=load_by_requests(nodes, pods),
         unseen=_unseen(pods, unseen_since) if unseen_since is not None else {},
     )
 
@@ -174,9 +174,11 @@ def closest(places: Sequence[Place], asked: Amounts) -> Place | None:
     return max(places, key=share, default=None)
 
 
-def load_by_requests(nodes: Iterable[Node], used: Mapping[str, Amounts]) -> dict[str, Use]:
+def load_by_requests(nodes: Iterable[Node], pods: Collection[Pod]) -> dict[str, Use]:
     """Requests and allocatable of the nodes that count, per resource that has a level; a reclaimed CPU is a CPU."""
-    counted = [node for node in nodes if counts(node)]
+    used = used_by_node(pods)
+    held = {pod.spec.node_name for pod in pods if LABEL_JOB in pod.metadata.labels and not pod.ended}
+    counted = [node for node in nodes if counts(node, holds=node.metadata.name in held)]
     taken = {n.metadata.name: counted_as(used.get(n.metadata.name, {}).items()) for n in counted}
     return {
         name: Use(

@@ -22,7 +22,7 @@ from scavenger_cli.accounts import node_accounts
 from scavenger_cli.lists import by_name, displayed_phase, gang_amounts
 from scavenger_cli.objects import Job, Queue, QueueCounts
 from scavenger_cli.output import PHASE_STYLES
-from scavenger_cli.room import Use, load_by_requests, used_by_node
+from scavenger_cli.room import Use, load_by_requests
 from scavenger_cli.words import age, bar, cpu_time, percent, plural, short_amount
 
 ADMISSION_MARK: Final = "┃"
@@ -54,7 +54,7 @@ def cluster_section(view: View, width: int) -> list[RenderableType]:
     """The levels and the load, a bar per resource."""
     if view.levels is None:
         return [Text("Cluster: you may not read the levels (ConfigMap scavenger-levels).", style="yellow")]
-    use = load_by_requests(view.nodes or (), used_by_node(view.pods or ())) if view.nodes is not None else {}
+    use = load_by_requests(view.nodes or (), view.pods or ()) if view.nodes is not None else {}
     lines: list[RenderableType] = [_headline(view.levels, view.now)]
     cells = max(10, width - 50)
     for name in LEVELS_RESOURCES:

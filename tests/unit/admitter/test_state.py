@@ -180,8 +180,9 @@ def indexed(snapshot: Snapshot) -> list[int]:
         ({"ready": "Unknown"}, False, False),
         ({"ready": "False"}, False, False),
         ({"cordoned": True}, False, False),
-        ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, True, False),
-        ({"taints": [{"key": "gpu", "effect": "NoExecute"}]}, True, False),
+        ({"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, True, True),
+        ({"taints": [{"key": "gpu", "effect": "NoExecute"}]}, True, True),
+        ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]}, False, True),
         ({"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]}, True, True),
         ({"taints": [{"key": "fine", "effect": "NoSchedule"}]}, True, True),
     ],
@@ -197,6 +198,20 @@ def test_which_nodes_are_schedulable_and_which_count(change: dict[str, Any], sch
     assert seen.capacity.get("cpu", 0) == (8000 if counts else 0)
     assert requested(seen) == (1000 if counts else 0)
     assert seen.nodes["n1"].scavenger == {"cpu": 1000, "memory": GI, "pods": 1}
+
+
+def test_a_tainted_node_counts_while_a_scavenger_pod_is_on_it() -> None:
+    """Jobs may tolerate any taint, and where they are, they are in the load and are evicted for it."""
+    state = ClusterState()
+    state.apply_node(node(taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+    assert snap(state).capacity.get("cpu", 0) == 0
+    pod = scavenger("s", node="n1")
+    state.apply_pod(pod)
+    seen = snap(state)
+    assert (seen.capacity["cpu"], requested(seen), seen.nodes["n1"].counts) == (8000, 1000, True)
+    state.delete_pod(pod.metadata.key)
+    seen = snap(state)
+    assert (seen.capacity.get("cpu", 0), requested(seen), seen.nodes["n1"].counts) == (0, 0, False)
 
 
 @pytest.mark.parametrize(

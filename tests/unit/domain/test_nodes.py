@@ -19,6 +19,10 @@ CASES: list[tuple[dict[str, Any], bool, bool]] = [
     ({"taints": [{"key": "gone", "effect": "NoExecute"}]}, True, False),
     ({"taints": [{"key": "soft", "effect": "PreferNoSchedule"}]}, True, True),
     ({"taints": [{"key": "ours", "effect": "NoSchedule"}]}, True, True),
+    # full: it is part of the load, and takes nobody
+    ({"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}, False, True),
+    ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]}, False, True),
+    ({"taints": [{"key": "node.kubernetes.io/pid-pressure", "effect": "NoSchedule"}]}, False, True),
     # Ready again, and the taint that said it was not is still there for a moment
     ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, False, False),
 ]
@@ -30,6 +34,7 @@ def test_nodes(changes: dict[str, Any], takes_pods: bool, counted: bool) -> None
     assert schedulable(node) is takes_pods
     assert counts(node, ("ours",)) is counted
     assert not counts(node) or counted
+    assert counts(node, holds=True) is available(node), "whatever taint the pods on it tolerate"
 
 
 def test_a_node_being_deleted_is_as_good_as_cordoned() -> None:

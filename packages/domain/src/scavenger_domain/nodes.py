@@ -1,11 +1,11 @@
-"""Which nodes new pods may come to, and which the load is measured over (sections 4.2 and 5 of the design)."""
+"""Which nodes new pods may come to, and which the load is measured over: one rule for all who reckon it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from scavenger_domain.taints import PASSING, TaintLike, blocking
+from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking
 
 
 class _Metadata(Protocol):
@@ -50,16 +50,25 @@ def available(node: NodeLike) -> bool:
 
 
 def schedulable(node: NodeLike) -> bool:
-    """Whether pods that tolerate its lasting taints may come now: available, and the taints of a cordon or of a silent
-    kubelet, which Kubernetes takes off a moment later, are gone."""
+    """Whether pods that tolerate its lasting taints may come now: available, and without the taints that Kubernetes
+    takes off by itself: of a cordon, of a silent kubelet, of pressure."""
     return available(node) and not any(taint.key in PASSING for taint in blocking(node.spec.taints))
 
 
-def counts(node: NodeLike, tolerated_taints: Collection[str] = ()) -> bool:
-    """Whether the levels are about this node: available, and without a blocking taint.
+def pressed(node: NodeLike) -> bool:
+    """Whether its kubelet is short of memory, disk space or process IDs: the node is full, whatever is left of it."""
+    return any(taint.key in PRESSURE for taint in blocking(node.spec.taints))
+
+
+def counts(node: NodeLike, tolerated_taints: Collection[str] = (), *, holds: bool = False) -> bool:
+    """Whether the levels are about this node: available, and scavenger pods are there or may come without tolerating
+    a taint. A taint of pressure takes no node out: the load of a full node is load.
 
     Args:
         node: to judge.
         tolerated_taints: keys of blocking taints that do not take a node out of the load.
+        holds: whether a scavenger pod is on it, whatever that pod tolerates.
     """
-    return available(node) and all(taint.key in tolerated_taints for taint in blocking(node.spec.taints))
+    if not available(node):
+        return False
+    return holds or all(taint.key in tolerated_taints or taint.key in PRESSURE for taint in blocking(node.spec.taints))

@@ -8,16 +8,24 @@ from typing import Final, Protocol, TypeVar
 BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 """Effects of a taint that keep pods away; PreferNoSchedule only makes a node less liked."""
 
-PASSING: Final = frozenset(
+PRESSURE: Final = frozenset(
     (
-        "node.kubernetes.io/unschedulable",
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
     )
 )
-"""Keys of taints that Kubernetes sets for as long as a node is cordoned or not ready.
+"""Keys of taints that Kubernetes sets for as long as a kubelet is short of memory, disk space or process IDs."""
 
-`spec.unschedulable` and the condition Ready say the same, and a pod waits for that to pass: it is not to tolerate it.
+PASSING: Final = PRESSURE | {
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+}
+"""Keys of taints that Kubernetes sets for as long as a node is cordoned, not ready or under pressure.
+
+`spec.unschedulable` and the conditions of the node say the same. A pod waits until that has passed, whatever it
+tolerates.
 """
 
 
@@ -86,7 +94,7 @@ def blocking(taints: Iterable[T]) -> tuple[T, ...]:
 
 
 def lasting(taints: Iterable[T]) -> tuple[T, ...]:
-    """The blocking taints that do not pass by themselves: without those of a cordon or of a silent kubelet."""
+    """The blocking taints that do not pass by themselves: without PASSING."""
     return tuple(taint for taint in blocking(taints) if taint.key not in PASSING)
 
 

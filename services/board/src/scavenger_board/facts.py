@@ -13,7 +13,6 @@ from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.nodes import counts
 from scavenger_domain.queues import in_line_since, queue_state
 from scavenger_domain.requests import pod_requests
 from scavenger_domain.taints import blocking
@@ -153,16 +152,15 @@ def node_facts(node: Node) -> NodeFacts:
 
 
 def _note(node: Node) -> str:
-    """Why it does not count for the levels, and nothing new starts there."""
-    if counts(node):
-        return ""
+    """Why nothing new starts there that does not tolerate it."""
     if node.metadata.deletion_timestamp is not None:
         return "being deleted"
     if not node.ready:
         return "not ready"
     if node.spec.unschedulable:
         return "cordoned"
-    return f"taint {', '.join(sorted({taint.key for taint in blocking(node.spec.taints)}))}"
+    taints = sorted({taint.key for taint in blocking(node.spec.taints)})
+    return f"taint {', '.join(taints)}" if taints else ""
 
 
 def queue_facts(queue: Queue) -> QueueFacts:

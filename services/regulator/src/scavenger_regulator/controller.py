@@ -188,6 +188,7 @@ class Regulator:
     def _snapshot(self, seen: _Seen) -> Snapshot:
         now = seen.now
         found = gangs(seen.jobs, seen.pods)
+        tolerated, held = self._settings.tolerated_taints, {pod.node for gang in found for pod in gang.pods}
         self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
@@ -195,7 +196,9 @@ class Regulator:
         return Snapshot(
             now=now,
             started=self._started,
-            nodes={n.metadata.name: node_facts(n, self._settings.tolerated_taints) for n in seen.nodes},
+            nodes={
+                node.metadata.name: node_facts(node, tolerated, holds=node.metadata.name in held) for node in seen.nodes
+            },
             gangs=found,
             measurement=seen.measurement,
             recent_terminations=seen.recent_terminations,

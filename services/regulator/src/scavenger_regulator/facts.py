@@ -13,7 +13,7 @@ from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import run_name
-from scavenger_domain.nodes import counts
+from scavenger_domain.nodes import counts, pressed
 from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests, running_millicores
 from scavenger_kube.kinds import Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
@@ -59,14 +59,16 @@ def on_reclaimed_capacity(pod: Pod) -> bool:
 # --- facts --------------------------------------------------------------------------------------------------
 
 
-def node_facts(node: Node, tolerated_taints: Collection[str]) -> NodeFacts:
-    """A node. tolerated_taints: as in `scavenger_domain.nodes.counts`."""
+def node_facts(node: Node, tolerated_taints: Collection[str], *, holds: bool = False) -> NodeFacts:
+    """A node. tolerated_taints, holds: as in `scavenger_domain.nodes.counts`."""
     published = _offered(node.status.capacity)
     return NodeFacts(
         name=node.metadata.name,
         allocatable={r: quantity(node.status.allocatable.get(r)) for r in RESOURCES},
         capacity={r: quantity(node.status.capacity.get(r)) for r in RESOURCES},
-        counts=counts(node, tolerated_taints),
+        counts=counts(node, tolerated_taints, holds=holds),
+        pressed=pressed(node),
+        created=parse_time(node.metadata.creation_timestamp),
         offered=published,
         copied=published == _offered(node.status.allocatable),
     )

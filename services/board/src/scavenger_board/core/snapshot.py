@@ -84,8 +84,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node. note: why nothing new starts there, or empty; it counts for the levels without one. offered: reclaimed
-    capacity, as cpu and memory."""
+    """A node. note: why nothing new starts there, or empty. offered: reclaimed capacity, as cpu and memory."""
 
     name: str
     allocatable: Amounts

@@ -1,14 +1,14 @@
 """How full the cluster is: from a measurement, checked for age, coverage and plausibility, to percent.
 
-Only the nodes that count are looked at: Ready, not cordoned, without a NoSchedule or NoExecute taint outside
-the configured list. What cannot be believed is treated as not measured, never as zero: a metric that drops to
-nothing must not look like room, nor one that cannot be like a flood.
+Only the nodes that count are looked at (`scavenger_domain.nodes.counts`). What cannot be believed is treated as not
+measured, never as zero: a metric that drops to nothing must not look like room, nor one that cannot be like a flood. A
+node that is known to be full counts as full: one that says more than it has, or is under pressure and says nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
@@ -17,6 +17,7 @@ from scavenger_regulator.core.snapshot import (
     CLUSTER,
     RESOURCES,
     Figure,
+    Figures,
     Gang,
     Measurement,
     NodeFacts,
@@ -25,8 +26,21 @@ from scavenger_regulator.core.snapshot import (
 )
 
 PLAUSIBLE = 1.1
-"""A node that uses more than this times its capacity has a wrong figure, not a high one. (More than
+"""The most that a node can use, in times its capacity: what is measured above it is cut off there. (More than
 *allocatable* is possible: that is what the rest is reserved for.)"""
+
+
+WRONG_UNIT = 5.0
+"""A figure of more than this times the capacity of a node is no high one. Units differ by a thousand."""
+
+
+MISSING_ONE = 0.6
+"""One node may be without figures where the others have this share of the room: on three equal nodes, a third of it is
+more than coverage allows, and on two nobody knows which half is the busy one."""
+
+
+JOINS = timedelta(minutes=5)
+"""So long a new node may be without figures: nobody can have measured it yet."""
 
 
 RAMP_UP = timedelta(seconds=RAMP_UP_SECONDS)
@@ -58,11 +72,12 @@ class Reading:
     kernel gives to others as soon as they want it: nobody has to go for it. beyond: the same, and not cut off at 100,
     as nodes have more than they allocate: what somebody has to go for. saturated: the CPU is all in use, so more of it
     may be wanted. ordinary: the load without scavenger pods; None where too many of those have no figure. ramping:
-    points that scavenger pods in their first minutes have asked for and do not use yet; without those that started
-    since `since`, which whoever reads the load adds anyway. used_of_requests: percent of what scavenger pods past their
-    first minutes have asked for that they use; without CPU on reclaimed capacity, of the cluster only, and only where
-    there are such pods. room: allocatable of the measured nodes, in cores and bytes. observed_at: the oldest sample
-    used. since: when the oldest sample's averaging began; what happened before is fully in the figures.
+    points that scavenger pods in their first minutes have asked for and do not use yet, and what is left of nodes under
+    pressure; without pods that started since `since`, which whoever reads the load adds anyway. used_of_requests:
+    percent of what scavenger pods past their first minutes have asked for that they use; without CPU on reclaimed
+    capacity, of the cluster only, and only where there are such pods. room: allocatable of the nodes, in cores and
+    bytes. observed_at: the oldest sample used. since: when the oldest sample's averaging began; what happened before is
+    fully in the figures.
     """
 
     scope: str
@@ -99,8 +114,8 @@ class Trust:
     """When a measurement is believed.
 
     max_age: seconds; also how far in the future a sample may lie. coverage: smallest share (0..1) of the counted nodes'
-    allocatable that must have figures. pod_coverage: smallest share of the scavenger pods that must have figures for
-    the *ordinary* load to be known.
+    allocatable that must have figures; below 1, one node may be missing (MISSING_ONE). pod_coverage: smallest
+    share of the scavenger pods that must have figures for the *ordinary* load to be known.
     """
 
     max_age: float = 90.0
@@ -114,10 +129,11 @@ class Fresh:
     The two bounds are reckoned once, and not for each figure of each pod.
     """
 
-    __slots__ = ("_newest", "_oldest")
+    __slots__ = ("_newest", "_oldest", "now")
 
     def __init__(self, now: datetime, trust: Trust) -> None:
         age = timedelta(seconds=min(trust.max_age, _MOST_SECONDS))
+        self.now = now
         self._oldest, self._newest = now - age, now + age
 
     def has(self, figure: Figure) -> bool:
@@ -145,6 +161,10 @@ class Fresh:
         """Whether what began then may have no figure yet."""
         return since >= self._oldest
 
+    def joined(self, node: NodeFacts) -> bool:
+        """Whether a node is so new that it may have no figures yet."""
+        return node.created is not None and node.created > self.now - JOINS
+
 
 def read_load(
     scope: str,
@@ -162,22 +182,21 @@ def read_load(
     for resource in RESOURCES:
         counted = [node for node in counted if node.allocatable.get(resource, 0.0) > 0]
     if not counted:
-        return Unreadable("no node counts: none is Ready, schedulable and free of taints")
+        return Unreadable("no node counts: none is Ready, schedulable and free of taints, or holds scavenger pods")
     fresh = Fresh(now, trust)
     if scope == CLUSTER and not measurement.nodes:
-        room = _room(counted)
-        measured, use = counted, _total(counted, room, measurement.total, fresh)
-    else:
-        measured = [node for node in counted if believable(node, measurement.nodes.get(node.name), fresh)]
-        use = _sum(measured, measurement)
-        room = _room(measured)
-    missing = _uncovered(counted, measured, trust)
+        use = _total(counted, measurement.total, fresh)
+        if use is None:
+            return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
+        return _reading(scope, counted, use, gangs, recent_terminations, measurement, fresh, trust)
+    figures = {node.name: _figures(node, measurement.nodes.get(node.name), fresh) for node in counted}
+    missing = _uncovered(counted, figures, fresh, trust)
     if missing:
         return Unreadable(missing)
-    if use is None:
-        return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
-    pods = [pod for gang in gangs for pod in gang.pods]
-    return _reading(scope, measured, room, use, pods, recent_terminations, measurement, fresh, trust)
+    known = {node.name: found for node in counted if (found := figures[node.name] or _if_full(node, fresh))}
+    use = {r: [found[r] for found in known.values()] for r in RESOURCES}
+    nodes = [node for node in counted if node.name in known]
+    return _reading(scope, nodes, use, gangs, recent_terminations, measurement, fresh, trust)
 
 
 def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> bool:
@@ -193,10 +212,24 @@ def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fre
     return True
 
 
-def _sum(measured: list[NodeFacts], measurement: Measurement) -> dict[str, list[Figure]] | None:
-    if not measured:
+def _figures(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> Figures | None:
+    """What a node uses, no more than it can; None where that is not measured."""
+    if not figures:
         return None
-    return {r: [measurement.nodes[node.name][r] for node in measured] for r in RESOURCES}
+    found = {}
+    for resource in RESOURCES:
+        figure = figures.get(resource)
+        capacity = max(node.capacity.get(resource, 0.0), node.allocatable[resource])
+        if figure is None or not fresh.has(figure) or figure.value > WRONG_UNIT * capacity:
+            return None
+        most = PLAUSIBLE * capacity
+        found[resource] = figure if figure.value <= most else replace(figure, value=most)
+    return found
+
+
+def _if_full(node: NodeFacts, fresh: Fresh) -> Figures | None:
+    """What a node uses that is not measured: all that it can allocate where it is under pressure, else nobody knows."""
+    return {r: Figure(node.allocatable[r], fresh.now) for r in RESOURCES} if node.pressed else None
 
 
 def _room(nodes: list[NodeFacts]) -> dict[str, float]:
@@ -204,24 +237,27 @@ def _room(nodes: list[NodeFacts]) -> dict[str, float]:
     return {r: sum([node.allocatable[r] for node in nodes]) for r in RESOURCES}
 
 
-def _total(
-    counted: list[NodeFacts], room: Mapping[str, float], total: Mapping[str, Figure], fresh: Fresh
-) -> dict[str, list[Figure]] | None:
+def _total(counted: list[NodeFacts], total: Mapping[str, Figure], fresh: Fresh) -> dict[str, list[Figure]] | None:
     capacity = {r: sum([node.capacity.get(r, node.allocatable[r]) for node in counted]) for r in RESOURCES}
-    whole = NodeFacts(CLUSTER, room, capacity, counts=True)
+    whole = NodeFacts(CLUSTER, _room(counted), capacity, counts=True)
     return {r: [total[r]] for r in RESOURCES} if believable(whole, total, fresh) else None
 
 
-def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust) -> str:
-    if len(measured) == len(counted):
+def _uncovered(counted: list[NodeFacts], figures: Mapping[str, Figures | None], fresh: Fresh, trust: Trust) -> str:
+    """Why too few nodes have figures; empty where enough have. Of a new node nobody expects any."""
+    measured = [node for node in counted if figures[node.name]]
+    expected = [node for node in counted if figures[node.name] or not fresh.joined(node)]
+    if measured and len(measured) == len(expected):
         return ""
+    one = len(expected) - len(measured) == 1 and trust.coverage < 1
+    least = min(trust.coverage, MISSING_ONE) if one else trust.coverage
     for resource in RESOURCES:
-        whole = sum(node.allocatable[resource] for node in counted)
+        whole = sum(node.allocatable[resource] for node in expected or counted)
         share = sum(node.allocatable[resource] for node in measured) / whole
-        if share < trust.coverage:
+        if not measured or share < least:
             return (
-                f"only {len(measured)} of {len(counted)} nodes ({share:.0%} of their {resource}) have a figure "
-                f"no older than {trust.max_age:.0f} s"
+                f"only {len(measured)} of {len(expected or counted)} nodes ({share:.0%} of their {resource}) have a "
+                f"figure no older than {trust.max_age:.0f} s"
             )
     return ""
 
@@ -229,15 +265,16 @@ def _uncovered(counted: list[NodeFacts], measured: list[NodeFacts], trust: Trust
 def _reading(
     scope: str,
     measured: list[NodeFacts],
-    room: Mapping[str, float],
     use: Mapping[str, list[Figure]],
-    pods: list[PodFacts],
+    gangs: Iterable[Gang],
     recent_terminations: Iterable[RecentTermination],
     measurement: Measurement,
     fresh: Fresh,
     trust: Trust,
 ) -> Reading:
     names = frozenset([node.name for node in measured])
+    room = _room(measured)
+    pods = [pod for gang in gangs for pod in gang.pods]
     used = {r: sum(figure.value for figure in use[r]) for r in RESOURCES}
     figures = [figure for r in RESOURCES for figure in use[r]]
     observed_at = min(figure.at for figure in figures)
@@ -258,6 +295,7 @@ def _reading(
     gives_way += sum(gone.use.get("cpu", 0.0) for gone in terminations if gone.reclaimed and gone.at > since)
     firm = {**used, "cpu": max(0.0, used["cpu"] - gives_way)}
     ramping = ramping_use(running, since)
+    left = _left_of_pressed(measured, use)
     return Reading(
         scope=scope,
         load={r: _percent(used[r], room[r]) for r in RESOURCES},
@@ -266,13 +304,24 @@ def _reading(
         # What is of a moment is what was asked for (the source `requests`), and no CPU bounds that.
         saturated=since < observed_at and _saturated(firm["cpu"], room["cpu"], measured),
         ordinary=ordinary,
-        ramping={r: _percent(ramping[r], room[r]) for r in RESOURCES},
+        ramping={r: _percent(ramping[r] + left[r], room[r]) for r in RESOURCES},
         used_of_requests=used_of_requests(running, since) if scope == CLUSTER else {},
         room=room,
         nodes=names,
         observed_at=observed_at,
         since=since,
     )
+
+
+def _left_of_pressed(measured: list[NodeFacts], use: Mapping[str, list[Figure]]) -> dict[str, float]:
+    """Cores and bytes that nodes under pressure do not use, and that nobody may start in. Where the load is known in
+    one piece, nobody knows them."""
+    left = dict.fromkeys(RESOURCES, 0.0)
+    for number, node in enumerate(measured):
+        for resource in RESOURCES:
+            if node.pressed and len(use[resource]) == len(measured):
+                left[resource] += max(0.0, node.allocatable[resource] - use[resource][number].value)
+    return left
 
 
 def _saturated(used: float, allocatable: float, nodes: list[NodeFacts]) -> bool:

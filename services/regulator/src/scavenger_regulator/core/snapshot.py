@@ -55,8 +55,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node. capacity, allocatable: by resource. counts: Ready, not cordoned, no taint that keeps ordinary
-    pods off."""
+    """A node. capacity, allocatable: by resource. counts: as in `scavenger_domain.nodes.counts`."""
 
     name: str
     allocatable: Mapping[str, float]
@@ -66,6 +65,9 @@ class NodeFacts:
     """Its reclaimed capacity as published, by resource, in millicores and MiB; empty where it has none."""
     copied: bool = True
     """What can be allocated of it is the same: a kubelet sees to that, a fake node does not."""
+    pressed: bool = False
+    """Under pressure: nothing new may start there."""
+    created: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

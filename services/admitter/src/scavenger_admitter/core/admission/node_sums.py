@@ -89,11 +89,20 @@ class NodeSums:
 
     def _set_node(self, name: str, sums: _Node, facts: NodeFacts | None) -> None:
         self._count(sums, -1)
-        sums.node, sums.counts = facts, facts is not None and facts.counts
-        self.counting[name] = sums.counts
-        self._count(sums, +1)
+        sums.node, sums.counts = facts, False
+        self.counting[name] = False
+        self._recount(name, sums)
         self._stale_views.add(name)
         self._index = None
+
+    def _recount(self, name: str, sums: _Node) -> None:
+        """Whether the node counts, as it is now and with the pods that are on it now."""
+        node = sums.node
+        counts = node is not None and (node.counts_held if sums.scavengers else node.counts)
+        if counts != sums.counts:
+            self._count(sums, -1)
+            self.counting[name] = sums.counts = counts
+            self._count(sums, +1)
 
     def _count(self, sums: _Node, times: int) -> None:
         """Take a node into the sums over the nodes that count, or out of them."""
@@ -130,6 +139,7 @@ class NodeSums:
                 self.recent.remove(pod)
             if sums.counts:
                 self._date(pod, each, times)
+            self._recount(pod.node, sums)
         self._stale_views.add(pod.node)
         self._drop_empty(pod.node, sums)
 
@@ -160,7 +170,7 @@ class NodeSums:
                 labels=node.labels,
                 taints=node.taints,
                 schedulable=node.schedulable,
-                counts=node.counts,
+                counts=sums.counts,
             )
         self._changed |= self._stale_views
         self._stale_views.clear()

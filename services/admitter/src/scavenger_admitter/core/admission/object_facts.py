@@ -52,13 +52,14 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is kept of a node."""
+    """What is kept of a node. counts_held: whether it counts while a scavenger pod is on it."""
 
     allocatable: Amounts
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     schedulable: bool
     counts: bool
+    counts_held: bool
 
 
 def pod_facts(pod: Pod) -> PodFacts:
@@ -136,11 +137,12 @@ def _started(pod: Pod) -> int:
 
 
 def node_facts(node: Node, tolerated_taints: frozenset[str]) -> NodeFacts:
-    """What is kept of this node; `tolerated_taints`: keys of taints that do not take it out of the load."""
+    """What is kept of this node; `tolerated_taints`: as in `scavenger_domain.nodes.counts`."""
     return NodeFacts(
         allocatable=amounts(node.status.allocatable),
         labels=node.metadata.labels,
         taints=lasting(node.spec.taints),
         schedulable=schedulable(node),
         counts=counts(node, tolerated_taints),
+        counts_held=counts(node, tolerated_taints, holds=True),
     )

@@ -43,9 +43,9 @@ class NodeView:
         used: requests of all pods bound to it that have not ended, as they are placed.
         scavenger: the part of `used` that scavenger pods request.
         labels: its labels.
-        taints: those that keep pods away, whatever becomes of the node; not those of a cordon or a silent kubelet.
+        taints: those that keep pods away, whatever becomes of the node; not those that pass by themselves.
         schedulable: pods that tolerate the taints may come now (`scavenger_domain.nodes.schedulable`).
-        counts: schedulable, without any taint outside the configured list: the load is measured over these.
+        counts: the load is measured over it (`scavenger_domain.nodes.counts`).
     """
 
     name: str

@@ -295,7 +295,7 @@ def plan_offers(
             levels.get(name, {}),
             profiles.nodes.get(name, {}),
             rules,
-            grows=node.counts and last.new,
+            grows=node.counts and not node.pressed and last.new,
             silent=not blind and (snapshot.now - last.at).total_seconds() > rules.silent_after,
         )
     return planned

@@ -1,0 +1,88 @@
+"""How full the cluster is: which nodes are looked at, and what is believed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
+from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement, NodeFacts
+from scavenger_regulator.facts import node_facts
+from scavenger_testing import builders as objects
+
+from .builders import GIB, NOW, ago, figures, node
+
+
+def read(
+    used: Mapping[str, Mapping[str, Figure]], *more: NodeFacts, trust: Trust | None = None, **facts: Any
+) -> Reading | Unreadable:
+    """The load of nodes of 10 cores and 100 GiB with these figures. facts: of the first of them."""
+    nodes = [node(name, **(facts if name == "a" else {})) for name in used]
+    return read_load(CLUSTER, [*nodes, *more], (), Measurement(nodes=used), NOW, trust or Trust())
+
+
+def load(reading: Reading | Unreadable) -> tuple[float, float]:
+    assert isinstance(reading, Reading), reading
+    return round(reading.load["cpu"], 1), round(reading.load["memory"], 1)
+
+
+@pytest.mark.parametrize("pressure", ["memory", "disk", "pid"])
+def test_a_node_under_pressure_stays_in_the_load(pressure: str) -> None:
+    """The kubelet taints it, and without it the cluster would look emptier than it is."""
+    taint = {"key": f"node.kubernetes.io/{pressure}-pressure", "effect": "NoSchedule"}
+    full = node_facts(objects.node("a", taints=[taint]), ())
+    assert (full.counts, full.pressed) == (True, True)
+
+    used = {name: figures(5.0, gib * GIB) for name, gib in (("a", 98), ("b", 80), ("c", 80))}
+    assert load(read(used, pressed=True)) == (50.0, 86.0)
+
+
+def test_nobody_starts_in_what_is_left_of_a_node_under_pressure() -> None:
+    used = {name: figures(5.0, 80 * GIB) for name in ("a", "b")}
+    reading = read(used, pressed=True)
+    assert isinstance(reading, Reading)
+    assert (reading.ramping["cpu"], reading.ramping["memory"]) == (25.0, 10.0)
+
+
+def test_a_node_under_pressure_that_nobody_measures_counts_as_full() -> None:
+    used = {name: figures(5.0, 80 * GIB) for name in ("a", "b", "c")}
+    used["a"] = figures(5.0, 98 * GIB, age=3600)
+    assert load(read(used, pressed=True)) == (66.7, 86.7)
+
+
+def test_a_node_that_uses_more_than_it_has_is_full() -> None:
+    """It disappeared, and with it the load."""
+    assert load(read({"a": figures(11.5, 50 * GIB), "b": figures(5.0, 50 * GIB)})) == (80.0, 50.0)
+    assert load(read({"a": figures(11.5, 50 * GIB)})) == (100.0, 50.0)
+
+
+def test_a_figure_in_another_unit_is_none() -> None:
+    used = {"a": figures(5.0, 50 * GIB * 1024), **{name: figures(5.0, 80 * GIB) for name in ("b", "c")}}
+    assert load(read(used)) == (50.0, 80.0)
+    assert isinstance(read({"a": figures(5000.0, 50 * GIB)}), Unreadable)
+
+
+@pytest.mark.parametrize(("nodes", "readable"), [(1, False), (2, False), (3, True), (4, True), (10, True)])
+def test_one_late_node_makes_no_cluster_blind_that_has_three(nodes: int, readable: bool) -> None:
+    used = {f"n{number}": figures(5.0, 50 * GIB) for number in range(nodes)}
+    used["n0"] = figures(9.0, 90 * GIB, age=91)
+    assert isinstance(read(used), Reading) is readable
+    assert isinstance(read(used, trust=Trust(coverage=1.0)), Unreadable), "where all of them are asked for"
+
+
+def test_two_late_nodes_are_bounded_by_coverage() -> None:
+    used = {f"n{number}": figures(5.0, 50 * GIB, age=10 if number > 1 else 91) for number in range(9)}
+    assert isinstance(read(used), Unreadable)
+    used["n9"] = figures(5.0, 50 * GIB)
+    assert isinstance(read(used), Reading)
+
+
+def test_a_node_that_joins_need_not_be_measured_yet() -> None:
+    """An autoscaler answered the load; nobody can have measured its nodes."""
+    used = {name: figures(9.0, 90 * GIB) for name in ("a", "b")}
+    new = [node(name, created=ago(60)) for name in ("c", "d", "e")]
+    assert load(read(used, *new)) == (90.0, 90.0)
+    old = [node(name, created=ago(301)) for name in ("c", "d", "e")]
+    assert isinstance(read(used, *old), Unreadable)
+    assert isinstance(read({}, *new), Unreadable), "and where nobody is measured, nothing is known"
