@@ -243,7 +243,7 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 
 def _line_order(job: Job) -> tuple[int, bool, int, str]:
     queued = parse_time(job.status.queued_timestamp)
-    return line_order(job.status.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
+    return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:

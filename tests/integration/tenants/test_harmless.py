@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from scavenger_testing.place import Object, Place, job, pod_spec
+from scavenger_testing.place import Object, Place, job, pod, pod_spec
 from scavenger_testing.waiting import wait
 
 from .conftest import Tenant, elsewhere, phase, pods_of
@@ -65,3 +66,32 @@ def test_budgets_of_one_s_own_protect_nobody(tenant: Tenant) -> None:
         others.delete("scavengerjobs", "steady")
         tenant.ok("delete", "pdb", "first", "second")
         wait("nothing is left", lambda: not others.items("pods") and not mine.items("pods"))
+
+
+def test_a_pod_of_one_s_own_gives_no_place_in_line(tenant: Tenant) -> None:
+    """An ordinary pod takes the node of the user's own job, three times within seconds."""
+    node = tenant.place.items("nodes")[0]["metadata"]["name"]
+    where = {"kubernetes.io/hostname": node}
+    tenant.ok(
+        "create",
+        "-f",
+        "-",
+        stdin=job("own", resources={"requests": {"cpu": "6", "memory": "64Mi"}}, nodeSelector=where),
+    )
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "6"}}}
+    displacer = pod("displacer", containers=[container], nodeSelector=where, terminationGracePeriodSeconds=0)
+
+    def displaced(times: int) -> bool:
+        return interruptions(tenant.place, "own") == times
+
+    try:
+        for times in range(1, 4):
+            wait("the job runs", lambda: phase(tenant.place, "own") == "Running")
+            tenant.ok("create", "-f", "-", stdin=displacer)
+            wait("it is displaced", partial(displaced, times))
+            tenant.ok("delete", "pod", "displacer", "--grace-period=0", "--force")
+        status = tenant.place.get("scavengerjobs", "own")["status"]
+        assert status["ownInterruptedCount"] == status["interruptedCount"]
+    finally:
+        tenant.ok("delete", "sj", "own")
+        tenant.run("delete", "pod", "displacer", "--grace-period=0", "--force")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision
 from scavenger_admitter.facts import candidate
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
-from scavenger_api.job import Phase
+from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason
 from scavenger_kube import kinds
 
@@ -55,7 +56,7 @@ def test_which_interruptions_are_the_users_own(pods: list[kinds.Pod], node: kind
     job = b.job(RUNNING, running=[10], interrupted_count=3, own_interrupted_count=1)
     status = b.decide(b.seen(job, 110, b.batch(), *pods, nodes={"node-1": node})).status
     assert (status.phase, status.interrupted_count, status.own_interrupted_count) == (INTERRUPTED, 4, 1 + own)
-    assert status.earned_count == 3 - own
+    assert b.written(job, status).earned_count == 3 - own
     assert candidate(b.written(job, status), 0).interrupted_count == 3 - own, "the memory is the status"
 
 
@@ -66,3 +67,71 @@ def test_a_job_that_is_deleted_by_hand_and_a_room_that_is_taken_back() -> None:
     decision = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "for another")
     taken = b.decide(b.seen(job, 110, b.batch(), b.pod(), decision=decision)).status
     assert (taken.interrupted_count, taken.own_interrupted_count) == (1, 0)
+
+
+FULL = (
+    "The node was low on resource: ephemeral-storage. Threshold quantity: 2Gi, available: 1Gi. Container main was "
+    "using 40Gi, request is 0, has larger consumption of ephemeral-storage. "
+)
+
+
+def preempted(**more: Any) -> kinds.Pod:
+    return hit("PreemptionByScheduler", **more)
+
+
+def test_what_a_pod_of_the_same_namespace_displaces_is_the_users_own() -> None:
+    job = b.job(RUNNING, running=[10])
+    seen = b.seen(job, 110, b.batch(), preempted())
+    for displaced, own in (({"node-1"}, 1), ({"node-2"}, 0)):
+        status = b.decide(replace(seen, wanted_by_own=displaced.__contains__)).status
+        assert (status.interrupted_count, status.own_interrupted_count) == (1, own)
+
+
+def test_a_disk_that_the_job_filled_is_its_own_doing_and_one_that_others_filled_is_not() -> None:
+    job = b.job(RUNNING, running=[10])
+    for message, own in ((FULL, 1), (FULL.partition(" Container")[0], 0)):
+        pod = b.pod(ended=100, code=137, phase="Failed", reason="Evicted", conditions=[
+            b.condition("DisruptionTarget", "True", 100, "TerminationByKubelet", message)])  # fmt: skip
+        status = b.decide(b.seen(job, 110, b.batch(), pod)).status
+        assert (status.interrupted_count, status.own_interrupted_count) == (1, own)
+
+
+def test_a_job_earns_one_place_per_reclaim_period_that_it_has_computed() -> None:
+    """Six preemptions, each after ten seconds, are worth one place; ten minutes of work are worth the next."""
+    job = b.job(RUNNING, running=[10])
+    for _ in range(6):
+        job = again(job, ran=10)
+    assert (job.status.interrupted_count, job.earned_count) == (6, 1)
+    job = again(job, ran=601)
+    assert (job.status.interrupted_count, job.earned_count) == (7, 2)
+
+
+def test_places_stay_in_the_queue_in_which_they_were_earned() -> None:
+    job = again(b.job(RUNNING, running=[10]), ran=700)
+    assert job.earned_count == 1
+    moved = job.model_copy(update={"spec": job.spec.model_copy(update={"queue": "night"})})
+    assert (moved.status.interrupted_count, moved.earned_count) == (1, 0)
+    assert again(moved, ran=700).earned_count == 1
+    assert again(moved, ran=10).earned_count == 0
+
+
+def again(job: ScavengerJob, *, ran: float) -> ScavengerJob:
+    """The job as it is after one more run of so many seconds, which a preemption by others ends."""
+    queued = max(job.status.queued_timestamp or b.at(0), b.at(0))
+    start = (queued - b.BASE).total_seconds() + 10
+    running = b.job(RUNNING, running=[start], queued=start - 10).status
+    status = job.status.model_copy(
+        update={
+            "phase": RUNNING,
+            "running_timestamps": running.running_timestamps,
+            "priority_start_over_timestamp": running.priority_start_over_timestamp,
+            "queued_timestamp": running.queued_timestamp,
+            "ended_timestamp": None,
+        }
+    )
+    end = start + ran
+    pod = b.pod(queued=start - 10, started=start, deleted=end, conditions=[b.disrupted("PreemptionByScheduler", end)])
+    now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod)
+    after = b.decide(now).status
+    assert after.phase is INTERRUPTED
+    return b.written(job, after)

@@ -235,7 +235,12 @@ class ScavengerJobStatus(Model):
     ] = ()
     interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
     own_interrupted_count: Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})] = 0
-    """How many of the interruptions the job's own user may have caused; these give it no place in line."""
+    """How many of the interruptions give no place in line: the job's own user may have caused them, or the job had not
+    computed for a reclaim period since the last one that did."""
+    earned_queue: Annotated[str | None, Field(max_length=253)] = None
+    """The queue in which the other interruptions give a place in line; in another one they give none."""
+    earned_cpu_seconds: Annotated[Seconds | None, Field(ge=0, alias="earnedCPUSeconds")] = None
+    """Useful and lost CPU time when an interruption last gave a place in line, in core-seconds."""
     queued_timestamp: MicroTimestamp | None = None
     """The place in line; moves to now with every interruption and every start that did not come off. A run that ends
     with checkpointExitCode keeps it, but for a microsecond."""
@@ -260,11 +265,6 @@ class ScavengerJobStatus(Model):
     """Why the job is where it is, for people."""
     preemption: Preemption | None = None
     """The class of a protected job, while it runs; a running job without it is preemptible, as its pods were born."""
-
-    @property
-    def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order."""
-        return earned_count(self.interrupted_count, self.own_interrupted_count)
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, or None."""
@@ -307,6 +307,13 @@ class ScavengerJob(Model):
     def key(self) -> str:
         """`namespace/name`."""
         return self.metadata.key
+
+    @property
+    def earned_count(self) -> int:
+        """The interruptions that count where jobs are put in order."""
+        status = self.status
+        own = status.own_interrupted_count
+        return earned_count(status.interrupted_count, own, status.earned_queue, self.spec.queue)
 
     def owner_reference(self) -> dict[str, Any]:
         """The ownerReferences entry for what belongs to this job."""

@@ -56,9 +56,13 @@ class QueueState(StrEnum):
     RELEASING = "Releasing"
 
 
-def earned_count(interrupted: int, own: int) -> int:
-    """The interruptions of a job that count where jobs are put in order: those that others caused.
+def earned_count(interrupted: int, own: int, earned_queue: str | None, queue: str) -> int:
+    """The interruptions of a job that count where jobs are put in order: those that gave it a place in this queue.
 
-    interrupted, own: `interruptedCount` and `ownInterruptedCount` of its status.
+    Args:
+        interrupted: `interruptedCount` of its status.
+        own: `ownInterruptedCount`.
+        earned_queue: `earnedQueue`; None where nothing says in which queue they were earned.
+        queue: the job is in.
     """
-    return max(0, interrupted - own)
+    return max(0, interrupted - own) if earned_queue in (None, queue) else 0

@@ -38,6 +38,7 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     interrupted_count: int = 0
     own_interrupted_count: int = 0
+    earned_queue: str | None = None
     running_timestamps: tuple[str, ...] = ()
     ended_timestamp: str | None = None
     priority_start_over_timestamp: str | None = None
@@ -45,11 +46,6 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
     job_name: str = ""
     conditions: tuple[Condition, ...] = ()
     preemption: Preemption = Preemption()
-
-    @property
-    def earned_count(self) -> int:
-        """The interruptions that count where jobs are put in order."""
-        return earned_count(self.interrupted_count, self.own_interrupted_count)
 
 
 class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
@@ -69,3 +65,11 @@ class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     spec: ScavengerJobSpec = ScavengerJobSpec()
     status: ScavengerJobStatus = ScavengerJobStatus()
+
+    @property
+    def earned_count(self) -> int:
+        """The interruptions that count where jobs are put in order."""
+        status = self.status
+        return earned_count(
+            status.interrupted_count, status.own_interrupted_count, status.earned_queue, self.spec.queue
+        )

@@ -281,6 +281,7 @@ class Admitter:
             self._state.apply_pod(change.new)
         if self._loop is not None and (waited := waited_seconds(change.old, change.new, self._clock.now())) is not None:
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
+        self._informers.waits.saw(change.key, change.new, self._clock.now())
         self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
         self._admission.wake()
         old, new = change.old, change.new

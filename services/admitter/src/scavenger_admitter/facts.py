@@ -170,7 +170,7 @@ def candidate(job: ScavengerJob, not_before: int) -> Candidate:
         queue=job.spec.queue,
         shape=shape_of(job),
         parallelism=job.spec.parallelism,
-        interrupted_count=job.status.earned_count,
+        interrupted_count=job.earned_count,
         queued_at=micros(queued) if queued else 0,
         not_before=not_before,
     )

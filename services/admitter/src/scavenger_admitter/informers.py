@@ -18,6 +18,7 @@ from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of, without_details
 from scavenger_admitter.job_record import JobRecords
+from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -47,6 +48,7 @@ class Informers:
         self.nodes = add(Informer(client, NODES, clock=clock))
         self.reboots: dict[str, datetime] = {}
         """When a node was seen to have rebooted last, since this process began."""
+        self.waits = OrdinaryWaits()
         # Why a start does not come off is said in Events alone: those of two reasons are followed, so that nobody has
         # to search through all of them. A Secret that is missing is told apart without a right to read Secrets.
         self.failures = [

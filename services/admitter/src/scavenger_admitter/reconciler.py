@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from scavenger_api.job import Phase, ScavengerJob
@@ -98,6 +99,7 @@ class Reconciler:
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
+            reclaim_period=timedelta(seconds=settings.reclaim_period),
             quiet_for=timedelta(seconds=settings.explain_after),
         )
 
@@ -237,6 +239,7 @@ class Reconciler:
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
+            wanted_by_own=partial(informers.waits.wanted, job.metadata.namespace, now=self._clock.now()),
             decision=record.decision_on(run),
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,

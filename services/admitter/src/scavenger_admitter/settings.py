@@ -50,7 +50,8 @@ class AdmitterSettings(ServiceSettings):
 
     reclaim_period: Seconds = option(
         600.0,
-        "a job is not interrupted for another queue's share within this time of its last interruption",
+        "a job is not interrupted for another queue's share within this time of its last interruption, and an "
+        "interruption gives a place in line when the job has computed for this time since the last one that did",
         unit="seconds",
         ge=0,
     )

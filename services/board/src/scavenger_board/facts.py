@@ -95,7 +95,7 @@ def job_facts(job: Job) -> JobFacts:
         runs=_moments(status.running_timestamps),
         interruptions=_moments(status.interrupted_timestamps),
         interrupted=status.interrupted_count,
-        earned=status.earned_count,
+        earned=job.earned_count,
         reason=admitted.reason if admitted is not None and admitted.status != "True" else "",
         message=_message(admitted, status),
         cause=interrupted.reason if interrupted is not None and interrupted.status == "True" else "",

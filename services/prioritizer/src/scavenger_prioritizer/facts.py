@@ -90,7 +90,7 @@ def job_facts(job: ScavengerJob) -> JobFacts:
         checkpoints=tuple(c for c in checkpoints if c is not None),
         ended=_moment(status.ended_timestamp),
         preempted=true_because(status.conditions, ConditionType.INTERRUPTED, InterruptionReason.PREEMPTED),
-        interruptions=status.earned_count,
+        interruptions=job.earned_count,
         stopping=job.metadata.deletion_timestamp is not None or job.spec.suspend,
         class_=preemption.class_,
         written=None if written is None else round(written),
@@ -234,7 +234,7 @@ def job_signature(job: ScavengerJob) -> Hashable:
     return (
         status.phase,
         status.running_timestamps,
-        status.earned_count,
+        job.earned_count,
         status.last_checkpoint_timestamp,
         status.job_name,
         job.spec.suspend,

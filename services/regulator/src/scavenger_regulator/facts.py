@@ -148,7 +148,7 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[Po
         started=parse_time(status.running_timestamps[-1]) if running and status.running_timestamps else None,
         start_over=parse_time(status.priority_start_over_timestamp),
         checkpoint=max((c for c in checkpoints if c is not None), default=None),
-        interruptions=status.earned_count,
+        interruptions=job.earned_count,
         parallelism=max(1, spec.parallelism),
         stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
         finished=finished,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
@@ -12,10 +13,13 @@ from scavenger_domain.nodes import cordoned
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.accounting import cores, second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
+
+_OVER_ITS_REQUEST: Final = "has larger consumption of ephemeral-storage"
+"""The kubelet says so of a container when the node runs out of storage (eviction/helpers.go, containerMessageFmt)."""
 
 
 def interrupt(draft: Draft, found: Removed) -> None:
@@ -26,7 +30,7 @@ def interrupt(draft: Draft, found: Removed) -> None:
     draft.spend(spent)
     draft.set(
         interrupted_count=before.interrupted_count + 1,
-        own_interrupted_count=before.own_interrupted_count + (not _by_others(draft, found.removal)),
+        **_place(draft, found.removal),
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
     draft.leave_run(WaitReason.QUEUED)
@@ -39,6 +43,22 @@ def interrupt(draft: Draft, found: Removed) -> None:
     draft.note(interruptions.EVENT_REASON, message)
 
 
+def _place(draft: Draft, removal: Removal) -> dict[str, Any]:
+    """Whether the interruption gives a place in line, as the status says it.
+
+    At most one for each reclaim period that the job has computed, and only in the queue in which it was earned: nobody
+    is to come to the head of a line by interruptions that cost nothing (docs/designs/0011-tenancy.md).
+    """
+    status, queue = draft.status, draft.seen.job.spec.queue
+    elsewhere = status.earned_queue not in (None, queue)
+    own = status.interrupted_count if elsewhere else status.own_interrupted_count
+    computed, since = status.useful_cpu_seconds + status.lost_cpu_seconds, status.earned_cpu_seconds
+    worth = cores(draft.seen.job.spec) * draft.seen.settings.reclaim_period.total_seconds()
+    if not _by_others(draft, removal) or (since is not None and computed - since < worth):
+        return {"own_interrupted_count": own + 1, "earned_queue": queue}
+    return {"own_interrupted_count": own, "earned_queue": queue, "earned_cpu_seconds": computed}
+
+
 def _by_others(draft: Draft, removal: Removal) -> bool:
     """Whether it is certain that not the job's own user did it: such interruptions give a place in line.
 
@@ -48,9 +68,13 @@ def _by_others(draft: Draft, removal: Removal) -> bool:
     """
     if removal.cause is InterruptionReason.JOB_DELETED:
         return False
+    if removal.cause is InterruptionReason.KUBELET_EVICTED:
+        return _OVER_ITS_REQUEST not in removal.detail
+    found = next((pod for pod in draft.seen.pods if removal.pod and pod.metadata.name == removal.pod), None)
+    if removal.cause is InterruptionReason.PREEMPTED:
+        return found is None or not draft.seen.wanted_by_own(found.spec.node_name)
     if removal.cause not in (InterruptionReason.DELETED, InterruptionReason.EVICTED):
         return True
-    found = next((pod for pod in draft.seen.pods if removal.pod and pod.metadata.name == removal.pod), None)
     return found is not None and _leaving_its_node(found, draft.seen.nodes)
 
 

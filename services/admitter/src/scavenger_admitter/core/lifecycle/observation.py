@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -33,11 +33,17 @@ class LifecycleSettings:
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
     progress_every: timedelta = timedelta(minutes=1)
     """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
+    reclaim_period: timedelta = timedelta(minutes=10)
+    """An interruption gives a place in line when the job has computed for so long since the last one that did."""
     least_cycle: timedelta = timedelta(minutes=1)
     """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
     and every start costs everybody writes."""
     final_delete_slack: timedelta = timedelta(seconds=5)
     """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
+
+
+def _by_nobody(_: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class Observation:
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
     refused: Refusal | None = None
     """What the API server said when the Job of this place in line was to be created."""
+    wanted_by_own: Callable[[str], bool] = _by_nobody
+    """Whether an ordinary pod of the job's namespace may be what displaced a pod from this node."""
     decision: InterruptDecision | None = None
     """Why the room of this very run is taken from it; None when it is not."""
     usage: accounting.Usage | None = None
