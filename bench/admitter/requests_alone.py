@@ -19,7 +19,7 @@ from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.writer import SCAVENGERJOBS, Writer, release
+from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
@@ -28,6 +28,7 @@ from scavenger_kube.resources import JOBS, PODS
 from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.stale_marks import release
 
 from bench.services.harness import TIMEOUT, delete_all, each, followed, pod_runs, scavenger_job
 

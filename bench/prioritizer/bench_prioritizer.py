@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_cluster.ports import any_free_port
 from scavenger_kube.kinds import Pod
@@ -30,7 +31,7 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 from scavenger_prioritizer.controller import Prioritizer
 from scavenger_prioritizer.core.plan import plan_classes
 from scavenger_prioritizer.core.snapshot import Share, Snapshot, Source
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, gangs, job_facts, pod_facts
+from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS, gangs, job_facts, pod_facts
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import job_dict, pod_dict, scavengerjob_dict
@@ -162,7 +163,7 @@ async def _steady() -> list[Figure]:
             for obj in objects:
                 api.put(resource, obj)
         for namespace in budgets:
-            metadata = {"name": BUDGET_NAME, "namespace": namespace}
+            metadata = {"name": names.DISRUPTION_BUDGET, "namespace": namespace}
             api.put(PODDISRUPTIONBUDGETS, {"metadata": metadata, "spec": dict(BUDGET_SPEC)})
         with tempfile.TemporaryDirectory() as folder:
             config = api.write_kubeconfig(Path(folder))

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from scavenger_api import names
 from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
@@ -25,7 +26,7 @@ from scavenger_cluster.api import ApiClient
 from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install, lift_guard
 from scavenger_kube.resources import MERGE_PATCH
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC
+from scavenger_prioritizer.facts import BUDGET_SPEC
 from scavenger_testing.cluster_names import cluster_name
 from scavenger_testing.waiting import wait
 
@@ -108,8 +109,10 @@ class Lab:
 
     def add_budget(self) -> None:
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": dict(BUDGET_SPEC)}
-        self.create(self.path("policy/v1", "poddisruptionbudgets"), {**body, "metadata": {"name": BUDGET_NAME}})
-        path = self.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+        self.create(
+            self.path("policy/v1", "poddisruptionbudgets"), {**body, "metadata": {"name": names.DISRUPTION_BUDGET}}
+        )
+        path = self.path("policy/v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET)
         # Pods and budgets are watched apart. What a controller has seen, the scheduler was sent as well.
         wait(
             "the budget to be seen",
@@ -253,7 +256,7 @@ def test_the_eviction_api_refuses_the_protected_and_takes_the_other(cluster: Clu
     lab.start({"protected": node, "other": node})
     lab.add_budget()
     lab.set_class("protected", NON_PREEMPTIBLE)
-    path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+    path = lab.path("policy/v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET)
     wait("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"))
     with pytest.raises(ApiError) as refused:
         lab.evict("protected")
@@ -284,7 +287,7 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     for name, minutes in (("much", 20), ("little", 5)):
         _add_scavengerjob(lab, name, minutes)
     _wait_for_classes(lab, {"much": NON_PREEMPTIBLE, "little": PREEMPTIBLE})
-    budget = lab.api.get(lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME))
+    budget = lab.api.get(lab.path("policy/v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET))
     assert budget["spec"]["minAvailable"] == BUDGET_SPEC["minAvailable"]
     # a core for twenty minutes and as long as the test has taken, and what a restart costs, as no checkpoint was
     # reported or due yet; the start is a whole second, and so is the figure
@@ -311,7 +314,7 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     _apply_status(lab, "little", 5)
     # alone, it is the first third of the running jobs, and nothing is left to protect
     _wait_for_classes(lab, {"little": PREEMPTIBLE})
-    path = lab.path("policy/v1", "poddisruptionbudgets", BUDGET_NAME)
+    path = lab.path("policy/v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET)
     wait("the budget to go", lambda: lab.api.find(path) is None)
 
     def at_rest() -> bool:

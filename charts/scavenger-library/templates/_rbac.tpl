@@ -60,6 +60,14 @@ subjects:
   verbs: [get, update]
 {{- end }}
 
+{{- /* Rule for the Leases of the named components, whose marks are removed while nobody renews these. */ -}}
+{{- define "scavenger.watchedLeases" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ join ", " . }}]
+  verbs: [get]
+{{- end }}
+
 {{- /* Puts a ValidatingAdmissionPolicy into force: (list $ NAME). */ -}}
 {{- define "scavenger.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1

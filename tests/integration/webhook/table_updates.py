@@ -106,6 +106,8 @@ UPDATES = [
     u("a run for an ordinary Job", annotated(run="x"), ONLY, kind="jobs", of="ordinary"),
     u("an ordinary Job suspended", {"spec": {"suspend": True}}, kind="jobs", of="ordinary"),
     u("the finalizer by the admitter", {"metadata": {"finalizers": None}}, user=ADMITTER),
+    u("the finalizer by the prioritizer", {"metadata": {"finalizers": None}}, user=PRIORITIZER),
+    u("the finalizer by the regulator", {"metadata": {"finalizers": None}}, user=REGULATOR),
     u("the finalizer by who repairs", {"metadata": {"finalizers": None}}),
     u("labels by way of the status", labelled(job="other"), "do not change", sub="status"),
     u("an ordinary pod's own label", ANY, of="ordinary"),

@@ -140,3 +140,11 @@ def test_who_is_starved_is_interrupted_with_the_figures() -> None:
 def test_a_run_that_ended_otherwise_meanwhile_is_not_starved() -> None:
     found = outcome(200, b.pod(ended=110), usage=MEASURED, decision=InterruptDecision(InterruptionReason.STARVED, ""))
     assert found.phase is Phase.COMPLETED
+
+
+def test_a_pod_that_is_gone_ran_until_the_job_controller_missed_it() -> None:
+    """The finalizer was taken off while no admitter ran."""
+    job, batch = b.job(**RUNNING), b.batch(conditions={"FailureTarget": 110, "Failed": 111})
+    status = b.decide(b.seen(job, 20000, batch)).status
+    assert (status.phase, status.interrupted_count) == (Phase.INTERRUPTED, 1)
+    assert status.useful_cpu_seconds + status.lost_cpu_seconds == pytest.approx(100 * 2)

@@ -9,12 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from scavenger_api import names
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from scavenger_api.times import format_time
 from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_prioritizer.controller import Prioritizer
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS
+from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing.builders import configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
@@ -149,7 +150,7 @@ class Cluster:
                     for o in self.api.list(informer.resource)
                     if informer.resource is not PODS or "scavenger.dev/job" in o["metadata"].get("labels", {})
                     if informer.resource is not CONFIGMAPS or o["metadata"]["name"] == "scavenger-levels"
-                    if informer.resource is not PODDISRUPTIONBUDGETS or o["metadata"]["name"] == BUDGET_NAME
+                    if informer.resource is not PODDISRUPTIONBUDGETS or o["metadata"]["name"] == names.DISRUPTION_BUDGET
                 }
                 cached = {
                     (o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in informer.items()
@@ -205,7 +206,7 @@ async def test_without_a_regulator_a_third_is_preemptible() -> None:
         assert [c.figure(f"j{n}") for n in range(3)] == [None] * 3, "what schedulers estimate is near enough"
         assert "preemption" not in c.status("j0")
         assert c.status("j2")["preemption"] == {"class": NON_PREEMPTIBLE, "runningPriority": 30}
-        budget = c.api.get(PODDISRUPTIONBUDGETS, "lab", BUDGET_NAME)
+        budget = c.api.get(PODDISRUPTIONBUDGETS, "lab", names.DISRUPTION_BUDGET)
         assert budget is not None
         assert budget["spec"] == BUDGET_SPEC
 
@@ -386,8 +387,8 @@ async def test_the_budget_comes_before_the_first_and_goes_after_the_last() -> No
         c.publish(0)
         c.add_job("j", 10)
         await c.one_pass()
-        assert [m for m, path in c.writes() if BUDGET_NAME in path] == ["PATCH"]
-        assert BUDGET_NAME in c.writes()[0][1]
+        assert [m for m, path in c.writes() if names.DISRUPTION_BUDGET in path] == ["PATCH"]
+        assert names.DISRUPTION_BUDGET in c.writes()[0][1]
         c.publish(100)
         await c.one_pass()
         assert c.label("j") == PREEMPTIBLE
@@ -403,11 +404,11 @@ async def test_one_budget_per_namespace_put_right_and_removed() -> None:
         c.add_job("b2", 10, namespace="team-b")
         await c.one_pass()
         assert c.budgets() == {"team-a", "team-b"}
-        c.api.edit(PODDISRUPTIONBUDGETS, "team-a", BUDGET_NAME, lambda o: o["spec"].update(minAvailable=1))
+        c.api.edit(PODDISRUPTIONBUDGETS, "team-a", names.DISRUPTION_BUDGET, lambda o: o["spec"].update(minAvailable=1))
         c.api.edit(SCAVENGERJOBS, "team-b", "b", lambda o: o["status"].update(phase="Completed"))
         c.api.remove(PODS, "team-b", "b-run-0")
         await c.one_pass()
-        found = c.api.get(PODDISRUPTIONBUDGETS, "team-a", BUDGET_NAME)
+        found = c.api.get(PODDISRUPTIONBUDGETS, "team-a", names.DISRUPTION_BUDGET)
         assert found is not None
         assert found["spec"] == BUDGET_SPEC
         assert c.budgets() == {"team-a", "team-b"}

@@ -197,6 +197,29 @@ async def test_without_election_it_leads_at_once(api: FakeApi) -> None:
     assert api.list(LEASES) == []
 
 
+@pytest.mark.parametrize("elect", [False, True])
+async def test_what_a_leader_does_beside_ends_with_its_work(api: FakeApi, *, elect: bool) -> None:
+    beside: list[str] = []
+    began = asyncio.Event()
+
+    async def watch() -> None:
+        beside.append("began")
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            beside.append("ended")
+
+    async def work() -> None:
+        await began.wait()
+
+    async def main(context: Context) -> None:
+        await context.lead(work, watch)
+
+    assert await Service(api, main, leader_elect=elect).ended() == 0
+    assert beside == ["began", "ended"]
+
+
 async def test_what_does_not_drain_is_cut_off(api: FakeApi) -> None:
     began = asyncio.Event()
 

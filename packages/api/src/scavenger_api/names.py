@@ -63,6 +63,9 @@ STALE_AFTER_PERIODS: Final = 3
 RESOURCE_RECLAIMED_CPU: Final = f"{GROUP}/reclaimed-cpu"
 RESOURCE_RECLAIMED_MEMORY: Final = f"{GROUP}/reclaimed-memory"
 
+# The one PodDisruptionBudget of a namespace, over its non-preemptible scavenger pods.
+DISRUPTION_BUDGET: Final = "scavenger-non-preemptible"
+
 # --- service accounts, which are also the field managers ---
 ADMITTER: Final = "scavenger-admitter"
 REGULATOR: Final = "scavenger-regulator"

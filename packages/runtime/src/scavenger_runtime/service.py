@@ -107,15 +107,28 @@ class ServiceContext(Generic[S]):
         """Return once all informers added so far have their first list."""
         await asyncio.gather(*(informer.wait_synced() for informer in self.informers))
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def lead(self, work: Callable[[], Awaitable[None]], *beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` once the informers are synced and, with leader election, this process is elected.
 
         When this is cancelled, `work` is cancelled and waited for. Raises LeadershipLost.
+
+        Args:
+            work: what a leader does.
+            beside: what else it does until `work` ends; cancelled then, and when `work` is.
         """
         await self.wait_synced()
         settings = self.settings
+
+        async def leading() -> None:
+            tasks = [asyncio.create_task(one()) for one in beside]
+            try:
+                await work()
+            finally:
+                if tasks:
+                    await _cancel(*tasks)
+
         if not settings.leader_elect:
-            await work()
+            await leading()
             return
         self.elector = Elector(
             self.client,
@@ -127,7 +140,7 @@ class ServiceContext(Generic[S]):
             retry_period=settings.retry_period,
             clock=self.clock,
         )
-        await self.elector.run(work)
+        await self.elector.run(leading)
 
     async def failed(self) -> str:
         """Wait until one of the tasks beside main has ended, and say which and why."""

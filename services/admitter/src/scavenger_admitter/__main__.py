@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from scavenger_runtime.service import ServiceContext, run_service
+from scavenger_runtime.stale_marks import stale_budgets
 
 from scavenger_admitter.controller import Admitter
 from scavenger_admitter.settings import AdmitterSettings
@@ -13,7 +14,8 @@ from scavenger_admitter.uninstall import uninstall
 
 async def _serve(context: ServiceContext[AdmitterSettings]) -> None:
     admitter = Admitter(context)
-    await context.lead(admitter.lead)
+    budgets = stale_budgets(context.client, context.clock, context.settings.namespace)
+    await context.lead(admitter.lead, budgets.run)
 
 
 def main(words: list[str] | None = None) -> int:

@@ -17,11 +17,11 @@ from scavenger_kube.errors import Conflict, NotFound
 from scavenger_kube.resources import JOBS, PODS
 from scavenger_runtime import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.stale_marks import release
 
 from scavenger_admitter.freshness import metadata_of
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES, set_finalizers
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.writer import release
 
 log = get_logger(__name__)
 

@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from scavenger_api import names
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -17,6 +16,7 @@ from scavenger_kube.kinds import ObjectMeta, Struct
 from scavenger_kube.resources import JOBS, PODS, SERVICES, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.stale_marks import release
 
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle.actions import (
@@ -216,10 +216,3 @@ class Writer:
             case DeleteScavengerJob(uid=uid):
                 log.info("deleting the ScavengerJob: its time after the end is over", job=key)
                 return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
-
-
-async def release(client: ApiClient, namespace: str, pod: str, uid: str) -> None:
-    """Take our finalizer off a pod, and only ours; a pod that is gone is released."""
-    patch = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}}
-    with contextlib.suppress(NotFound):
-        await client.strategic_patch(PODS, namespace, pod, patch)

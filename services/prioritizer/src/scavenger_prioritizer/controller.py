@@ -25,6 +25,7 @@ from scavenger_runtime.logging import get_logger
 from scavenger_runtime.queue import PriorityQueue
 from scavenger_runtime.reconcile import ReconcileLoop, Result
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.stale_marks import stale_finalizers
 from scavenger_runtime.threads import in_thread
 from scavenger_runtime.write_budget import WriteBudget
 
@@ -32,7 +33,6 @@ from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot, Source
 from scavenger_prioritizer.facts import (
-    BUDGET_NAME,
     SCAVENGERJOBS,
     FactsCache,
     budget_is_right,
@@ -66,7 +66,8 @@ async def main(context: ServiceContext[PrioritizerSettings]) -> None:
     prioritizer = Prioritizer(context.client, context.settings, context.clock, context.events)
     for informer in prioritizer.informers:
         context.add_informer(informer)
-    await context.lead(prioritizer.run)
+    stale = stale_finalizers(context.client, context.clock, context.settings.namespace, prioritizer.pods.items)
+    await context.lead(prioritizer.run, stale.run)
 
 
 class Prioritizer:
@@ -110,7 +111,7 @@ class Prioritizer:
             clock=clock,
         )
         self.budgets = Informer(
-            client, PODDISRUPTIONBUDGETS, field_selector=f"metadata.name={BUDGET_NAME}", clock=clock
+            client, PODDISRUPTIONBUDGETS, field_selector=f"metadata.name={names.DISRUPTION_BUDGET}", clock=clock
         )
         base, most = RETRY_SECONDS
         self._loop = ReconcileLoop(

@@ -29,9 +29,6 @@ from scavenger_kube.scavenger_kinds import ScavengerJob
 
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts
 
-BUDGET_NAME: Final = "scavenger-non-preemptible"
-"""The one PodDisruptionBudget of a namespace."""
-
 MIN_AVAILABLE: Final = 1_000_000
 """An integer no namespace reaches, so that no disruption of what the budget selects is ever allowed. An integer,
 because a percentage needs a controller with a scale subresource, which a Job is not (disruption.go of

@@ -24,7 +24,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 from scavenger_prioritizer import metrics
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, StatusWrite
 from scavenger_prioritizer.core.snapshot import JobFacts, PodFacts
-from scavenger_prioritizer.facts import BUDGET_NAME, BUDGET_SPEC, SCAVENGERJOBS, FactsCache
+from scavenger_prioritizer.facts import BUDGET_SPEC, SCAVENGERJOBS, FactsCache
 
 BUDGET_LABELS: Final = {
     "app.kubernetes.io/managed-by": names.PRIORITIZER,
@@ -224,13 +224,15 @@ class PlanWriter:
         body = {
             "apiVersion": PODDISRUPTIONBUDGETS.api_version,
             "kind": PODDISRUPTIONBUDGETS.kind,
-            "metadata": {"namespace": namespace, "name": BUDGET_NAME, "labels": BUDGET_LABELS},
+            "metadata": {"namespace": namespace, "name": names.DISRUPTION_BUDGET, "labels": BUDGET_LABELS},
             "spec": BUDGET_SPEC,
         }
-        await self._client.apply(PODDISRUPTIONBUDGETS, namespace, BUDGET_NAME, body, field_manager=names.PRIORITIZER)
+        await self._client.apply(
+            PODDISRUPTIONBUDGETS, namespace, names.DISRUPTION_BUDGET, body, field_manager=names.PRIORITIZER
+        )
 
     async def _remove_budget(self, namespace: str) -> None:
-        await self._client.delete(PODDISRUPTIONBUDGETS, namespace, BUDGET_NAME)
+        await self._client.delete(PODDISRUPTIONBUDGETS, namespace, names.DISRUPTION_BUDGET)
 
 
 async def _outcome(kind: str, write: Write) -> str:

@@ -23,6 +23,7 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.service import ServiceContext
+from scavenger_runtime.stale_marks import stale_budgets, stale_finalizers
 from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator import metrics
@@ -48,7 +49,10 @@ async def main(context: ServiceContext[RegulatorSettings]) -> None:
     for informer in regulator.informers:
         context.add_informer(informer)
     try:
-        await context.lead(regulator.run)
+        namespace = context.settings.namespace
+        finalizers = stale_finalizers(context.client, context.clock, namespace, regulator.pods.items)
+        budgets = stale_budgets(context.client, context.clock, namespace)
+        await context.lead(regulator.run, finalizers.run, budgets.run)
     finally:
         await regulator.source.close()
 

@@ -162,19 +162,20 @@ def _job_removed(run: Run, now: datetime) -> list[Removal]:
 
 
 def _vanished(run: Run, now: datetime) -> list[Removal]:
-    """A member that had been there is not any more: somebody took the finalizer off."""
+    """A member that had been there is not any more: somebody took the finalizer off. When it went, its Job failed."""
     if run.batch is None or not run.complete or len(run.pods) >= run.parallelism:
         return []
     if _job_condition(run.batch, "Complete"):
         return []
-    return [Removal(now, now, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
+    at = min(_failed(run.batch) or now, now)
+    return [Removal(at, at, InterruptionReason.DELETED, "", False, "a pod of the gang is gone without a trace")]
 
 
 def _consequence(cause: Removal, batch: kinds.Job | None) -> bool:
     """A removal by the Job controller, after it declared the Job failed (job_controller.go deleteActivePods)."""
     if cause.disruption or batch is None:
         return False
-    failed = _job_condition(batch, "FailureTarget") or _job_condition(batch, "Failed")
+    failed = _failed(batch)
     return failed is not None and failed <= cause.earliest
 
 
@@ -212,6 +213,11 @@ def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> s
         return "has not been ready meanwhile"
     taint = next((taint.key for taint in node.spec.taints if taint.key in _GOING_TAINTS), "")
     return f"has the taint {taint}" if taint else ""
+
+
+def _failed(batch: kinds.Job) -> datetime | None:
+    """Since when the Job controller holds the Job to have failed; None when it does not."""
+    return _job_condition(batch, "FailureTarget") or _job_condition(batch, "Failed")
 
 
 def _job_condition(batch: kinds.Job | None, kind: str) -> datetime | None:
