@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.times import format_time
 from scavenger_board.core.picture import EntryRow
@@ -73,7 +74,7 @@ def test_a_job_of_the_same_name_has_not_left_what_the_one_before_it_did() -> Non
     assert [(one.job, one.queue) for one in entries([again], [told("a", ago(minutes=1))])] == [("lab/a", "")]
 
 
-def test_for_whom_by_the_nearest_event_and_by_none_of_another_time_or_job() -> None:
+def test_for_whom_by_the_pod_that_was_preempted_and_by_none_of_another_time_or_job() -> None:
     at = ago(minutes=30)
     left = job("a", "Interrupted", interruptions=(at,))
     far, other = victim("a", ago(minutes=5), "web/late"), victim("ab", at, "web/other")
@@ -81,6 +82,22 @@ def test_for_whom_by_the_nearest_event_and_by_none_of_another_time_or_job() -> N
 
     near = victim("a", ago(minutes=31), "web/first", PREEMPTED)
     assert [one.whom for one in entries([left], [told("a", at), far, other, near])] == ["web/first"]
+
+
+@pytest.mark.parametrize("cause", [cause for cause in InterruptionReason if cause is not InterruptionReason.PREEMPTED])
+def test_only_a_preemption_has_a_preemptor(cause: InterruptionReason) -> None:
+    at = ago(minutes=3)
+    left = job("a", "Interrupted", interruptions=(at,))
+
+    assert [one.whom for one in entries([left], [told("a", at, cause), victim("a", at, "web/shop")])] == [None]
+
+
+def test_an_event_of_a_victim_explains_one_interruption() -> None:
+    first, second = ago(minutes=9), ago(minutes=3)
+    left = job("a", "Interrupted", interruptions=(first, second))
+    events = [told("a", first), told("a", second), victim("a", first, "web/shop")]
+
+    assert [one.whom for one in entries([left], events)] == [None, "web/shop"]
 
 
 def test_the_plugin_s_event_goes_before_kube_scheduler_s_of_the_same_moment() -> None:

@@ -7,7 +7,6 @@ None, and not guessed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -33,9 +32,6 @@ ROOM_MADE: Final = timedelta(minutes=10)
 
 LEFT: Final = "left"
 LEVELS: Final = "levels"
-
-_POD: Final = re.compile(r"(.+)-[0-9]+-[^-]+")
-"""Name of a pod of an Indexed Job: the Job's, the index, a random part."""
 
 _TELLS_WHOM: Final = (interruptions.PREEMPTED_BY, interruptions.PREEMPTED)
 
@@ -80,7 +76,6 @@ def _departures(
             queue=job.queue,
             cause=cause,
             means=meaning(cause),
-            whom=_whom(job.key, at, victims),
             says="no Event tells of it any more: what it cost is in the sum of the job",
             source="status",
         )
@@ -107,7 +102,7 @@ def _entry(
         queue=queue,
         cause=cause,
         means=meaning(cause),
-        whom=_whom(key, at, victims) or _words(told),
+        whom=None if told is None else _whom(key, at, told, victims),
         pod="" if told is None else told.pod,
         lost=None if told is None else told.lost,
         at_most=told is not None and told.at_most,
@@ -116,29 +111,32 @@ def _entry(
     return at, row
 
 
-def _words(told: Interruption | None) -> str | None:
-    """For whom, where the admitter itself took the room back and says so."""
-    by_admitter = told is not None and told.cause is InterruptionReason.QUEUE_RECLAIMED
-    return told.detail if told is not None and by_admitter and told.detail else None
+def _whom(key: str, at: datetime, told: Interruption, victims: dict[str, list[EventFacts]]) -> str | None:
+    """For whom a job left: only the scheduler and the admitter take room for a certain pod or job."""
+    if told.cause is InterruptionReason.PREEMPTED:
+        return _preemptor(key, at, told, victims)
+    return (told.detail or None) if told.cause is InterruptionReason.QUEUE_RECLAIMED else None
 
 
 def _victims(events: Iterable[EventFacts]) -> dict[str, list[EventFacts]]:
-    """Events that name the pod for which a victim had to go, by the key of the victim's job; those that name it in
-    words as well first."""
+    """Events that name the pod that preempted a victim, by the key of the victim; the ones with the name in their
+    message first."""
     found: dict[str, list[EventFacts]] = {}
     for event in sorted(events, key=lambda event: event.reason != interruptions.PREEMPTED_BY):
-        if event.reason not in _TELLS_WHOM or not event.related.startswith("Pod "):
-            continue
-        namespace, _, pod = event.about.removeprefix("Pod ").partition("/")
-        if (match := _POD.fullmatch(pod)) is not None:
-            found.setdefault(f"{namespace}/{match[1]}", []).append(event)
+        if event.reason in _TELLS_WHOM and event.related.startswith("Pod "):
+            found.setdefault(event.about.removeprefix("Pod "), []).append(event)
     return found
 
 
-def _whom(key: str, at: datetime, victims: dict[str, list[EventFacts]]) -> str | None:
-    near = [event for event in victims.get(key, ()) if abs(event.at - at) <= ROOM_MADE]
+def _preemptor(key: str, at: datetime, told: Interruption, victims: dict[str, list[EventFacts]]) -> str | None:
+    """The pod that preempted the pod of the sentence. An Event answers once, as a later pod may have the same name."""
+    victim = f"{key.partition('/')[0]}/{told.pod}"
+    near = [event for event in victims.get(victim, ()) if abs(event.at - at) <= ROOM_MADE]
     nearest = min(near, key=lambda event: abs(event.at - at), default=None)
-    return None if nearest is None else nearest.related.removeprefix("Pod ")
+    if nearest is None:
+        return None
+    victims[victim] = [event for event in victims[victim] if event.at > nearest.at]
+    return nearest.related.removeprefix("Pod ")
 
 
 def _state(event: EventFacts) -> tuple[datetime, EntryRow]:
