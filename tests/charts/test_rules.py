@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +228,21 @@ def test_fires_when_it_should_and_only_then(case: Case, promtool: Path, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.firing], ids=lambda case: case.alert)
+def test_says_of_which_cluster(case: Case, promtool: Path, tmp_path: Path) -> None:
+    if ALERTS[case.alert]["expr"].startswith("absent("):
+        return  # of what is not there nobody knows where
+
+    def placed(series: str) -> str:
+        name, _, labels = series.partition("{")
+        return f'{name}{{cluster="a"' + (f",{labels}" if labels else "}")
+
+    series = {placed(name): values for name, values in case.series.items()}
+    test_fires_when_it_should_and_only_then(
+        replace(case, series=series, labels={**case.labels, "cluster": "a"}), promtool, tmp_path
+    )
+
+
 def test_each_alert_is_seen_to_fire_and_to_be_quiet() -> None:
     assert {case.alert for case in CASES if case.firing} == set(ALERTS)
     assert {case.alert for case in CASES if case.quiet} == set(ALERTS)
@@ -238,6 +253,7 @@ def test_leads_to_its_runbook(name: str) -> None:
     rule = ALERTS[name]
     assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{name.lower()}"
     assert f"\n## {name}\n" in RUNBOOKS
+    assert rule["annotations"]["description"].endswith(".")
     assert rule["labels"]["severity"] in ("info", "warning", "critical")
 
 

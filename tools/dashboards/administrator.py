@@ -60,6 +60,8 @@ ADMINISTRATOR: Final = Dashboard(
                     (Query(f"{LOST} / {USEFUL}"),),
                     kind="stat",
                     unit="percentunit",
+                    below="green",
+                    thresholds=((0.05, "yellow"), (0.1, "red")),
                     width=4,
                 ),
                 Panel(
@@ -77,6 +79,7 @@ ADMINISTRATOR: Final = Dashboard(
                     kind="stat",
                     unit=NAME,
                     width=4,
+                    colors=(("Filling", "green"), ("Speculative", "yellow"), ("Evicting", "orange"), ("Blind", "red")),
                 ),
                 Panel(
                     "Preemptible",
@@ -172,6 +175,8 @@ ADMINISTRATOR: Final = Dashboard(
                     "From their creation until they had a node, over the range shown.",
                     (_ordinary_wait(0.5), _ordinary_wait(0.95), _ordinary_wait(0.99)),
                     kind="bargauge",
+                    below="green",
+                    thresholds=((60, "yellow"), (300, "red")),
                     unit="s",
                     width=6,
                 ),

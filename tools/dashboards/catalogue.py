@@ -51,8 +51,11 @@ BOUNDS: Final = {
 }
 """By label: what bounds its values. A label that is not here is refused, as is one of a target (TARGET_LABELS)."""
 
-TARGET_LABELS: Final = frozenset({"job", "instance", "namespace", "pod", "service", "container", "endpoint", "node"})
-"""What Prometheus and its operator put on whatever they scrape; a metric's own label of that name would be renamed."""
+TARGET_LABELS: Final = frozenset(
+    {"job", "instance", "namespace", "pod", "service", "container", "endpoint", "node", "cluster"}
+)
+"""What Prometheus and its operator put on whatever they scrape, and `cluster`, by which several clusters are told
+apart; a metric's own label of that name would be renamed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,12 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from tools.dashboards.model import NAME, Dashboard, Panel, Query
+from tools.dashboards.promql import of_targets
 
 DATASOURCE: Final = grafana.DataSourceRef(type_val="prometheus", uid="${datasource}")
+EVERYWHERE: Final = "scavenger_build_info"
+"""Shown by every service."""
+CHOSEN: Final = 'cluster=~"$cluster",namespace=~"$namespace"'
 QUEUES: Final = "scavenger_starts_total"
 """Shown of every queue, whether it has jobs or not, and whether the load is known or not."""
 TAG: Final = "scavenger-jobs"
@@ -40,9 +44,11 @@ def as_json(board: Dashboard) -> str:
             .keep_time(True)
         )
         .with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+        .with_variable(_variable("cluster", EVERYWHERE))
+        .with_variable(_several(_variable("namespace", EVERYWHERE)))
     )
     if board.of_queue:
-        made.with_variable(_queue())
+        made.with_variable(_several(_variable("queue", QUEUES)))
     number = count(1)
     for row in board.rows:
         made.with_row(dashboard.Row(row.title).id(next(number)))
@@ -51,15 +57,21 @@ def as_json(board: Dashboard) -> str:
     return json.dumps(made.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
-def _queue() -> dashboard.QueryVariable:
+def _variable(name: str, metric: str) -> dashboard.QueryVariable:
+    """A choice among the values of a label. Where no series has the label, it is empty and matches all of them."""
     return (
-        dashboard.QueryVariable("queue")
-        .label("Queue")
+        dashboard.QueryVariable(name)
+        .label(name.capitalize())
         .datasource(DATASOURCE)
-        .query(f"label_values({QUEUES}, queue)")
+        .query(f"label_values({metric}, {name})")
         .refresh(grafana.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(grafana.VariableSort.ALPHABETICAL_ASC)
     )
+
+
+def _several(made: dashboard.QueryVariable) -> dashboard.QueryVariable:
+    everything = grafana.VariableOption(selected=True, text="All", value="$__all")
+    return made.multi(True).include_all(True).all_value(".*").current(everything)
 
 
 def _panel(panel: Panel) -> Any:
@@ -78,13 +90,31 @@ def _panel(panel: Panel) -> Any:
         .span(panel.width)
         .height(panel.height)
     )
+    if panel.kind in ("stat", "bargauge"):
+        made.thresholds(_thresholds(panel))
+    if panel.words:
+        words = {value: grafana.ValueMappingResult(text=text) for value, text in panel.words}
+        made.mappings([grafana.ValueMap(options=words)])
+    for series, color in panel.colors:
+        fixed = {"mode": "fixed", "fixedColor": color}
+        made.override_by_name(series, [grafana.DynamicConfigValue(id_val="color", value=fixed)])
     for number, query in enumerate(panel.queries):
         made.with_target(_target(panel, query, chr(ord("A") + number)))
     return made
 
 
+def _thresholds(panel: Panel) -> dashboard.ThresholdsConfig:
+    """Without any of its own a panel has one color: the default of Grafana is green, and red from 80 on."""
+    neutral = "blue" if panel.kind == "bargauge" else "text"
+    steps = [grafana.Threshold(value=None, color=panel.below or neutral)]
+    steps += [grafana.Threshold(value=value, color=color) for value, color in panel.thresholds]
+    return dashboard.ThresholdsConfig().mode(grafana.ThresholdsMode.ABSOLUTE).steps(steps)
+
+
 def _target(panel: Panel, query: Query, name: str) -> prometheus.Dataquery:
-    made = prometheus.Dataquery().ref_id(name).expr(query.expr).legend_format(query.legend or "__auto")
+    made = (
+        prometheus.Dataquery().ref_id(name).expr(of_targets(query.expr, CHOSEN)).legend_format(query.legend or "__auto")
+    )
     if panel.kind == "table":
         made.format(PromQueryFormat.TABLE)
     return made.instant() if panel.instant else made.range()

@@ -22,7 +22,17 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel. says: what it means and how to read it. unit: of Grafana, or NAME. width: of 24."""
+    """A panel.
+
+    Attributes:
+        says: What it means and how to read it.
+        unit: A unit of Grafana, or NAME.
+        width: Columns of 24.
+        below: Color of values below all thresholds; without it a panel is neutral.
+        thresholds: (from which value on, color), upwards.
+        words: What stands in place of a value.
+        colors: Of a series, by its name.
+    """
 
     title: str
     says: str
@@ -31,6 +41,10 @@ class Panel:
     unit: str = "short"
     width: int = 12
     stacked: bool = False
+    below: str = ""
+    thresholds: tuple[tuple[float, str], ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
+    colors: tuple[tuple[str, str], ...] = ()
 
     @property
     def instant(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from tools.dashboards.catalogue import FOREIGN, TARGET_LABELS, Metric
@@ -41,6 +42,25 @@ def parse(expression: str) -> Query:
             found.selected.append((token, labels))
         token = following
     return found
+
+
+def of_targets(expression: str, matchers: str) -> str:
+    """The expression with matchers added to the selector of each metric."""
+    tokens = [match[0] for match in _TOKEN.finditer(expression)] + [""]
+    made, end = "", ""
+    for token, following in pairwise(tokens):
+        made += token
+        name, after = token.strip(), following.strip()
+        if end:
+            end = "" if name == end else end
+        elif name in _CLAUSES:
+            end = ")"
+        elif name == "{":
+            made += matchers if after == "}" else f"{matchers},"
+            end = "}"
+        elif _is_metric(name, after) and after != "{":
+            made += f"{{{matchers}}}"
+    return made
 
 
 def _is_metric(token: str, following: str) -> bool:

@@ -8,19 +8,19 @@ from tools.dashboards.model import Dashboard, Panel, Query, Row
 
 
 def _waited(quantile: float) -> Query:
-    buckets = 'sum by (le) (increase(scavenger_waiting_seconds_bucket{queue="$queue"}[$__range]))'
+    buckets = 'sum by (le) (increase(scavenger_waiting_seconds_bucket{queue=~"$queue"}[$__range]))'
     return Query(f"histogram_quantile({quantile}, {buckets})", f"{quantile:.0%} waited less than")
 
 
 def _use(resource: str, name: str, unit: str) -> Panel:
-    where = f'{{queue="$queue",resource="{resource}"}}'
+    where = f'{{queue=~"$queue",resource="{resource}"}}'
     return Panel(
         f"{name}: requested and used",
         "Of pods that are measured. What is requested and not used keeps other jobs from starting, yours included: "
         "ask for less, or for `resourcesFrom: Recommended`.",
         (
-            Query(f"max(scavenger_regulator_queue_requested{where})", "requested"),
-            Query(f"max(scavenger_regulator_queue_used{where})", "used"),
+            Query(f"sum(max by (queue) (scavenger_regulator_queue_requested{where}))", "requested"),
+            Query(f"sum(max by (queue) (scavenger_regulator_queue_used{where}))", "used"),
         ),
         unit=unit,
     )
@@ -39,21 +39,23 @@ RESEARCHER: Final = Dashboard(
                 Panel(
                     "Jobs",
                     "All jobs of the queue by phase.",
-                    (Query('sum by (phase) (scavenger_jobs{queue="$queue"})', "{{phase}}"),),
+                    (Query('sum by (phase) (scavenger_jobs{queue=~"$queue"})', "{{phase}}"),),
                     stacked=True,
                 ),
                 Panel(
                     "CPU share",
                     "What the queue has and what it deserves. Above its share it may be asked to give back.",
                     (
-                        Query('max(scavenger_queue_allocated{queue="$queue",resource="cpu"})', "has"),
-                        Query('max(scavenger_queue_deserved{queue="$queue",resource="cpu"})', "deserves"),
+                        Query('sum(max by (queue) (scavenger_queue_allocated{queue=~"$queue",resource="cpu"}))', "has"),
+                        Query(
+                            'sum(max by (queue) (scavenger_queue_deserved{queue=~"$queue",resource="cpu"}))', "deserves"
+                        ),
                     ),
                 ),
                 Panel(
                     "In line",
                     "Jobs of the queue that wait for their turn. `kubectl sj list` shows the place of each.",
-                    (Query('max(scavenger_queue_depth{queue="$queue"})', "jobs"),),
+                    (Query('sum(max by (queue) (scavenger_queue_depth{queue=~"$queue"}))', "jobs"),),
                     kind="stat",
                     width=6,
                 ),
@@ -82,7 +84,7 @@ RESEARCHER: Final = Dashboard(
                     "Over the range shown.",
                     (
                         Query(
-                            'sum by (phase) (increase(scavenger_finished_jobs_total{queue="$queue"}[$__range]))',
+                            'sum by (phase) (increase(scavenger_finished_jobs_total{queue=~"$queue"}[$__range]))',
                             "{{phase}}",
                         ),
                     ),
@@ -94,7 +96,7 @@ RESEARCHER: Final = Dashboard(
                     "Over the range shown. An interrupted job waits in front of those that never ran.",
                     (
                         Query(
-                            'sum by (cause) (increase(scavenger_interruptions_total{queue="$queue"}[$__range])) > 0',
+                            'sum by (cause) (increase(scavenger_interruptions_total{queue=~"$queue"}[$__range])) > 0',
                             "{{cause}}",
                         ),
                     ),
@@ -106,8 +108,8 @@ RESEARCHER: Final = Dashboard(
                     "Over the range shown, in core-seconds. What is lost is the time since the last checkpoint: "
                     "write them more often if it is much.",
                     (
-                        Query('sum(increase(scavenger_useful_cpu_seconds_total{queue="$queue"}[$__range]))', "useful"),
-                        Query('sum(increase(scavenger_lost_cpu_seconds_total{queue="$queue"}[$__range]))', "lost"),
+                        Query('sum(increase(scavenger_useful_cpu_seconds_total{queue=~"$queue"}[$__range]))', "useful"),
+                        Query('sum(increase(scavenger_lost_cpu_seconds_total{queue=~"$queue"}[$__range]))', "lost"),
                     ),
                     kind="bargauge",
                     unit="s",

@@ -32,6 +32,9 @@ SERVICES: Final = Dashboard(
                     "1 where a replica leads; the others stand by. The webhook has none: every replica answers.",
                     (Query("max by (lease) (scavenger_leader)", "{{lease}}"),),
                     kind="stat",
+                    below="red",
+                    thresholds=((1, "green"),),
+                    words=(("0", "no leader"), ("1", "leads")),
                 ),
                 Panel(
                     "Replicas and versions",
@@ -146,6 +149,8 @@ SERVICES: Final = Dashboard(
                         _errors("scavenger_preemption_passes_total", "prioritizer's passes", '{outcome="failed"}'),
                         _errors("scavenger_regulator_measurements_total", "measurements", '{outcome="failed"}'),
                     ),
+                    below="green",
+                    thresholds=((1, "yellow"),),
                     kind="bargauge",
                 ),
                 Panel(
@@ -165,6 +170,8 @@ SERVICES: Final = Dashboard(
                     (Query("min(scavenger_webhook_certificate_expiry_timestamp_seconds) - time()", "certificate"),),
                     kind="stat",
                     unit="s",
+                    below="red",
+                    thresholds=((86400, "yellow"), (7 * 86400, "green")),
                     width=6,
                 ),
             ),

@@ -28,7 +28,7 @@ Sample = tuple[dict[str, str], float]
 def filled(expression: str, variables: Mapping[str, str]) -> str:
     """An expression with the variables of a dashboard filled in."""
     text = expression.replace("$__rate_interval", RANGE).replace("$__range", RANGE)
-    for variable, value in variables.items():
+    for variable, value in {"cluster": "", "namespace": ".*", **variables}.items():
         text = text.replace(f"${variable}", value)
     return text
 

@@ -12,7 +12,7 @@ import pytest
 
 from tools.dashboards.__main__ import FOLDER, generated, unfounded
 from tools.dashboards.catalogue import Metric, catalogue, problems
-from tools.dashboards.promql import parse, wrong
+from tools.dashboards.promql import of_targets, parse, wrong
 from tools.generated import out_of_date
 
 METRICS = catalogue()
@@ -142,6 +142,36 @@ def test_panels_are_numbered_and_within_the_grid() -> None:
             for y in range(panel["gridPos"]["h"])
         ]
         assert len(taken) == len(set(taken)), f"panels of {path.stem} cover each other"
+
+
+def test_no_panel_is_painted_by_the_default_of_grafana() -> None:
+    for path in FOLDER.glob("*.json"):
+        for panel in json.loads(path.read_text())["panels"]:
+            if panel["type"] in ("stat", "bargauge"):
+                steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+                values = [step["value"] for step in steps[1:]]
+                assert steps[0]["value"] is None
+                assert values == sorted(values), panel["title"]
+                assert (len(steps) > 1) == (steps[0]["color"] not in ("text", "blue")), panel["title"]
+
+
+def test_every_query_is_of_the_chosen_cluster_and_namespace() -> None:
+    for expression, _ in (parameter.values for parameter in QUERIES):
+        for name, labels in parse(str(expression)).selected:
+            assert labels[:2] == ("cluster", "namespace"), f"{name} in {expression}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "made"),
+    [
+        ("up", "up{m}"),
+        ("max(a) by (x)", "max(a{m}) by (x)"),
+        ('sum by (x) (rate(a_total{y="z"}[5m])) > 0', 'sum by (x) (rate(a_total{m,y="z"}[5m])) > 0'),
+        ("a{} and on (job, y) b - time()", "a{m} and on (job, y) b{m} - time()"),
+    ],
+)
+def test_matchers_are_added_to_every_selector(expression: str, made: str) -> None:
+    assert of_targets(expression, "m") == made
 
 
 # --- generated files ---
