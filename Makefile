@@ -145,7 +145,7 @@ bench: sync ## Print a table of figures and write bench.json; ONLY="informer que
 
 .PHONY: simulate-table
 simulate-table: sync ## Write the table of all policies on every trace into docs/simulator.md; TRACES=DIR of the public traces, TABLE="--check --only openb"
-	$(RUN) python docs/simulate_table.py $(if $(TRACES),--traces "$(TRACES)") $(TABLE)
+	$(RUN) python -m docs.simulate_table $(if $(TRACES),--traces "$(TRACES)") $(TABLE)
 
 .PHONY: gain
 gain: sync ## Measure what scavenging adds to a day, in the simulator, for the picture in README.md; TRACES=DIR

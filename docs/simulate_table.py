@@ -1,9 +1,9 @@
 """Writes the table of all policies on every public trace into docs/simulator.md, between its markers.
 
-python docs/simulate_table.py --traces DIR                       all traces
-python docs/simulate_table.py --traces DIR --processes 2         the same, two policies at a time
-python docs/simulate_table.py --traces DIR --only openb          one of them; the others stay as they are
-python docs/simulate_table.py --traces DIR --check --policy ours --policy none
+python -m docs.simulate_table --traces DIR                       all traces
+python -m docs.simulate_table --traces DIR --processes 2         the same, two policies at a time
+python -m docs.simulate_table --traces DIR --only openb          one of them; the others stay as they are
+python -m docs.simulate_table --traces DIR --check --policy ours --policy none
                                                                  writes nothing: are these rows still what they say?
 
 docs/simulator.md says how long it takes.
@@ -22,9 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from scavenger_simulator.commands.comparison import compare
-from scavenger_simulator.commands.options import TRACES_VARIABLE
 from scavenger_simulator.commands.progress import Progress
-from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES, Traces, build
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.policy import Policy
 from scavenger_simulator.report.figures import Study
@@ -32,6 +30,8 @@ from scavenger_simulator.report.table import as_markdown
 from scavenger_simulator.scenario import Scenario
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
+
+from bench.traces.catalog import TRACES, scenario_of
 
 PAGE = Path(__file__).with_name("simulator.md")
 
@@ -76,13 +76,12 @@ def main(words: list[str]) -> int:
     """Write the tables, or check them; returns the exit code."""
     arguments = _parsed(words)
     progress = Progress(sys.stderr, time.monotonic)
-    traces = Traces(Path(arguments.traces) if arguments.traces else None)
     policies = [Policy(name) for name in arguments.policy] if arguments.policy else list(Policy)
     same = True
     try:
-        for name in arguments.only or ON_TRACES:
+        for name in arguments.only or TRACES:
             began = time.monotonic()
-            scenario = build(NAMED[name], traces, told=progress.told)
+            scenario = scenario_of(name, arguments.traces)
             table = as_markdown(study_of(scenario, policies, arguments.processes, progress))
             progress.clear()
             _say(f"{name}: {len(policies)} policies in {time.monotonic() - began:.0f} s")
@@ -103,8 +102,8 @@ def _say(*lines: str) -> None:
 
 def _parsed(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write the tables of docs/simulator.md, or check them.")
-    parser.add_argument("--traces", type=Path, default=os.environ.get(TRACES_VARIABLE) or None)
-    parser.add_argument("--only", action="append", choices=ON_TRACES, help="leave the others as they are")
+    parser.add_argument("--traces", type=Path, default=os.environ.get("BENCH_TRACE_DIR") or None)
+    parser.add_argument("--only", action="append", choices=[*TRACES], help="leave the others as they are")
     parser.add_argument("--processes", type=int, default=1, help="so many policies at a time, 200 MB each")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where the figures are others")
     parser.add_argument("--policy", action="append", choices=[*Policy], help="with --check: only this one")

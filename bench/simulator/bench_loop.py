@@ -22,11 +22,10 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES, Traces, build
 from scavenger_simulator.inputs.distributions import Constant
 from scavenger_simulator.inputs.habits import Habits
 from scavenger_simulator.policy import Policy
@@ -35,8 +34,9 @@ from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
 from bench import Skipped, trace_folder
+from bench.traces.catalog import TRACES, missing, scenario_of
 
-SCENARIOS: Final = (*ON_TRACES, "bursts", "flash-crowd")
+SCENARIOS: Final = (*TRACES, "bursts", "flash-crowd")
 SEEDS: Final = (1, 2, 3)
 DEMAND_SHARE: Final = 1.0
 RAMPING: Final = Habits(ramp_up=Constant(120.0), ramp_up_fraction=Constant(0.1))
@@ -74,8 +74,8 @@ class Day:
 def run() -> list[Figure]:
     """The figures."""
     folder = trace_folder()
-    if missing := Traces(folder).missing():
-        raise Skipped(f"{missing}; BENCH_TRACE_DIR says where the public traces are")
+    if problem := missing(folder):
+        raise Skipped(f"{problem}; BENCH_TRACE_DIR says where the public traces are")
     policies = (Policy.OURS, Policy.YOUNGEST, Policy.ORACLE, RAMP)
     tasks = [Task(name, policy, seed, folder) for name in SCENARIOS for policy in policies for seed in SEEDS]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -85,8 +85,8 @@ def run() -> list[Figure]:
 def play(task: Task) -> Day:
     """Simulate a day."""
     ramps = task.policy == RAMP
-    sources = replace(NAMED[task.scenario], seed=task.seed, demand_share=DEMAND_SHARE)
-    scenario = build(replace(sources, habits=RAMPING) if ramps else sources, Traces(task.folder))
+    habits = RAMPING if ramps else Habits()
+    scenario = scenario_of(task.scenario, task.folder, seed=task.seed, demand_share=DEMAND_SHARE, habits=habits)
     policy = Policy.OURS if ramps else Policy(task.policy)
     found = figures(simulate(scenario, Settings(), policy, task.seed))
     above = found.above_upper - found.above_upper_ordinary

@@ -13,16 +13,16 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from scavenger_simulator.inputs.catalog import NAMED, Traces, build
 from scavenger_simulator.policy import Policy
 from scavenger_simulator.report.figures import Figures, figures
 from scavenger_simulator.result import Point
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
+
+from bench.traces.catalog import scenario_of
 
 SCENARIO: Final = "openb"
 SEEDS: Final = (1, 2, 3)
@@ -53,7 +53,7 @@ def measure(traces: Path, seeds: Sequence[int] = SEEDS, told: Told = lambda line
     course: dict[str, list[float]] = {}
     about: dict[str, Any] = {}
     for seed in seeds:
-        scenario = build(replace(NAMED[SCENARIO], seed=seed, demand_share=DEMAND_SHARE), Traces(traces))
+        scenario = scenario_of(SCENARIO, traces, seed=seed, demand_share=DEMAND_SHARE)
         about = about or {
             "scenario": scenario.name,
             "origin": scenario.origin,

@@ -45,9 +45,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _scenarios(arguments: Arguments, progress: Progress) -> list[Scenario]:
-    folder = options.traces(arguments)
     return [
-        build(one, folder, options.history(arguments, one.length, progress.told), progress.told)
+        build(one, options.history(arguments, one.length, progress.told), progress.told)
         for one in options.sources(arguments)
     ]
 

@@ -12,15 +12,15 @@ import pytest
 from scavenger_simulator.commands.changes import OF_THE_RUN
 from scavenger_simulator.commands.progress import Progress
 from scavenger_simulator.commands.tuning import KNOBS
-from scavenger_simulator.inputs.catalog import NAMED, ON_TRACES, Traces, build
-from scavenger_simulator.inputs.demand_csv import OPTIONAL, REQUIRED, read_demand
+from scavenger_simulator.inputs.catalog import NAMED, build
+from scavenger_simulator.inputs.demand_csv import OPTIONAL, REQUIRED, Window, read_demand
 from scavenger_simulator.inputs.habits import HABITS
-from scavenger_simulator.inputs.openb import Window
 from scavenger_simulator.policy import Policy
 from scavenger_simulator.report.document import SCHEMA, camel_case
 from scavenger_simulator.report.figures import Figures, SizeFigures
 from scavenger_simulator.report.table import COLUMNS
 
+from bench.traces.catalog import TRACES
 from docs.simulate_table import PAGE, differing, main, markers, replaced, study_of
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def test_the_example_of_own_demand_is_read(tmp_path: Path) -> None:
     assert [job.pods for job in read_demand(path, Window())] == [4, 1]
 
 
-@pytest.mark.parametrize("name", ON_TRACES)
+@pytest.mark.parametrize("name", TRACES)
 def test_there_is_a_place_for_every_table(name: str) -> None:
     begin, end = markers(name)
     changed = replaced(TEXT, name, "### new \\1\n")
@@ -63,7 +63,7 @@ def test_there_is_a_place_for_every_table(name: str) -> None:
         replaced(TEXT, "elsewhere", "")
 
 
-@pytest.mark.parametrize("name", ON_TRACES)
+@pytest.mark.parametrize("name", TRACES)
 def test_a_check_names_the_lines_that_are_others(name: str) -> None:
     begin, end = markers(name)
     table = TEXT.partition(begin)[2].partition(end)[0]
@@ -77,7 +77,7 @@ def test_a_check_names_the_lines_that_are_others(name: str) -> None:
 
 
 def test_policies_beside_each_other_give_the_figures_of_policies_in_turn() -> None:
-    scenario = build(replace(NAMED["diurnal"], pods=10, length=1800.0), Traces(None))
+    scenario = build(replace(NAMED["diurnal"], pods=10, length=1800.0))
     policies, progress = (Policy.OURS, Policy.NONE), Progress(io.StringIO(), lambda: 0.0)
     in_turn = study_of(scenario, policies, 1, progress)
     assert [run.policy for run in in_turn.runs] == ["ours", "none"]
@@ -94,7 +94,7 @@ def test_what_would_spoil_the_page_is_refused(words: list[str]) -> None:
 def test_without_the_folder_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("SCAVENGER_TRACES", raising=False)
+    monkeypatch.delenv("BENCH_TRACE_DIR", raising=False)
     assert main([]) == 1
     assert "--traces" in capsys.readouterr().err
     assert PAGE.read_text() == TEXT

@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-import gzip
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from scavenger_simulator.inputs.catalog import (
-    LCG,
     NAMED,
-    ON_TRACES,
-    OPENB_NODES,
-    OPENB_PODS,
-    PLANETLAB,
     SYNTHETIC,
     Sources,
-    Traces,
     build,
     named,
 )
@@ -36,34 +28,12 @@ pytestmark = pytest.mark.slow
 DAY = 86_400.0
 
 
-@pytest.fixture
-def traces(tmp_path: Path) -> Traces:
-    """A folder as that of the public traces, of a few lines each."""
-    for name in PLANETLAB:
-        machine = ",".join(str(10 + i % 7) for i in range(288))
-        (tmp_path / name).write_bytes(gzip.compress("".join(f"{machine}\n" for _ in range(60)).encode()))
-    header = (
-        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
-    )
-    pods = [
-        f"pod-{i},4000,8192,0,0,,{'BE' if i % 3 == 0 else 'LS'},Running,{created},{created + 5000},0"
-        for i in range(60)
-        if (created := 148 * DAY + 600 * i)
-    ]
-    (tmp_path / OPENB_PODS).write_bytes(gzip.compress("\n".join([header, *pods]).encode()))
-    nodes = [f"n{i},{(8000, 16000, 32000)[i % 3]},131072,0," for i in range(40)]
-    (tmp_path / OPENB_NODES).write_text("\n".join(["sn,cpu_milli,memory_mib,gpu,model", *nodes]))
-    jobs = [f"{i} {i * 900} -1 1800 1 -1" for i in range(700)]
-    (tmp_path / LCG).write_bytes(gzip.compress("\n".join(["; Version: 2.2", *jobs]).encode()))
-    return Traces(tmp_path)
-
-
-@pytest.mark.parametrize("name", [*ON_TRACES, *SYNTHETIC])
-def test_every_well_known_scenario_is_built_the_same_each_time(traces: Traces, name: str) -> None:
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_every_well_known_scenario_is_built_the_same_each_time(name: str) -> None:
     sources = replace(named(name), pods=100, demand_share=0.05)
-    scenario = build(sources, traces)
-    assert scenario == build(sources, traces)
-    assert scenario != build(replace(sources, seed=2), traces)
+    scenario = build(sources)
+    assert scenario == build(sources)
+    assert scenario != build(replace(sources, seed=2))
     assert scenario.name == name
     assert scenario.end == DAY
     assert scenario.nodes
@@ -73,16 +43,6 @@ def test_every_well_known_scenario_is_built_the_same_each_time(traces: Traces, n
     assert all(0 <= job.submitted < DAY and job.work_seconds > 0 for job in scenario.jobs)
     assert all(0 <= pod.arrives < DAY and pod.leaves > pod.arrives for pod in scenario.ordinary)
     assert "checkpoint intervals" in scenario.origin, "what is assumed is said"
-
-
-def test_without_the_folder_the_error_says_what_still_works(tmp_path: Path) -> None:
-    for traces in (Traces(None), Traces(tmp_path / "nowhere")):
-        for name in ON_TRACES:
-            with pytest.raises(InputError, match="folder of traces") as caught:
-                build(named(name), traces)
-            assert "--traces" in caught.value.remedy
-            assert all(still in caught.value.remedy for still in (*SYNTHETIC, "prometheus"))
-        assert build(replace(named("diurnal"), pods=50, demand_share=0.01), traces).jobs
 
 
 @pytest.mark.parametrize(
@@ -98,28 +58,21 @@ def test_without_the_folder_the_error_says_what_still_works(tmp_path: Path) -> N
 )
 def test_sources_that_cannot_be_had_are_refused_with_a_remedy(change: dict[str, object], problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
-        build(replace(Sources("x", ("synthetic:diurnal",), pods=40, demand_share=0.01), **change), Traces(None))  # type: ignore[arg-type]
+        build(replace(Sources("x", ("synthetic:diurnal",), pods=40, demand_share=0.01), **change))  # type: ignore[arg-type]
     assert caught.value.remedy
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(InputError) as caught:
-        named("planetlab")
+        named("weekly")
     assert all(name in caught.value.remedy for name in NAMED)
 
 
-def test_demand_is_drawn_to_a_share_of_the_room(traces: Traces) -> None:
-    for name, share in (("diurnal", 0.3), ("planetlab-20110303", 0.02)):
-        scenario = build(replace(named(name), pods=200, demand_share=share), traces)
-        room = sum(node.cpu_milli for node in scenario.nodes) / 1000 * DAY
-        assert sum(job.cores * job.work_seconds for job in scenario.jobs) / room == pytest.approx(share, rel=0.15)
-    assert build(replace(named("diurnal"), demand=("none",)), traces).jobs == ()
-
-
-def test_more_demand_keeps_the_jobs_there_were(traces: Traces) -> None:
-    little = build(replace(named("planetlab-20110303"), demand_share=0.01), traces)
-    more = build(replace(named("planetlab-20110303"), demand_share=0.02), traces)
-    assert set(little.jobs) < set(more.jobs)
+def test_demand_is_drawn_to_a_share_of_the_room() -> None:
+    scenario = build(replace(named("diurnal"), pods=200, demand_share=0.3))
+    room = sum(node.cpu_milli for node in scenario.nodes) / 1000 * DAY
+    assert sum(job.cores * job.work_seconds for job in scenario.jobs) / room == pytest.approx(0.3, rel=0.15)
+    assert build(replace(named("diurnal"), demand=("none",))).jobs == ()
 
 
 def use(pods: tuple[OrdinaryPod, ...], at: float) -> int:
@@ -166,7 +119,7 @@ def test_synthetic_jobs_have_gangs_and_bunches() -> None:
 
 
 def week() -> Scenario:
-    return build(replace(named("diurnal"), pods=80, demand_share=0.05, length=3 * DAY), Traces(None))
+    return build(replace(named("diurnal"), pods=80, demand_share=0.05, length=3 * DAY))
 
 
 def test_a_scenario_is_cut_into_days() -> None:

@@ -167,7 +167,6 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "planetlab-20110303"], "--traces"),
         (["run", "weekly"], "diurnal"),
         (["run", "prometheus"], "--prometheus-url"),
         (["run", "diurnal", "--set", "reserve=x"], "docs/levels.md"),
@@ -178,9 +177,8 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_done_is_said_with_a_remedy(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("SCAVENGER_TRACES", raising=False)
     assert main(words) == 1
     shown = capsys.readouterr().err
     assert shown.startswith("error: ")
@@ -218,18 +216,6 @@ def test_how_jobs_behave_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     plain, lazy, weighted = found
     assert lazy["utilisation"] < plain["utilisation"]
     assert weighted == plain, "one queue alone has all there is"
-
-
-def test_the_folder_of_traces_is_taken_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = ",".join("20" for _ in range(288))
-    (tmp_path / "own.csv").write_text(f"{machine}\n" * 20)
-    monkeypatch.setenv("SCAVENGER_TRACES", str(tmp_path))
-    words = ["run", "diurnal", "--ordinary", "planetlab:own.csv", "--demand", "none", "--length", "1h", "-o", "json"]
-    assert main(words) == 0
-    scenario = json.loads(capsys.readouterr().out)["scenarios"][0]["scenario"]
-    assert (scenario["ordinaryPods"], scenario["jobs"]) == (20, 0)
 
 
 def test_a_replaced_setting_is_that_of_the_services() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from scavenger_simulator.inputs.asking import over_http, through_api_server
-from scavenger_simulator.inputs.catalog import Traces, build, named
+from scavenger_simulator.inputs.catalog import build, named
 from scavenger_simulator.inputs.nodes import GIB
 from scavenger_simulator.inputs.prometheus import RANGE, Range, parse_matrix, read_prometheus
 from scavenger_simulator.inputs.reading import InputError
@@ -97,7 +97,7 @@ def test_a_long_range_is_asked_for_by_days(server: Server) -> None:
 def test_it_becomes_a_scenario_with_synthetic_demand(server: Server) -> None:
     server.on(RANGE, recorded)
     sources = replace(named("prometheus"), length=3600.0, demand_share=0.5)
-    scenario = build(sources, Traces(None), lambda: read_prometheus(over_http(server.url), HOUR, server.url))
+    scenario = build(sources, lambda: read_prometheus(over_http(server.url), HOUR, server.url))
     assert {node.name for node in scenario.nodes} == {"big", "small"}
     assert scenario.jobs
     assert all(job.submitted < 3600 for job in scenario.jobs)

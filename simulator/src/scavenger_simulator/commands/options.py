@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,14 +13,12 @@ from typing import Any, Final
 from scavenger_simulator.commands.comparison import COMPARED
 from scavenger_simulator.commands.progress import Progress
 from scavenger_simulator.inputs.asking import over_http, through_api_server
-from scavenger_simulator.inputs.catalog import NAMED, Sources, Traces, named
+from scavenger_simulator.inputs.catalog import NAMED, Sources, named
 from scavenger_simulator.inputs.distributions import Distribution, parse_distribution, parse_value
 from scavenger_simulator.inputs.habits import HABITS, Habits
 from scavenger_simulator.inputs.prometheus import Ask, History, Range, Told, read_prometheus
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.policy import Policy
-
-TRACES_VARIABLE: Final = "SCAVENGER_TRACES"
 
 Arguments = argparse.Namespace
 Run = Callable[[Arguments, Progress], None]
@@ -117,23 +114,15 @@ def parser(run: Run, compare: Run, tune: Run) -> argparse.ArgumentParser:
 def _add_scenario(command: argparse.ArgumentParser) -> None:
     command.add_argument("scenario", nargs="+", metavar="SCENARIO", help=f"one or more of {', '.join(NAMED)}")
     group = command.add_argument_group("what is simulated (defaults are those of the scenario)")
-    group.add_argument("--traces", type=Path, metavar="DIR", help=f"folder of public traces ({TRACES_VARIABLE})")
     group.add_argument("--seed", type=int, default=1, help="of all that is drawn (default 1)")
     group.add_argument(
-        "--ordinary",
-        action="append",
-        metavar="SOURCE",
-        help="planetlab:FILE, openb:FILE, synthetic:PATTERN; several add up",
+        "--ordinary", action="append", metavar="SOURCE", help="synthetic:PATTERN or prometheus; several add up"
     )
-    group.add_argument("--nodes", help="auto, openb:FILE, or COUNTxCPU:MEMORY,… such as 20x16:64Gi,10x32:128Gi")
+    group.add_argument("--nodes", help="auto, or COUNTxCPU:MEMORY,… such as 20x16:64Gi,10x32:128Gi")
     group.add_argument(
-        "--demand",
-        action="append",
-        metavar="SOURCE",
-        help="swf:FILE, csv:FILE, openb:FILE, synthetic, none; several add up",
+        "--demand", action="append", metavar="SOURCE", help="csv:FILE, synthetic or none; several add up"
     )
-    group.add_argument("--start", type=DURATION, metavar="DURATION", help="where in the trace to begin")
-    group.add_argument("--demand-start", type=DURATION, metavar="DURATION", help="where in the log of jobs to begin")
+    group.add_argument("--demand-start", type=DURATION, metavar="DURATION", help="where in the CSV file to begin")
     group.add_argument("--length", type=DURATION, metavar="DURATION", help="how long (default 1d)")
     group.add_argument("--pods", type=int, help="synthetic ordinary pods, about (default 1000)")
     group.add_argument(
@@ -179,7 +168,7 @@ def sources(arguments: Arguments) -> list[Sources]:
 def _changed(one: Sources, arguments: Arguments) -> Sources:
     given = {
         name: value
-        for name in ("nodes", "start", "demand_start", "length", "pods", "requested", "demand_share")
+        for name in ("nodes", "demand_start", "length", "pods", "requested", "demand_share")
         if (value := getattr(arguments, name)) is not None
     }
     for name in ("ordinary", "demand"):
@@ -192,12 +181,6 @@ def _changed(one: Sources, arguments: Arguments) -> Sources:
     if not 0 < changed.length < math.inf or changed.pods < 1:
         raise InputError("nothing is to be simulated", "give a --length and --pods above 0")
     return changed
-
-
-def traces(arguments: Arguments) -> Traces:
-    """The folder of public traces, where one is given."""
-    said = arguments.traces or os.environ.get(TRACES_VARIABLE)
-    return Traces(Path(said) if said else None)
 
 
 def history(arguments: Arguments, length: float, told: Told) -> Callable[[], History] | None:

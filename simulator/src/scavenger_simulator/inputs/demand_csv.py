@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -10,15 +11,30 @@ from scavenger_api.quantity import QuantityError, millis, units
 
 from scavenger_simulator.inputs.distributions import parse_value
 from scavenger_simulator.inputs.habits import LONGEST_INTERVAL, Habits
-from scavenger_simulator.inputs.openb import Window
 from scavenger_simulator.inputs.reading import Row, rows
-from scavenger_simulator.inputs.swf import MOST_PODS
 from scavenger_simulator.scenario import ScavengerDemand
 
 T = TypeVar("T")
 
+DAY: Final = 86_400.0
+MOST_PODS: Final = 10_000
+"""Of a job."""
+
 REQUIRED: Final = ("name", "submitted", "work", "cpu", "memory")
 OPTIONAL: Final = ("queue", "pods", "interruption_after", "checkpoint_every", "checkpoint_cost", "grace", "restart")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is taken of a trace: from `start` on, `length` seconds, which become 0 to `length` of the scenario."""
+
+    start: float = 0.0
+    length: float = DAY
+
+    @property
+    def end(self) -> float:
+        """The first moment that is not part of it."""
+        return self.start + self.length
 
 
 def read_demand(

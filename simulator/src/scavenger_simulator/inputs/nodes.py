@@ -9,7 +9,6 @@ from typing import Final
 
 from scavenger_api.quantity import QuantityError, millis, units
 
-from scavenger_simulator.inputs.distributions import chance
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.scenario import NodeSpec, OrdinaryPod
 
@@ -76,23 +75,3 @@ def fleet(pods: Sequence[OrdinaryPod], requested: float, sizes: Sequence[Request
         chosen.append(node)
         room_cpu, room_memory = room_cpu + node.cpu_milli, room_memory + node.memory_bytes
     return tuple(chosen)
-
-
-def sample_nodes(
-    nodes: Sequence[NodeSpec], pods: Sequence[OrdinaryPod], requested: float, seed: int
-) -> tuple[NodeSpec, ...]:
-    """As many of the nodes, drawn by seed and name, as `fleet` would make; the one that holds the largest pod first.
-
-    All of them where they are too few.
-    """
-    cpu, memory, _ = peak_requests(pods)
-    largest = max((pod.cpu_request_milli for pod in pods), default=0)
-    order = sorted(nodes, key=lambda node: (node.cpu_milli < largest, chance(seed, node.name, "node")))
-    chosen: list[NodeSpec] = []
-    room_cpu = room_memory = 0
-    for node in order:
-        if chosen and room_cpu * requested >= cpu and room_memory * requested >= memory:
-            break
-        chosen.append(node)
-        room_cpu, room_memory = room_cpu + node.cpu_milli, room_memory + node.memory_bytes
-    return tuple(sorted(chosen, key=lambda node: node.name))

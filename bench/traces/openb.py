@@ -8,34 +8,23 @@ some fifty pods on 1,523 nodes. So nodes are drawn until they fit the pods (`sam
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from scavenger_simulator.inputs.demand_csv import Window
 from scavenger_simulator.inputs.distributions import Distribution, LogNormal, chance, draw
 from scavenger_simulator.inputs.habits import Habits
+from scavenger_simulator.inputs.nodes import peak_requests
 from scavenger_simulator.inputs.reading import InputError, Row, rows
 from scavenger_simulator.inputs.shapes import STEP_SECONDS, daily, trace
 from scavenger_simulator.scenario import FOREVER, NodeSpec, OrdinaryPod, ScavengerDemand
 
 MIB: Final = 1024**2
-DAY: Final = 86_400.0
 QOS: Final = ("LS", "BE", "Burstable", "Guaranteed")
 POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "qos", "creation_time", "deletion_time")
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib")
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What is taken of a trace: from `start` on, `length` seconds, which become 0 to `length` of the scenario."""
-
-    start: float = 0.0
-    length: float = DAY
-
-    @property
-    def end(self) -> float:
-        """The first moment that is not part of it."""
-        return self.start + self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +46,26 @@ def read_openb_nodes(path: Path) -> tuple[NodeSpec, ...]:
     return tuple(found)
 
 
+def sample_nodes(
+    nodes: Sequence[NodeSpec], pods: Sequence[OrdinaryPod], requested: float, seed: int
+) -> tuple[NodeSpec, ...]:
+    """As many of the nodes, drawn by seed and name, as `fleet` would make; the one that holds the largest pod first.
+
+    All of them where they are too few.
+    """
+    cpu, memory, _ = peak_requests(pods)
+    largest = max((pod.cpu_request_milli for pod in pods), default=0)
+    order = sorted(nodes, key=lambda node: (node.cpu_milli < largest, chance(seed, node.name, "node")))
+    chosen: list[NodeSpec] = []
+    room_cpu = room_memory = 0
+    for node in order:
+        if chosen and room_cpu * requested >= cpu and room_memory * requested >= memory:
+            break
+        chosen.append(node)
+        room_cpu, room_memory = room_cpu + node.cpu_milli, room_memory + node.memory_bytes
+    return tuple(sorted(chosen, key=lambda node: node.name))
+
+
 def read_openb_pods(
     path: Path,
     window: Window,
@@ -64,10 +73,9 @@ def read_openb_pods(
     seed: int = 0,
     use: RealUse | None = None,
     habits: Habits | None = None,
-    scavenge_best_effort: bool = True,
 ) -> tuple[tuple[OrdinaryPod, ...], tuple[ScavengerDemand, ...]]:
     """The pods that are there in the window: latency sensitive ones as ordinary pods, best effort ones (BE) as jobs
-    where wanted, with as much work as they were there for. Raises InputError."""
+    with as much work as they were there for. Raises InputError."""
     ordinary, jobs = [], []
     for row in rows(path, POD_COLUMNS):
         pod = _pod(row, window)
@@ -75,7 +83,7 @@ def read_openb_pods(
             raise row.error("qos", f"{row.text('qos')!r} is unknown", f"it is one of {', '.join(QOS)}")
         if pod is None:
             continue
-        if scavenge_best_effort and row.text("qos") == "BE":
+        if row.text("qos") == "BE":
             jobs += [_job(pod, seed, habits or Habits())] if pod.arrives >= 0 else []
         else:
             ordinary.append(_ordinary(pod, window, seed, use or RealUse()))

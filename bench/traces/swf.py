@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from scavenger_simulator.inputs.demand_csv import MOST_PODS, Window
 from scavenger_simulator.inputs.habits import Habits
-from scavenger_simulator.inputs.openb import Window
 from scavenger_simulator.inputs.reading import InputError, Row, lines
 from scavenger_simulator.scenario import ScavengerDemand
 
 LEAST_FIELDS: Final = 5
 FIELDS: Final = ("job", "submit", "wait", "run", "processors")
-MOST_PODS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
