@@ -14,6 +14,7 @@ from scavenger_cli.objects import Job
 from scavenger_cli.words import age, short_amount, spell
 
 _PASSES: Final = "wait: it starts when ordinary workloads or other jobs have freed enough"
+_PAUSED: Final = "wait: it starts again by itself, after a delay that grows with every start or run that ends too soon"
 _RETRIED: Final = "wait: it is tried again by itself, after a delay that grows with every failed start"
 _TURN: Final = "wait: {wait}"
 _MOVE: Final = "move the job: {move}"
@@ -25,15 +26,18 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.STARTING: (_TURN,),
     WaitReason.SUSPENDED: ("{resume}",),
     WaitReason.CHECKPOINTED: (
-        "wait: it goes on when its turn has come, a minute after its last start at the earliest",
+        "wait: it goes on in its turn, a minute after its last start at the earliest, later after several short runs",
     ),
     WaitReason.PODS_REMAIN: ("wait: it starts when its last pod has ended, within its grace period",),
     WaitReason.HELD_BACK: ("free it as the message says, or ask an administrator to",),
-    WaitReason.BACKING_OFF: (_RETRIED,),
+    WaitReason.BACKING_OFF: (_PAUSED,),
     WaitReason.UNSCHEDULABLE: (_RETRIED,),
     WaitReason.REFUSED: (_RETRIED,),
     WaitReason.START_ERROR: (_RETRIED,),
-    WaitReason.START_TIMEOUT: ("see that its image can be pulled and its volumes be mounted", _RETRIED),
+    WaitReason.START_TIMEOUT: (
+        "see that its image can be pulled and its volumes be mounted; a pull goes on where it began",
+        _RETRIED,
+    ),
     WaitReason.REFERENCE_MISSING: ("create what the message names", _RETRIED),
     WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),

@@ -108,6 +108,17 @@ def notice(job: Job, before: str | None) -> str | None:
     return f"{(job.phase or Phase.WAITING).lower()}{message}"
 
 
+def gone(job: Job) -> str | None:
+    """What to say of the runs before the present one, whose output went with their pods; None where there were none."""
+    runs = job.status.interrupted_count
+    if not runs:
+        return None
+    which = "the interrupted run" if runs == 1 else f"the {runs} interrupted runs"
+    return (
+        f"the output of {which} went with the pods; write what you need into a volume, or collect the logs of the nodes"
+    )
+
+
 class Follow:
     """Follows a job until it has finished. `items` gives lines and changes in the order they arrive.
 

@@ -32,6 +32,7 @@ ONLY_OURS = "pods of ScavengerJobs only"
 TWO: Object = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 RESIZED = {"spec": {"containers": [{"name": "main", "resources": TWO}]}}
 STRATEGIC = "application/strategic-merge-patch+json"
+RELEASED = {"metadata": {"$deleteFromPrimitiveList/finalizers": FINALIZERS["finalizers"]}}
 ANY = {"metadata": {"labels": {"mine": "1"}, "annotations": {"mine": "1"}}}
 STATUS = {"status": {"message": "x"}}
 PREEMPTION = {"status": {"preemption": {"class": "preemptible", "runningPriority": 1}}}
@@ -105,9 +106,10 @@ UPDATES = [
     u("an owner for an ordinary Job", {"metadata": {"ownerReferences": [SJ]}}, ONLY, kind="jobs", of="ordinary"),
     u("a run for an ordinary Job", annotated(run="x"), ONLY, kind="jobs", of="ordinary"),
     u("an ordinary Job suspended", {"spec": {"suspend": True}}, kind="jobs", of="ordinary"),
-    u("the finalizer by the admitter", {"metadata": {"finalizers": None}}, user=ADMITTER),
-    u("the finalizer by the prioritizer", {"metadata": {"finalizers": None}}, user=PRIORITIZER),
-    u("the finalizer by the regulator", {"metadata": {"finalizers": None}}, user=REGULATOR),
+    u("the finalizer by the admitter", RELEASED, user=ADMITTER, patch_type=STRATEGIC),
+    u("all finalizers by the admitter", {"metadata": {"finalizers": None}}, "take off the finalizer", user=ADMITTER),
+    u("the finalizer by the prioritizer", RELEASED, user=PRIORITIZER, patch_type=STRATEGIC),
+    u("the finalizer by the regulator", RELEASED, user=REGULATOR, patch_type=STRATEGIC),
     u("the finalizer by who repairs", {"metadata": {"finalizers": None}}),
     u("labels by way of the status", labelled(job="other"), "do not change", sub="status"),
     u("an ordinary pod's own label", ANY, of="ordinary"),

@@ -568,6 +568,36 @@ async def test_a_secret_that_events_say_is_missing_is_tried_for_again() -> None:
         assert never_interrupted(c, "a")
 
 
+async def test_a_volume_that_cannot_be_attached_is_found_in_the_events_of_the_pod() -> None:
+    async with harness(start_timeout=60) as c:
+        pod = await mounting(c)
+        c.event(pod, "FailedAttachVolume", "Multi-Attach error for volume pv-1")
+        await c.until(lambda: c.phase("a") == "Waiting", limit=90)
+        assert "Multi-Attach error for volume pv-1" in c.status("a")["message"]
+
+
+async def test_a_start_goes_back_to_the_node_that_has_most_of_the_image() -> None:
+    async with harness(start_timeout=60) as c:
+        pod = await mounting(c)
+
+        def pull(obj: Object) -> None:
+            obj["status"] |= {
+                "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
+                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}],
+            }
+
+        c.api.edit(PODS, NS, pod["metadata"]["name"], pull)
+        await c.until(lambda: c.phase("a") == "Waiting", limit=90)
+        c.api.edit(PODS, NS, pod["metadata"]["name"], lambda obj: obj.update(status={"phase": "Failed"}))
+        c.kubelet = True
+        await runs(c, "a", limit=60)
+        job = c.api.get(JOBS, NS, "a")
+        assert job is not None
+        affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert [term["preference"]["matchFields"][0]["values"] for term in preferred] == [["n1"]]
+
+
 @pytest.mark.parametrize(
     "foreign",
     [{"namespace": "other"}, {"about_namespace": "other"}, {"name": "a-0-other"}, {"uid": "another"}],

@@ -247,6 +247,19 @@ def test_it_starts_no_more_often_than_every_minute(ended: float, rest: float) ->
     assert look(job, 70 + ended, batch=None)[1].candidate
 
 
+@pytest.mark.parametrize(
+    ("before", "ended", "rest", "count"), [(None, 12, 58, 1), (1, 12, 118, 2), (9, 12, 598, 10), (9, 70, 0, None)]
+)
+def test_the_pause_grows_with_every_run_without_progress(
+    before: int | None, ended: float, rest: float, count: int | None
+) -> None:
+    job, first = look(running(spec=CODE, short_runs=before), ended, saved(ended=ended))
+    assert job.status.short_runs == count
+    assert first.figures.short_run == ("Checkpointed" if count else None)
+    assert ("runs in a row" in (job.status.message or "")) == (count is not None)
+    assert look(job, ended, batch=None)[1].requeue_after == (rest or None)
+
+
 def test_the_next_run_is_another_run() -> None:
     """From the kept place: it is recorded, counted and interrupted as any other."""
     job, _ = look(running(spec=CODE), 112, saved())

@@ -153,3 +153,26 @@ def test_orphans(fields: dict[str, Any], expected: type | None) -> None:
 
 def test_no_orphans() -> None:
     assert clear_orphans([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "now", "node", "free"),
+    [
+        ("for five minutes", {}, 425, DEAD, False),
+        ("no longer", {}, 430, DEAD, True),
+        ("a node that answers", {}, 9000, READY, False),
+        ("a volume", {"persistentVolumeClaims": [{"name": "data", "mountPath": "/data"}]}, 9000, DEAD, False),
+        ("peers", b.gang(), 9000, DEAD, False),
+    ],
+)
+def test_who_shares_nothing_does_not_wait_for_a_dead_node_for_ever(
+    name: str, spec: dict[str, Any], now: float, node: kinds.Node, free: bool
+) -> None:
+    """Deleted at 100, its grace period over at 130."""
+    job = b.job(Phase.INTERRUPTED, queued=100, spec=spec)
+    outcome = b.decide(b.seen(job, now, None, b.pod(deleted=100), nodes={"node-1": node}))
+    assert outcome.candidate == free, name
+    if free:
+        assert not [action for action in outcome.actions if isinstance(action, ReleasePod)], "it may still compute"
+    elif now == 425:
+        assert outcome.requeue_after == 5

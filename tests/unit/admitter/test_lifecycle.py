@@ -669,3 +669,25 @@ def test_settings_are_honoured() -> None:
     assert plan_lifecycle(first).start_failed
     patient = replace(first.settings, unschedulable_after=timedelta(minutes=1))
     assert not plan_lifecycle(replace(first, settings=patient)).start_failed
+
+
+@pytest.mark.parametrize(
+    ("before", "at", "count", "rest"),
+    [(None, 20, 1, 0), (1, 20, 2, 60), (2, 20, 3, 120), (8, 20, 9, 600), (8, 80, None, 0)],
+)
+def test_interruptions_within_a_minute_of_the_start_have_a_pause_that_grows(
+    before: int | None, at: float, count: int | None, rest: float
+) -> None:
+    job = b.job(Phase.RUNNING, running=(10,)).model_copy()
+    job = job.model_copy(update={"status": job.status.model_copy(update={"short_runs": before})})
+    outcome = b.decide(b.seen(job, at, b.batch(), b.pod(deleted=at)))
+    status = outcome.status
+    assert (status.short_runs, outcome.figures.short_run) == (count, "Deleted" if count else None)
+    admitted = status.condition(ConditionType.ADMITTED)
+    assert admitted is not None
+    assert admitted.reason == ("BackingOff" if rest else "Queued")
+    job = job.model_copy(update={"status": status})
+    for now, free in ((at + rest - 1, False), (at + rest, True)) if rest else ((at, True),):
+        later = b.decide(b.seen(job, now, None))
+        assert later.candidate == free
+    assert states(later.status)["Admitted"] == "False:Queued"

@@ -69,6 +69,9 @@ def creation(message: str) -> Diagnosis:
 
 
 CREATING = stuck("ContainerCreating")
+PULLING = pending(
+    waiting=("ContainerCreating", ""), conditions=[b.condition("PodReadyToStartContainers", "True", 5, "")]
+)
 FINAL = (
     # --- what the job refers to is not there
     Row(
@@ -377,6 +380,7 @@ AGAIN = (
         now=601,
         diagnosis=mount("timed out"),
     ),
+    Row("an image that takes longer", (PULLING,), WAITING, "StartTimeout", "image on node node-1; it goes on", now=601),
     Row("nobody says why", (CREATING,), WAITING, "StartTimeout", "no reason given", now=601),
     Row("no pods, nobody says why", (), WAITING, "StartTimeout", "no reason given", now=601),
 )
@@ -387,6 +391,7 @@ STILL = (
         "gated", (pending(node="", conditions=[b.condition("PodScheduled", "False", 2, "SchedulingGated")]),), STARTING
     ),
     Row("pulling", (stuck("ContainerCreating"),), STARTING, now=600),
+    Row("pulling for long", (PULLING,), STARTING, says="pulling the image image on node node-1", now=61),
     Row("pull fails so far", (stuck("ErrImagePull", "not found"),), STARTING, now=600),
     Row(
         "cache not synced",
@@ -462,6 +467,7 @@ def test_interrupted_once_and_waiting_since() -> None:
 def test_may_still_come_off(row: Row) -> None:
     outcome = b.decide(b.seen(starting(row), row.now, row.batch, *row.pods, diagnosis=row.diagnosis))
     assert outcome.status.phase is row.phase
+    assert row.says in (outcome.status.message or "")
     assert not outcome.start_failed
     assert not any(isinstance(action, DeleteJob) for action in outcome.actions)
     if row.phase is STARTING:
@@ -529,3 +535,9 @@ def test_a_refusal_to_create_pods_counts_once_the_job_controller_has_tried_again
     assert early.requeue_after is not None
     assert early.requeue_after <= 3
     assert b.decide(b.seen(job, 4, b.batch(), diagnosis=told)).status.phase is Phase.WAITING
+
+
+def test_the_next_start_goes_back_to_the_node_that_pulls() -> None:
+    before = b.job(Phase.STARTING, job_name="job")
+    assert b.decide(b.seen(before, 601, b.batch(), PULLING)).pulls_on == "node-1"
+    assert b.decide(b.seen(before, 601, b.batch(), CREATING)).pulls_on == ""

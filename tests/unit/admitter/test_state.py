@@ -490,6 +490,16 @@ def test_no_second_life_beside_the_first(pods: list[Pod], reason: WaitReason | N
     assert hold is None or "ns/a" in hold.message
 
 
+def test_a_candidate_does_not_wait_for_a_deleted_pod_on_a_node_that_is_lost() -> None:
+    state = ClusterState()
+    state.apply_candidate(candidate("job"))
+    state.apply_node(node("n1", ready="Unknown"))
+    state.apply_pod(scavenger("a", node="n1", deleted=AT))
+    assert snap(state).blocked == {}
+    state.apply_node(node("n1"))
+    assert "ns/job" in snap(state).blocked
+
+
 def test_a_job_being_started_is_not_started_again() -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))

@@ -11,7 +11,7 @@ from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_cli.access import Access
 from scavenger_cli.exits import CliError
 from scavenger_cli.follow import Change
-from scavenger_cli.logs import Ended, Follow, Line, Selection, notice, printed
+from scavenger_cli.logs import Ended, Follow, Line, Selection, gone, notice, printed
 from scavenger_testing import builders
 
 from .cases import job
@@ -218,3 +218,11 @@ def test_nothing_has_been_printed(server: Server, access: Access) -> None:
     assert "kubectl sj logs -f sim" in caught.value.remedy
     with pytest.raises(CliError, match="with index 7"):
         list(printed(access, job("sim", namespace="lab"), Selection(index=7)))
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, None), (1, "the output of the interrupted run went"), (3, "of the 3 interrupted runs went")]
+)
+def test_the_output_of_interrupted_runs_is_gone(count: int, said: str | None) -> None:
+    text = gone(job("sim", phase="Running", status={"interruptedCount": count}))
+    assert text is None if said is None else text is not None and said in text

@@ -114,11 +114,13 @@ def logs(
       kubectl sj logs -f simulation
       kubectl sj logs simulation --index 3 --tail 20
     """
-    from scavenger_cli.logs import Follow, Selection, printed
+    from scavenger_cli.logs import Follow, Selection, gone, printed
 
     job = access.job(name)
     newest = seconds(since)
     selection = Selection(index, tail, int(newest) if newest is not None else None, timestamps)
+    if text := gone(job):
+        note(f"--- {text} ---")
     if not follow:
         for line in printed(access, job, selection):
             _print_line(line.index, line.text, job.spec.parallelism > 1)

@@ -251,6 +251,9 @@ class ScavengerJobStatus(Model):
     ended_timestamp: Timestamp | None = None
     """When the last run ended, however it did; nothing while one is running."""
     finished_timestamp: Timestamp | None = None
+    short_runs: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
+    """Runs in a row that ended within a minute of their start, by an interruption or checkpointExitCode. From the
+    second on, the pause before the next start grows."""
     priority_start_over_timestamp: Timestamp | None = None
     """The last moment at which a checkpoint was due; CPU time at risk counts from here."""
     last_checkpoint_timestamp: Timestamp | None = None

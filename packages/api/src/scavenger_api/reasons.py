@@ -52,7 +52,10 @@ class WaitReason(Reason):
         "A pod or the Job of its last run should have gone long ago, or an object that is not its own has a name it "
         "needs.",
     )
-    BACKING_OFF = "BackingOff", "Its last start did not come off; the next one waits for a delay that grows."
+    BACKING_OFF = (
+        "BackingOff",
+        "Its last start did not come off, or its last runs were short; the next start waits for a delay that grows.",
+    )
     UNSCHEDULABLE = "Unschedulable", "Its last start was taken back: the scheduler found no node for a pod."
     REFUSED = "Refused", "Its last start was taken back: the kubelet of a node did not admit a pod."
     START_ERROR = "StartError", "Its last start was taken back: the container runtime could not start a container."

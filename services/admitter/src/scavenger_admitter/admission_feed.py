@@ -100,8 +100,9 @@ class AdmissionFeed:
         attempt, status, run = self._records[key].attempt, job.status, run_of(job)
         if outcome.start_failed:
             self._start_failed(key, job, late=outcome.retry_late)
+            attempt.pulls_on = outcome.pulls_on
         if outcome.figures.waited_seconds is not None:
-            attempt.failures = 0
+            attempt.failures, attempt.pulls_on = 0, ""
             self._state.futile.came_off(key)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:

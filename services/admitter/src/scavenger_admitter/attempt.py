@@ -59,6 +59,8 @@ class Attempt:
     """What the API server said; of a Job that may have been created all the same, why nobody knows."""
     failures: int = 0
     """Starts in a row that did not come off."""
+    pulls_on: str = ""
+    """The node that has most of the image: the next start goes there if it can."""
     retry_at: int = 0
     """The next start is not before this, microseconds since the epoch."""
 

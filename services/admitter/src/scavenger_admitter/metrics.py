@@ -23,6 +23,10 @@ STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queu
 FAILED_STARTS: Final = counter("failed_starts", "Starts that did not come off, by reason.", ("queue", "reason"))
 FINISHED: Final = counter("finished_jobs", "Jobs that completed or failed.", ("queue", "phase"))
 INTERRUPTIONS: Final = counter("interruptions", "Interruptions by cause.", ("queue", "cause"))
+SHORT_RUNS: Final = counter(
+    "short_runs", "Runs that ended within a minute of their start, by why: an interruption or Checkpointed.",
+    ("queue", "cause"),
+)  # fmt: skip
 LOST_CPU_SECONDS: Final = counter(
     "lost_cpu_seconds", "CPU request times time thrown away; on reclaimed capacity, CPU time.", ("queue",)
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -266,7 +267,8 @@ class Reconciler:
 
 def _target(job: ScavengerJob, attempt: Attempt) -> Target:
     """Where the pods of the start that was granted may go."""
-    return ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
+    target = ANYWHERE if attempt.start is None else target_of(job, attempt.start.target, attempt.failures)
+    return replace(target, rather=attempt.pulls_on)
 
 
 def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
@@ -304,6 +306,8 @@ def _count(queue: str, outcome: Outcome) -> None:
         metrics.WAIT_SECONDS.labels(queue).observe(figures.waited_seconds)
     if figures.interruption is not None:
         metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
+    if figures.short_run is not None:
+        metrics.SHORT_RUNS.labels(queue, figures.short_run).inc()
     if figures.finished is not None:
         metrics.FINISHED.labels(queue, figures.finished.value).inc()
     metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, figures.useful))

@@ -120,9 +120,12 @@ def _affinity(target: Target) -> dict[str, Any]:
     terms = [{"matchFields": [field("In", node)]} for node in target.only]
     if not terms and target.never:
         terms = [{"matchFields": [field("NotIn", node) for node in target.never]}]
-    if not terms:
-        return {}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    rather = [{"weight": 100, "preference": {"matchFields": [field("In", target.rather)]}}] if target.rather else []
+    affinity = _given(
+        requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": terms} if terms else {},
+        preferredDuringSchedulingIgnoredDuringExecution=rather,
+    )
+    return _given(nodeAffinity=affinity)
 
 
 def service_manifest(job: ScavengerJob) -> dict[str, Any] | None:

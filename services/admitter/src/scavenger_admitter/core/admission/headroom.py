@@ -96,10 +96,12 @@ class Target:
     Attributes:
         only: the nodes that were granted; empty where any will do, or they are too many to name.
         never: nodes that have no room, whatever they show; empty where they are too many to name.
+        rather: a node to be taken before others; empty where none is.
     """
 
     only: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    rather: str = ""
 
     def unpinned(self) -> Target:
         """The same for a start that may have to go elsewhere than was granted."""

@@ -290,10 +290,15 @@ class ClusterState:
         for key in self._by_job.keys() & self._waiting.keys():
             if key in blocked:
                 continue
-            alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if not pod.ended)
+            alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if self._may_compute(pod))
             if alive:
                 blocked[key] = _pods_remain(*alive[0])
         return blocked
+
+    def _may_compute(self, pod: PodFacts) -> bool:
+        """Whether a job waits for the end of this pod. On a node that is lost nobody sees the end, and the lifecycle of
+        the job decides how long it is waited for."""
+        return not pod.ended and not (pod.leaves_by and self._nodes.counting.get(pod.node) is False)
 
 
 def _recently_terminated(departed: Iterable[DepartedPod], said: Mapping[str, int]) -> dict[str, int]:

@@ -27,6 +27,8 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, over, removal, succeeded
 
 _SECOND = timedelta(seconds=1)
+_DOUBLINGS = 20
+"""More than any pause needs to be as long as it gets."""
 
 Usage: TypeAlias = Callable[[str, datetime, datetime], float | None]
 """CPU time that a pod (`namespace/name`) really used between two moments, in core-seconds; None where nobody knows."""
@@ -87,13 +89,17 @@ def kept_place(status: ScavengerJobStatus) -> datetime | None:
     return status.queued_timestamp + timedelta(microseconds=1) if status.queued_timestamp is not None else None
 
 
-def rests_until(status: ScavengerJobStatus, least: timedelta) -> datetime | None:
-    """When a job that kept its place as its run ended may start again: its runs begin no more often than every `least`.
-    None for any other job."""
-    ended, queued = status.ended_timestamp, status.queued_timestamp
-    if ended is None or queued is None or queued >= ended or not status.running_timestamps:
+def rests_until(status: ScavengerJobStatus, least: timedelta, most: timedelta) -> datetime | None:
+    """When a job may start again whose last runs were short; None where it need not wait.
+
+    The runs of one that kept its place as its run ended begin no more often than every `least`. One that was
+    interrupted rests from its second short run in a row on. Either pause doubles with every short run, up to `most`.
+    """
+    ended, queued, short = status.ended_timestamp, status.queued_timestamp, status.short_runs or 0
+    if ended is None or queued is None or not status.running_timestamps:
         return None
-    return status.running_timestamps[-1] + least
+    since, doublings = (status.running_timestamps[-1], max(0, short - 1)) if queued < ended else (ended, short - 2)
+    return since + min(least * (1 << min(doublings, _DOUBLINGS)), most) if doublings >= 0 else None
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:

@@ -25,9 +25,13 @@ from scavenger_admitter.core.lifecycle.termination import Checkpointed
 def go_back(draft: Draft, found: Checkpointed) -> None:
     """The run has saved its state and is not done: the job goes back in line, at its old place."""
     draft.spend(draft.settle(min(found.at, draft.seen.now), kept=False))
+    short = draft.count_short(WaitReason.CHECKPOINTED)
     draft.leave_run(WaitReason.CHECKPOINTED, keep_place=True)
     draft.interrupted = None
     message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; in line to go on"
+    until = accounting.rests_until(draft.status, draft.seen.settings.least_cycle, draft.seen.settings.most_pause)
+    if short and until is not None:
+        message += f"; {short}: not started before {until:%X} UTC"
     draft.enter(Phase.WAITING, WaitReason.CHECKPOINTED, message)
 
 

@@ -37,8 +37,12 @@ class Draft:
     """The status says why it waits."""
     start_failed: bool = False
     retry_late: bool = False
+    pulls_on: str = ""
+    """The node that was pulling the image when the start was taken back."""
     cause: InterruptionReason | None = None
     waited: float | None = None
+    short_run: str | None = None
+    """Why the run that ends here ended so soon after its start."""
     spent: Spent = field(default_factory=Spent)
     awaited: frozenset[str] = frozenset()
     """Uids of pods of the last run that have ended and are kept until the others have, for what they report."""
@@ -94,6 +98,17 @@ class Draft:
         # Not before what was counted as useful already: clocks differ, and news of an end may be late.
         self.set(ended_timestamp=max(end, accounting.recorded_reference(status, start)))
         return accounting.settle(status, seen.job.spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)
+
+    def count_short(self, reason: str) -> str:
+        """Count the run that has just been settled where it made no progress. Returns what to say of the pause that
+        follows; empty where there is none."""
+        started, ended, settings = self.status.running_timestamps[-1:], self.status.ended_timestamp, self.seen.settings
+        if not started or ended is None or ended - started[0] >= settings.least_cycle:
+            self.set(short_runs=None)
+            return ""
+        self.short_run = reason
+        self.set(short_runs=(self.status.short_runs or 0) + 1)
+        return f"{self.status.short_runs} runs in a row ended within {settings.least_cycle.seconds} s of their start"
 
     def spend(self, spent: Spent) -> None:
         """Count CPU time as useful or lost."""

@@ -13,7 +13,7 @@ from scavenger_domain.nodes import cordoned
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.accounting import cores, second
+from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
@@ -33,11 +33,16 @@ def interrupt(draft: Draft, found: Removed) -> None:
         **_place(draft, found.removal),
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
+    short = draft.count_short(found.removal.cause)
     draft.leave_run(WaitReason.QUEUED)
     at_most = not last and spent.lost > 0  # its pods may save more before they have ended
     removal = found.removal
     message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)
-    draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
+    until = rests_until(draft.status, draft.seen.settings.least_cycle, draft.seen.settings.most_pause)
+    if until is None:
+        draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
+    else:
+        draft.enter(Phase.INTERRUPTED, WaitReason.BACKING_OFF, f"{message}; {short}: not started before {until:%X} UTC")
     draft.cause = found.removal.cause
     draft.interrupted = found.removal.cause.value
     draft.note(interruptions.EVENT_REASON, message)

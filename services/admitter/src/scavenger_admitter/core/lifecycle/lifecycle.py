@@ -186,7 +186,8 @@ def _outcome(draft: Draft) -> Outcome:
         candidate=draft.candidate,
         start_failed=draft.start_failed,
         retry_late=draft.retry_late,
+        pulls_on=draft.pulls_on,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,
-        figures=Figures(draft.cause, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
+        figures=Figures(draft.cause, draft.short_run, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
     )

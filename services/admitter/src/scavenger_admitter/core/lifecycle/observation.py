@@ -37,7 +37,9 @@ class LifecycleSettings:
     """An interruption gives a place in line when the job has computed for so long since the last one that did."""
     least_cycle: timedelta = timedelta(minutes=1)
     """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
-    and every start costs everybody writes."""
+    and every start costs everybody writes. A run that is shorter counts as one without progress."""
+    most_pause: timedelta = timedelta(minutes=10)
+    """The pause after runs without progress grows up to this."""
     final_delete_slack: timedelta = timedelta(seconds=5)
     """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
 
@@ -100,6 +102,8 @@ class Figures:
     """What metrics want to know of this step. Count them when the status write succeeded."""
 
     interruption: InterruptionReason | None = None
+    short_run: str | None = None
+    """Why a run ended within a minute of its start: a reason of Interrupted, or Checkpointed."""
     finished: Phase | None = None
     waited_seconds: float | None = None
     """From the place in line to running, for the run that just began."""
@@ -128,6 +132,8 @@ class Outcome:
     """A start did not come off: the reconciler lets the delay before the next one grow."""
     retry_late: bool = False
     """That delay is the longest there is at once: nothing will have changed any sooner."""
+    pulls_on: str = ""
+    """The node that was pulling the image when the start was taken back."""
     requeue_after: float | None = None
     """Seconds until time alone changes the outcome; None when only an event can."""
     unsettled: bool = False

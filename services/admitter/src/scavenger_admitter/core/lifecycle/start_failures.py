@@ -62,6 +62,8 @@ class Problem:
     """It says nothing about the job: the first time, that keeps its place in line."""
     lasting: bool = False
     """It will not pass soon, if at all: the next try waits the longest delay."""
+    pulls_on: str = ""
+    """The node that has a part of the image by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,13 @@ class StartLimits:
     """The Job controller tries again when it could not create a pod; no conclusion is drawn before this."""
 
 
+_NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
+"""What the kubelet says while a container is on its way, for whatever reason it takes long."""
+
+PULL_SAID_AFTER: Final = timedelta(minutes=1)
+"""A pull that takes longer is worth a write that says so."""
+
+
 def diagnose(events: Iterable[kinds.Event]) -> Diagnosis:
     """What the Events of a run say: those about its own Job and pods, by the uid too, as names recur."""
     mine = list(events)
@@ -152,8 +161,25 @@ def unpullable(run: Run) -> bool:
     return bool(reasons & {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
 
 
+def pulls_on(run: Run) -> str:
+    """A node that is still pulling an image of the run; empty where none is. Sandbox and volumes of such a pod are
+    there, which its condition says, and its container is not (kubelet, PodReadyToStartContainersCondition)."""
+    for pod in run.pods:
+        ready = kinds.condition(pod.status.conditions, "PodReadyToStartContainers")
+        creating = any(waiting.reason in _NOTHING_SAID for waiting in _waiting(pod))
+        if ready is not None and ready.status == "True" and creating and not deleting(pod):
+            return pod.spec.node_name
+    return ""
+
+
 def _created(run: Run) -> datetime | None:
     return moment(run.batch.metadata.creation_timestamp) if run.batch else None
+
+
+def age(run: Run, now: datetime) -> float:
+    """Seconds since the Job of the run was created; 0 where it is not known."""
+    created = _created(run)
+    return (now - created).total_seconds() if created is not None else 0.0
 
 
 def _suspended(run: Run, now: datetime, limits: StartLimits) -> Iterator[Problem]:
@@ -349,13 +375,11 @@ def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: Start
         return
     words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
     words += list(diagnosis.mounts[-1:]) if diagnosis else []
-    said = next(
-        (word for word in words if word not in ("", "ContainerCreating", "PodInitializing")),
-        "no reason given",
-    )
-    yield Problem(
-        f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}", False, WaitReason.START_TIMEOUT
-    )
+    said = next((word for word in words if word not in ("", *_NOTHING_SAID)), "")
+    node = "" if said else pulls_on(run)
+    said = said or (f"still pulling its image on node {node}; it goes on there" if node else "no reason given")
+    what = f"did not start within {int(limits.start_timeout.total_seconds())} s: {said}"
+    yield Problem(what, False, WaitReason.START_TIMEOUT, pulls_on=node)
 
 
 def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:

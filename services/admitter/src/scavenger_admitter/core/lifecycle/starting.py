@@ -63,6 +63,12 @@ def _keep_starting(draft: Draft, run: Run, limits: start_failures.StartLimits) -
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
     if start_failures.unpullable(run):
         draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
+    elif node := start_failures.pulls_on(run):
+        said_in = start_failures.PULL_SAID_AFTER.total_seconds() - start_failures.age(run, seen.now)
+        if said_in <= 0:
+            draft.set(message=f"starting: pulling the image {seen.job.spec.image} on node {node}")
+        else:
+            draft.wakeups.append(said_in)
     if (wait := start_failures.next_check(run, seen.diagnosis, seen.now, limits)) is not None:
         draft.wakeups.append(wait)
 
@@ -76,5 +82,5 @@ def fail_start(draft: Draft, problem: Problem) -> None:
     if not problem.blameless or draft.seen.failed_starts:  # who fails again and again is not always the first to try
         draft.leave_run(problem.reason)
     draft.enter(phase, problem.reason, f"the start did not come off: {problem.message}")
-    draft.start_failed, draft.retry_late = True, problem.lasting
+    draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
     draft.note("StartFailed", problem.message, warning=True)

@@ -97,13 +97,15 @@ def line_up(draft: Draft) -> None:
         return
     seen, batch = draft.seen, draft.seen.batch
     patience = seen.settings.leftover_patience
-    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, patience)
+    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, patience, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     stuck = _stuck(draft, left) or _job_held(draft)
     free = not left and batch is None and not seen.assumed_started and stuck is None
     queued, rest = draft.status.queued_timestamp, _rest(draft)
     if rest > 0:
         draft.wakeups.append(rest)
+    elif draft.reason == WaitReason.BACKING_OFF:
+        draft.reason = WaitReason.QUEUED
     granted = seen.granted and queued == seen.job.status.queued_timestamp
     draft.candidate = free and not granted and rest <= 0
     if free and granted and queued is not None:
@@ -119,9 +121,16 @@ def line_up(draft: Draft) -> None:
         draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
 
 
+def _shares_nothing(draft: Draft) -> bool:
+    """Whether two runs of the job can harm each other by no volume and by no name of a peer."""
+    spec = draft.seen.job.spec
+    return not spec.persistent_volume_claims and spec.parallelism == 1
+
+
 def _rest(draft: Draft) -> float:
-    """Seconds until a job that ended with its checkpointExitCode may start again."""
-    until = accounting.rests_until(draft.status, draft.seen.settings.least_cycle)
+    """Seconds until a job whose last runs made no progress may start again."""
+    settings = draft.seen.settings
+    until = accounting.rests_until(draft.status, settings.least_cycle, settings.most_pause)
     return (until - draft.seen.now).total_seconds() if until is not None else 0.0
 
 
