@@ -201,7 +201,13 @@ class Harness:
         """The Job controller, the scheduler and the kubelets do what is to be done at this moment."""
         for job in self.api.stored(JOBS):
             uid = job["metadata"]["uid"]
-            if uid not in self._made and "deletionTimestamp" not in job["metadata"] and self.pods_of(job):
+            managed = job["spec"].get("managedBy", "") == names.MANAGED_BY
+            if (
+                not managed
+                and uid not in self._made
+                and "deletionTimestamp" not in job["metadata"]
+                and self.pods_of(job)
+            ):
                 self._made.add(uid)
                 for number in range(job["spec"]["parallelism"]):
                     self.api.put(PODS, _pod(job, number, self.stamp()))
@@ -222,7 +228,7 @@ class Harness:
             status = {"phase": "Running", "startTime": self.stamp()}
             obj["status"] = {**status, "containerStatuses": [running(started=self.stamp())]}
 
-        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+        self.api.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
 
     def end(self, pod: Object, code: int = 0) -> None:
         ended = terminated(code, finished=self.stamp())
@@ -245,7 +251,7 @@ class Harness:
             obj["metadata"]["deletionGracePeriodSeconds"] = 0 if grace == 0 else None
             obj["metadata"] = {key: value for key, value in obj["metadata"].items() if value is not None}
 
-        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+        self.api.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
 
     def event(
         self, about: Object, reason: str, message: str, *, namespace: str = NS, about_namespace: str = "", **other: str
@@ -272,7 +278,7 @@ class Harness:
         def edit(obj: Object) -> None:
             obj["status"] = {**obj["status"], **fields}
 
-        self.api.edit(PODS, NS, pod["metadata"]["name"], edit)
+        self.api.edit(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
 
     # --- time ---------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"
 LATENCY_INTERACTIVE: Final = "interactive"
 # On the batch/v1 Job: which place in line this run was started from (docs/designs/0001-run-identity.md).
+MANAGED_BY: Final = "scavenger.dev/admitter"
+"""spec.managedBy of the Jobs whose pods the admitter creates."""
 ANNOTATION_RUN: Final = f"{GROUP}/run"
 ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
 

@@ -278,6 +278,7 @@ class JobSpec(Struct, frozen=True, gc=False, rename="camel"):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool = False
+    managed_by: str = ""
 
 
 class JobStatus(Struct, frozen=True, gc=False, rename="camel"):

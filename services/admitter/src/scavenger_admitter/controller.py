@@ -128,7 +128,10 @@ class Admitter:
             informers=self._informers,
             records=self._records,
             writer=Writer(
-                self._client, context.events, max_grace_seconds=settings.max_termination_grace_period_seconds
+                self._client,
+                context.events,
+                max_grace_seconds=settings.max_termination_grace_period_seconds,
+                managed_jobs=settings.managed_jobs,
             ),
             feed=self._feed,
             admission=self._admission,

@@ -63,7 +63,8 @@ def presses(pod: Pod) -> bool:
 def job_life(job: Job) -> Hashable:
     """What of a Job the lifecycle of its ScavengerJob depends on; how many of its pods are where is none of it."""
     meta = job.metadata
-    return meta.uid, meta.deletion_timestamp, _others(meta), meta.owner_references, job.status.conditions
+    suspended, conditions = job.spec.suspend, job.status.conditions
+    return meta.uid, meta.deletion_timestamp, _others(meta), meta.owner_references, suspended, conditions
 
 
 def pod_life(pod: Pod) -> Hashable:

@@ -46,6 +46,8 @@ class JobRecord:
     """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
     """The run that is to be interrupted, and why."""
+    created: str = ""
+    """The run all of whose pods this process has created."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.names import MANAGED_BY
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict
 from scavenger_kube.kinds import Job
@@ -22,7 +23,7 @@ from scavenger_admitter.attempt import Attempt, Stage
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob
+from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
@@ -86,6 +87,7 @@ class Reconciler:
         turns: WriteTurns,
     ) -> None:
         self._client = client
+        self._settings = settings
         self._clock = clock
         self._informers = informers
         self._records = records
@@ -135,9 +137,11 @@ class Reconciler:
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
         cleanups = self._cleanups(key, outcome)
         may_create = create is not None and self._slots.is_called(key)
-        requests = (outcome.changed and left_out is None) + len(cleanups) + may_create
+        lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
+        pods = job.spec.parallelism * (lacking or (may_create and self._settings.managed_jobs))
+        requests = (outcome.changed and left_out is None) + len(cleanups) + may_create + pods
         if not self._turns.take(key, urgency_of(job, outcome), requests):
-            if cleanups or may_create or not can_wait(job, outcome):
+            if cleanups or lacking or may_create or not can_wait(job, outcome):
                 return None  # it is looked at again when it has its turn
             left_out = EXPLAINED_LATER  # when it has its turn; until then it goes on as if it had been said
         if left_out is not None:
@@ -150,8 +154,8 @@ class Reconciler:
             log.info("grant taken back", job=key, phase=job.status.phase, message=job.status.message)
             self._feed.take_back(key)
         self._feed.update(key, job, outcome)
-        if create is not None and may_create:
-            await self._start(job, create, seen)
+        if may_create or lacking:
+            await self._create(job, outcome, seen)
         await self._writer.carry_out(key, cleanups)
         self._records[key].done.update(cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
@@ -173,8 +177,8 @@ class Reconciler:
         return any(isinstance(action, CreateJob) for action in outcome.actions)
 
     def _cleanups(self, key: str, outcome: Outcome) -> list[Cleanup]:
-        """What is to be done but to create the Job, without what has been done and is not shown yet."""
-        wanted = [action for action in outcome.actions if not isinstance(action, CreateJob)]
+        """What is to be done but to create the Job and its pods, without what has been done and is not shown yet."""
+        wanted = [action for action in outcome.actions if not isinstance(action, CreateJob | CreatePods)]
         done = self._records[key].done
         done.intersection_update(wanted)
         return [action for action in wanted if action not in done]
@@ -193,6 +197,13 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
+    async def _create(self, job: ScavengerJob, outcome: Outcome, seen: Observation) -> None:
+        for action in outcome.actions:
+            if isinstance(action, CreateJob):
+                await self._start(job, action, seen)
+            elif isinstance(action, CreatePods):
+                await self._go_on_creating(job, action)
+
     async def _start(self, job: ScavengerJob, action: CreateJob, seen: Observation) -> None:
         """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
         lifecycle."""
@@ -210,11 +221,12 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
-            await self._writer.create(job, action, _target(job, attempt))
+            batch = await self._writer.create(job, action, _target(job, attempt))
+            refusal = await self._create_pods(job, action.run, batch)
         except AlreadyExists:
             pass  # ours from before a restart, or somebody else's: its event shows which
         except ApiError as error:
-            refusal = Refusal(str(error), error.status, error.reason, error.causes())
+            refusal = _refusal(error)
             log.warning("start refused", job=key, queue=job.spec.queue, reason=error.reason, error=str(error))
         else:
             metrics.STARTS.labels(self._informers.queue_label(job)).inc()
@@ -224,6 +236,31 @@ class Reconciler:
         # Else the job is gone, another one has its name, or its place in line has moved.
         if self._records[key].attempt is attempt and attempt.run == action.run:
             self._feed.on_answer(key, refusal)
+
+    async def _create_pods(self, job: ScavengerJob, run: str, batch: dict[str, Any]) -> Refusal | None:
+        """Create the pods of a Job that the admitter has; returns why one was refused, unless that will pass."""
+        key, spec = job.key, batch["spec"]
+        if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
+            return None
+        try:
+            await self._writer.create_pods(batch, lambda: self._slots.begin(key))
+        except ApiError as error:
+            refusal = _refusal(error, of_pod=True)
+            passes = refusal.passes(job.spec)
+            log.warning("pods refused", job=key, reason=error.reason, error=str(error), again=passes)
+            return None if passes else refusal
+        self._records[key].created = run
+        return None
+
+    async def _go_on_creating(self, job: ScavengerJob, action: CreatePods) -> None:
+        """The pods that another process, or an earlier try, left out: from the template that the Job has."""
+        batch = await self._writer.batch_job(job.metadata.namespace, job.metadata.name)
+        if batch["metadata"]["uid"] != action.uid:
+            return
+        refusal = await self._create_pods(job, action.run, batch)
+        attempt = self._records[job.key].attempt
+        if refusal is not None and attempt.run == action.run:
+            self._feed.on_answer(job.key, refusal)
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
@@ -246,6 +283,7 @@ class Reconciler:
             granted=attempt.stage is Stage.GRANTED,
             assumed_started=attempt.stage is Stage.POSTED,
             level=informers.level(job.metadata.namespace),
+            pods_created=record.created == run,
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
@@ -263,6 +301,10 @@ class Reconciler:
             _log_phase(job, written)
         self._losses.book(job.key, queue, outcome.figures.lost)
         return written
+
+
+def _refusal(error: ApiError, *, of_pod: bool = False) -> Refusal:
+    return Refusal(str(error), error.status, error.reason, error.causes(), of_pod)
 
 
 def _target(job: ScavengerJob, attempt: Attempt) -> Target:

@@ -41,6 +41,9 @@ class AdmitterSettings(ServiceSettings):
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)
+    managed_jobs: bool = option(
+        False, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
+    )
     explain_after: Seconds = option(
         5.0,
         "a job that waits this long is told so, and why; Waiting and Starting that pass sooner are not written",

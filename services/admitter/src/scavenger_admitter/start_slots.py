@@ -89,8 +89,9 @@ class StartSlots:
         return key in self._called.get(_namespace(key), ())
 
     def begin(self, key: str) -> None:
-        """The create of one that was called begins."""
-        self._called[_namespace(key)][key] = self._clock.monotonic()
+        """The create of one that was called begins, or goes on; of any other one nothing is known here."""
+        if self.is_called(key):
+            self._called[_namespace(key)][key] = self._clock.monotonic()
 
     def leave(self, key: str) -> None:
         """The create is through, or there is nothing to create any more."""

@@ -13,7 +13,7 @@ from typing import Any
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_runtime.write_budget import Urgency, WriteBudget
 
-from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, EndJob, ReleasePod
 from scavenger_admitter.core.lifecycle.observation import Outcome
 
 
@@ -43,7 +43,7 @@ def _of_status(before: Phase | None, outcome: Outcome) -> Urgency:
 def _of_actions(actions: Iterable[Any], gang: bool) -> Iterable[Urgency]:
     for action in actions:
         match action:
-            case DeleteJob() | DeletePod():
+            case DeleteJob() | DeletePod() | EndJob():
                 yield Urgency.CANCEL if gang else Urgency.COUNT
             case ReleasePod():
                 yield Urgency.COUNT

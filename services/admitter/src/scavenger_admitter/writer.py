@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_api.times import format_time
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.kinds import ObjectMeta, Struct
@@ -25,11 +26,13 @@ from scavenger_admitter.core.lifecycle.actions import (
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
+    EndJob,
     EventNote,
     ReleasePod,
 )
 from scavenger_admitter.core.lifecycle.start_failures import NAME_TAKEN
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
+from scavenger_admitter.core.pods_of_job import pods_of_job
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
@@ -40,7 +43,10 @@ OWN_FIELDS: Final = tuple(
 )
 """What the admitter writes of a status: all of these each time, null where there is nothing to say, which removes."""
 TRIES: Final = 3
-"""How often a Job is sent where the answer is Conflict."""
+"""How often a Job or a pod is sent where the answer is Conflict."""
+PODS_AT_ONCE: Final = 16
+"""Pods of one gang being created. The first is alone, and then twice as many each time: the rest of a gang is not sent
+where its first pods are refused."""
 
 log = get_logger(__name__)
 
@@ -107,12 +113,16 @@ class Writer:
         client: to write with.
         events: for Events.
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+        managed_jobs: whether the admitter creates the pods of new Jobs.
     """
 
-    def __init__(self, client: ApiClient, events: EventRecorder, *, max_grace_seconds: int) -> None:
+    def __init__(
+        self, client: ApiClient, events: EventRecorder, *, max_grace_seconds: int, managed_jobs: bool = False
+    ) -> None:
         self._client = client
         self._events = events
         self._max_grace_seconds = max_grace_seconds
+        self._managed_jobs = managed_jobs
 
     async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
@@ -138,9 +148,9 @@ class Writer:
         for note in notes:
             self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
 
-    async def create(self, job: ScavengerJob, action: CreateJob, target: Target = ANYWHERE) -> None:
+    async def create(self, job: ScavengerJob, action: CreateJob, target: Target = ANYWHERE) -> dict[str, Any]:
         """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself sees
-        to it that nothing is started twice, whoever tries.
+        to it that nothing is started twice, whoever tries. Returns the Job, as the API server has it.
 
         Raises:
             AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
@@ -155,14 +165,42 @@ class Writer:
             max_grace_seconds=self._max_grace_seconds,
             level=action.level,
             target=target,
+            managed=self._managed_jobs,
         )
-        for attempt in range(TRIES):
-            try:
-                await self._client.create(JOBS, job.metadata.namespace, body)
-                return
-            except Conflict:  # others used up a quota of the namespace at the same moment, and it is counted anew
-                if attempt == TRIES - 1:
-                    raise
+        made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
+        return made
+
+    async def create_pods(self, batch: dict[str, Any], answered: Callable[[], None]) -> None:
+        """Create all pods of a Job that are not there.
+
+        Args:
+            batch: the Job, as the API server has it.
+            answered: called whenever some are there.
+
+        Raises:
+            ApiError: the API server refuses one, or does not answer; those after it are not created.
+        """
+        pods, namespace, sent = pods_of_job(batch), batch["metadata"]["namespace"], 1
+        while pods:
+            await _all(self._create_pod(namespace, pod) for pod in pods[:sent])
+            pods, sent = pods[sent:], min(PODS_AT_ONCE, 2 * sent)
+            answered()
+
+    async def _create_pod(self, namespace: str, pod: dict[str, Any]) -> None:
+        with contextlib.suppress(AlreadyExists):  # another process, or an answer that was lost
+            await self._create(PODS, namespace, pod)
+
+    async def _create(self, resource: Resource[Any], namespace: str, body: dict[str, Any]) -> bytes:
+        for _ in range(TRIES - 1):
+            # Others used up a quota of the namespace at the same moment, and it is counted again.
+            with contextlib.suppress(Conflict):
+                return await self._client.create(resource, namespace, body)
+        return await self._client.create(resource, namespace, body)
+
+    async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
+        """The Job of that name, as the API server has it. Raises NotFound, ApiError."""
+        found: dict[str, Any] = msgspec.json.decode(await self._client.get(JOBS, namespace, name))
+        return found
 
     async def _see_to_service(self, job: ScavengerJob, action: CreateJob) -> None:
         """The headless Service of a gang is there before its pods are. It stays as long as the ScavengerJob does,
@@ -195,13 +233,7 @@ class Writer:
     async def carry_out(self, key: str, actions: Iterable[Cleanup]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
         and the reconcile that comes then repeats what is still to be done."""
-        work = [self._action(key, action) for action in actions]
-        failures = [r for r in await asyncio.gather(*work, return_exceptions=True) if isinstance(r, BaseException)]
-        for failure in failures:
-            if not isinstance(failure, NotFound | Conflict):
-                raise failure
-        if failures:
-            raise failures[0]
+        await _all(self._action(key, action) for action in actions)
 
     def _action(self, key: str, action: Cleanup) -> Awaitable[Any]:
         namespace, _, name = key.partition("/")
@@ -209,6 +241,9 @@ class Writer:
             case DeleteJob(uid=uid, reason=reason):
                 log.info("deleting the Job", job=key, reason=reason)
                 return self._client.delete(JOBS, namespace, name, uid=uid)
+            case EndJob():
+                patch = _end_of_job(action)
+                return self._client.merge_patch(JOBS, namespace, name, patch, subresource="status")
             case DeletePod(name=pod, uid=uid):
                 return self._client.delete(PODS, namespace, pod, uid=uid)
             case ReleasePod(name=pod, uid=uid):
@@ -216,3 +251,30 @@ class Writer:
             case DeleteScavengerJob(uid=uid):
                 log.info("deleting the ScavengerJob: its time after the end is over", job=key)
                 return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
+
+
+async def _all(work: Iterable[Awaitable[Any]]) -> None:
+    """Wait for all of it, and raise the first failure after; what a newer version explains comes last."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, NotFound | Conflict):
+            raise failure
+    if failures:
+        raise failures[0]
+
+
+def _end_of_job(action: EndJob) -> dict[str, Any]:
+    """A merge patch of the status of a Job, in one write all that the validation of batch/v1 wants of it."""
+    since = format_time(action.at)
+    common = {"status": "True", "reason": action.reason, "message": action.message}
+    common |= {"lastProbeTime": since, "lastTransitionTime": since}
+    status: dict[str, Any] = {
+        "conditions": [{"type": kind, **common} for kind in action.conditions],
+        "startTime": format_time(action.started),
+    }
+    if action.finished is not None:
+        status["completionTime"] = format_time(action.finished)
+    if action.succeeded or action.failed:
+        status |= {"succeeded": action.succeeded, "failed": action.failed}
+    return {"metadata": {"uid": action.uid}, "status": status}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from scavenger_api import names
@@ -54,6 +54,7 @@ def job_manifest(
     max_grace_seconds: int,
     level: Level = Level.RESTRICTED,
     target: Target = ANYWHERE,
+    managed: bool = False,
 ) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
@@ -66,8 +67,10 @@ def job_manifest(
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
         target: the nodes its pods may go to.
+        managed: the admitter creates its pods, and not the Job controller.
     """
     labels = _labels(job)
+    single = managed and job.spec.parallelism == 1
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -79,12 +82,10 @@ def job_manifest(
             "ownerReferences": [job.owner_reference()],
         },
         "spec": {
-            "completionMode": "Indexed",
-            "parallelism": job.spec.parallelism,
-            "completions": job.spec.parallelism,
+            **({} if single else _indexed(job.spec.parallelism)),
             "backoffLimit": 0,
             # A pod that is being deleted may still compute: nothing may take its index before it has ended.
-            "podReplacementPolicy": "Failed",
+            **({"managedBy": names.MANAGED_BY} if managed else {"podReplacementPolicy": "Failed"}),
             "template": {
                 "metadata": {
                     "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
@@ -93,12 +94,16 @@ def job_manifest(
                     "finalizers": [names.FINALIZER],
                 },
                 "spec": {
-                    **_pod_spec(job, restarts=restarts, max_grace_seconds=max_grace_seconds, level=level),
+                    **_pod_spec(job, _own_env(job, restarts, single=single), max_grace_seconds, level),
                     **_given(affinity=_affinity(target)),
                 },
             },
         },
     }
+
+
+def _indexed(size: int) -> dict[str, Any]:
+    return {"completionMode": "Indexed", "parallelism": size, "completions": size}
 
 
 def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:
@@ -154,7 +159,7 @@ def _labels(job: ScavengerJob) -> dict[str, str]:
     return {names.LABEL_JOB: job.metadata.name, names.LABEL_QUEUE: job.spec.queue}
 
 
-def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int, level: Level) -> dict[str, Any]:
+def _pod_spec(job: ScavengerJob, env: Iterable[dict[str, Any]], max_grace_seconds: int, level: Level) -> dict[str, Any]:
     spec = job.spec
     volumes, mounts = _volumes(spec)
     return {
@@ -165,7 +170,7 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int, level
         # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
         # run whatever image a user chose and have no business with the API.
         "automountServiceAccountToken": spec.service_account_name is not None,
-        "containers": [_container(job, restarts, mounts, level)],
+        "containers": [_container(job, env, mounts, level)],
         **_given(
             volumes=volumes,
             subdomain=service_name(job) if spec.parallelism > 1 else None,
@@ -178,13 +183,15 @@ def _pod_spec(job: ScavengerJob, *, restarts: int, max_grace_seconds: int, level
     }
 
 
-def _container(job: ScavengerJob, restarts: int, mounts: list[dict[str, Any]], level: Level) -> dict[str, Any]:
+def _container(
+    job: ScavengerJob, env: Iterable[dict[str, Any]], mounts: list[dict[str, Any]], level: Level
+) -> dict[str, Any]:
     spec = job.spec
     return {
         "name": names.MAIN_CONTAINER,
         "image": spec.image,
         "resources": _resources(spec),
-        "env": [*_own_env(job, restarts), *(variable.to_dict() for variable in spec.env or ())],
+        "env": [*env, *(variable.to_dict() for variable in spec.env or ())],
         **_given(
             command=list(spec.command or ()),
             args=list(spec.args or ()),
@@ -222,10 +229,10 @@ def _resources(spec: ScavengerJobSpec) -> dict[str, dict[str, str]]:
     return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}}
 
 
-def _own_env(job: ScavengerJob, restarts: int) -> Iterator[dict[str, Any]]:
+def _own_env(job: ScavengerJob, restarts: int, *, single: bool) -> Iterator[dict[str, Any]]:
     """First in the list, so that the user's variables may refer to them as `$(SCAVENGER_INDEX)`."""
-    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
-    yield {"name": names.ENV_INDEX, "valueFrom": index}
+    index = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}}
+    yield {"name": names.ENV_INDEX, **({"value": "0"} if single else index)}
     yield {"name": names.ENV_PARALLELISM, "value": str(job.spec.parallelism)}
     yield {"name": names.ENV_PEERS, "value": peers_value(job)}
     yield {"name": names.ENV_RESTARTS, "value": str(restarts)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from scavenger_domain.pod_security import Level
@@ -18,6 +19,33 @@ class CreateJob:
     """How often the job has been interrupted."""
     level: Level = Level.RESTRICTED
     """What its pods keep to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create the pods that a managed Job with this uid lacks, from its own template."""
+
+    uid: str
+    run: str
+    """The place in line it was started from."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Write into the status of a managed Job how it ended, or that it is about to fail (uid as precondition)."""
+
+    uid: str
+    conditions: tuple[str, ...]
+    """Types of the conditions that are True now: all that the Job has."""
+    reason: str
+    message: str
+    started: datetime
+    at: datetime = field(compare=False)
+    """Since when the conditions hold."""
+    finished: datetime | None = None
+    """completionTime; Jobs that failed have none."""
+    succeeded: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +79,10 @@ class DeleteScavengerJob:
     uid: str
 
 
-Cleanup: TypeAlias = DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
-"""What clears away. Its answer changes nothing: what is still there is cleared away by the next reconcile."""
+Cleanup: TypeAlias = EndJob | DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
+"""What clears away, or says how it ended. Its answer changes nothing: the next reconcile does what is still to do."""
 
-Action: TypeAlias = CreateJob | Cleanup
+Action: TypeAlias = CreateJob | CreatePods | Cleanup
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from scavenger_api.reasons import FailureReason, StateReason
 from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle import leftover_pods, managed
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -82,6 +82,8 @@ def finish(draft: Draft) -> None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job is over and other containers of its pods run on"))
     elif batch is not None and draft.phase is Phase.FAILED and _never_ends(batch, seen.pods):
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
+    elif batch is not None:
+        managed.end(draft, batch)
     ttl, finished = seen.job.spec.ttl_seconds_after_finished, draft.status.finished_timestamp
     if ttl is None or finished is None:
         return

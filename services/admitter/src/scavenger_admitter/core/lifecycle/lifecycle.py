@@ -22,6 +22,7 @@ from scavenger_admitter.core.lifecycle import (
     finished,
     interrupted,
     leftover_pods,
+    managed,
     running,
     start_failures,
     starting,
@@ -98,8 +99,11 @@ def _find_run(draft: Draft) -> None:
 def _progress(draft: Draft) -> None:
     """A run in progress starts, fails to, runs on, or ends."""
     run, seen = draft.run, draft.seen
-    if draft.phase.queued and seen.refused is not None and run is None:
-        starting.fail_start(draft, start_failures.refusal_problem(seen.refused, seen.job.spec))
+    refused = seen.refused
+    if refused is not None and (
+        draft.phase.queued if run is None else refused.of_pod and not starting.began(draft, run)
+    ):
+        starting.fail_start(draft, start_failures.refusal_problem(refused, seen.job.spec))
         return
     if run is None or not draft.phase.active:
         return
@@ -114,6 +118,7 @@ def _progress(draft: Draft) -> None:
         running.go_on(draft, run)
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful
         draft.wakeups.append((found.until - seen.now).total_seconds())
+        managed.stop_members(draft, run)
     elif isinstance(found, Removed):
         interrupted.interrupt(draft, found)
     elif isinstance(found, Checkpointed):

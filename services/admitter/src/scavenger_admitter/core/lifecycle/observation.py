@@ -92,6 +92,8 @@ class Observation:
     """When this process wrote the status last; None when it has not."""
     level: Level = Level.RESTRICTED
     """What pods of scavenger jobs in this namespace keep to."""
+    pods_created: bool = False
+    """This process has created all pods of this very run; what is missing has been removed."""
     failed_starts: int = 0
     """Starts in a row that did not come off."""
     settings: LifecycleSettings = LifecycleSettings()

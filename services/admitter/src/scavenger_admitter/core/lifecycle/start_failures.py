@@ -78,11 +78,21 @@ class Refusal:
     """One word of the API server (`metav1.Status.reason`). What has none may come from something in between."""
     causes: frozenset[str] = frozenset()
     """The reasons in `details.causes`."""
+    of_pod: bool = False
+    """It was about a pod, and the Job is there."""
 
     @property
     def unclear(self) -> bool:
         """Whether the Job may have been created all the same."""
         return self.status == 0 or self.reason == "Timeout" or (self._of_server and not self.reason)
+
+    def passes(self, spec: ScavengerJobSpec) -> bool:
+        """Whether the same pod may be taken a moment later: the API server is in trouble, or the namespace so new that
+        its `default` account is not there yet."""
+        if _BY_ADMISSION.search(self.message) is not None:
+            return False
+        unborn = not spec.service_account_name and _NO_ACCOUNT.search(self.message) is not None
+        return unborn or self.server_trouble or self.status in _OWN_TROUBLE
 
     @property
     def server_trouble(self) -> bool:
@@ -305,7 +315,9 @@ def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
         if refused.server_trouble or status in _OWN_TROUBLE:
             said = f"the API server did not create the Job: {message}"
             return Problem(said, False, WaitReason.CREATION_REFUSED, blameless=True)
-    return creation_problem(message, spec, "the Job cannot be created")
+    return creation_problem(
+        message, spec, "the pods cannot be created" if refused.of_pod else "the Job cannot be created"
+    )
 
 
 _OWN_TROUBLE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scavenger_api.job import Phase
 from scavenger_api.reasons import StateReason, WaitReason
 
-from scavenger_admitter.core.lifecycle import finished, start_failures
+from scavenger_admitter.core.lifecycle import finished, managed, start_failures
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.interrupted import phrase
 from scavenger_admitter.core.lifecycle.pods import started_at
@@ -54,6 +54,9 @@ def go_on(draft: Draft, run: Run) -> None:
     else:
         if isinstance(found, Undecided):
             draft.wakeups.append((found.until - seen.now).total_seconds())
+            managed.stop_members(draft, run)
+        else:
+            managed.create_missing(draft, run)
         _keep_starting(draft, run, limits)
 
 
@@ -79,8 +82,11 @@ def fail_start(draft: Draft, problem: Problem) -> None:
         finished.fail(draft, draft.seen.now, problem.reason, problem.message)
         return
     phase = Phase.INTERRUPTED if draft.interrupted is not None else Phase.WAITING
-    if not problem.blameless or draft.seen.failed_starts:  # who fails again and again is not always the first to try
+    refused, again = draft.seen.refused, draft.seen.failed_starts
+    if not problem.blameless or again:  # who fails again and again is not always the first to try
         draft.leave_run(problem.reason)
+    elif refused is not None and refused.of_pod:  # there is a Job, which no start may find again
+        draft.leave_run(problem.reason, keep_place=True)
     draft.enter(phase, problem.reason, f"the start did not come off: {problem.message}")
     draft.start_failed, draft.retry_late, draft.pulls_on = True, problem.lasting, problem.pulls_on
     draft.note("StartFailed", problem.message, warning=True)

@@ -1,0 +1,92 @@
+"""Jobs that the admitter has itself: what the Job controller would do for others, after their pods were created."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from scavenger_api import names
+from scavenger_api.job import Phase
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import leftover_pods
+from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.actions import CreatePods, EndJob
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
+from scavenger_admitter.core.lifecycle.pods import moment
+from scavenger_admitter.core.lifecycle.termination import Run
+
+PODS_AGAIN_SECONDS = 1.0
+"""Pods that could not be created for now are tried again after so long."""
+
+
+def is_managed(batch: kinds.Job) -> bool:
+    """Whether the Job controller leaves the Job alone, and the admitter has it."""
+    return batch.spec.managed_by == names.MANAGED_BY
+
+
+def create_missing(draft: Draft, run: Run) -> None:
+    """The pods that a start still lacks: its process ended, or the API server did not take them for now."""
+    batch = run.batch
+    if batch is None or not is_managed(batch) or draft.seen.pods_created or batch.spec.suspend:
+        return
+    if len(run.pods) < run.parallelism and batch.metadata.deletion_timestamp is None:
+        draft.actions.append(CreatePods(batch.metadata.uid, batch.metadata.annotations.get(names.ANNOTATION_RUN, "")))
+        draft.wakeups.append(PODS_AGAIN_SECONDS)
+
+
+def stop_members(draft: Draft, run: Run) -> None:
+    """A member of the gang has failed: the others stop. FailureTarget is on the Job before, so that a later look takes
+    the deletions for what they are."""
+    if run.batch is not None and is_managed(run.batch):
+        _stop_members(draft, run.batch, run.pods, "PodFailed", "a pod of the gang has failed")
+
+
+def end(draft: Draft, batch: kinds.Job) -> None:
+    """A job that is over says so in the status of its Job, when no pod of it runs any more."""
+    if not is_managed(batch) or _has(batch, "Complete") or _has(batch, "Failed"):
+        return
+    seen, status = draft.seen, draft.status
+    pods = [pod for pod in seen.pods if (owner := pod.metadata.controller) and owner.uid == batch.metadata.uid]
+    if any(not surely_ended(pod, seen.nodes) for pod in pods):
+        if draft.phase is Phase.FAILED:
+            _stop_members(draft, batch, pods, draft.reason, status.message or "")
+        return
+    completed, size = draft.phase is Phase.COMPLETED, seen.job.spec.parallelism
+    done = size if completed else sum(pod.status.phase == "Succeeded" for pod in pods)
+    started = moment(batch.metadata.creation_timestamp) or seen.now
+    finished = max(status.finished_timestamp or second(seen.now), started)
+    draft.actions.append(
+        EndJob(
+            batch.metadata.uid,
+            ("SuccessCriteriaMet", "Complete") if completed else ("FailureTarget", "Failed"),
+            draft.reason,
+            status.message or "",
+            started=started,
+            at=_since(batch, finished),
+            finished=finished if completed else None,
+            succeeded=done,
+            failed=size - done,
+        )
+    )
+
+
+def _stop_members(
+    draft: Draft, batch: kinds.Job, pods: tuple[kinds.Pod, ...] | list[kinds.Pod], reason: str, message: str
+) -> None:
+    if _has(batch, "FailureTarget"):
+        draft.actions += leftover_pods.stop(pods)
+    elif any(not pod.ended for pod in pods):
+        started, now = moment(batch.metadata.creation_timestamp) or draft.seen.now, second(draft.seen.now)
+        draft.actions.append(EndJob(batch.metadata.uid, ("FailureTarget",), reason, message, started=started, at=now))
+
+
+def _since(batch: kinds.Job, at: datetime) -> datetime:
+    """When FailureTarget was written, or the end."""
+    found = kinds.condition(batch.status.conditions, "FailureTarget")
+    return (moment(found.last_transition_time) if found is not None else None) or at
+
+
+def _has(batch: kinds.Job, kind: str) -> bool:
+    found = kinds.condition(batch.status.conditions, kind)
+    return found is not None and found.status == "True"

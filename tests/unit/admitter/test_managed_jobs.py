@@ -1,0 +1,322 @@
+"""Jobs whose pods the admitter creates: docs/designs/0020-the-admitter-makes-the-pods.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from aiohttp import web
+from scavenger_admitter.core.manifest import job_manifest
+from scavenger_admitter.core.pods_of_job import pods_of_job
+from scavenger_admitter.writer import SCAVENGERJOBS
+from scavenger_api import names
+from scavenger_kube.resources import JOBS, PODS
+from scavenger_testing.faults import Fault
+
+from . import builders as b
+from .harness import INDEX, NS, Harness, Instance, Object, empty_harness
+from .test_controller import ALWAYS, QUOTA, never_interrupted, runs, status_body
+from .test_starts import admitted
+from .test_writes import spoken
+
+pytestmark = pytest.mark.slow
+
+NO_ACCOUNT = (
+    'pods "a-0-x" is forbidden: error looking up service account lab/default: serviceaccount "default" not found'
+)
+TERMINATING = 'pods "a" is forbidden: unable to create new content in namespace lab because it is being terminated'
+
+
+def managed(c: Harness, **settings: Any) -> Instance:
+    return c.admitter(managed_jobs=True, **settings)
+
+
+def conditions(c: Harness, name: str) -> list[str]:
+    job = c.api.get(JOBS, NS, name)
+    assert job is not None
+    return [one["type"] for one in job.get("status", {}).get("conditions", ()) if one["status"] == "True"]
+
+
+def posts(c: Harness) -> int:
+    return c.api.count("POST", "/pods")
+
+
+@dataclass(slots=True)
+class AllBut(Fault):
+    """It leaves the first requests that it would fit alone."""
+
+    spared: int = 0
+
+    def fits(self, request: web.Request) -> bool:
+        if not Fault.fits(self, request):
+            return False
+        self.spared -= 1
+        return self.spared < 0
+
+
+def pods_stop(c: Harness, spared: int, action: Literal["fail", "hang"], **how: Any) -> None:
+    """Of the pods to come, only the first are created until `heal`."""
+    c.api.faults.add(AllBut(action, ALWAYS, frozenset({"POST"}), "/pods", spared=spared, **how))
+
+
+def indexes(pods: list[Object]) -> list[str]:
+    return sorted(pod["metadata"]["annotations"][INDEX] for pod in pods)
+
+
+# --- what is created ------------------------------------------------------------------------------------------------
+
+
+def as_answered(parallelism: int, *, run: str = b.stamp(1)) -> Object:
+    """A Job as the API server answers: with its uid, and labels of its own in the template."""
+    spec = b.gang(parallelism) if parallelism > 1 else {}
+    made = job_manifest(b.job(spec=spec), restarts=0, run=run, max_grace_seconds=300, managed=True)
+    made["metadata"]["uid"] = "uid-of-the-job"
+    made["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] = "uid-of-the-job"
+    return made
+
+
+def test_the_pod_of_one_is_its_template_and_a_name_of_the_run() -> None:
+    batch = as_answered(1)
+    assert "completionMode" not in batch["spec"]
+    assert "podReplacementPolicy" not in batch["spec"]
+    template = batch["spec"]["template"]
+    (pod,) = pods_of_job(batch)
+    meta = pod["metadata"]
+    assert meta["name"].startswith("job-0-")
+    assert meta["labels"] == template["metadata"]["labels"]
+    assert meta["annotations"] == {**template["metadata"]["annotations"], INDEX: "0"}
+    assert meta["finalizers"] == [names.FINALIZER]
+    (owner,) = meta["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", "uid-of-the-job", True)
+    assert pod["spec"] == {**template["spec"], "hostname": "job-0"}
+    assert {"name": "SCAVENGER_INDEX", "value": "0"} in pod["spec"]["containers"][0]["env"]
+
+
+def test_the_pods_of_a_gang_have_their_indexes_as_the_job_controller_gives_them() -> None:
+    batch = as_answered(3)
+    assert (batch["spec"]["completionMode"], batch["spec"]["completions"]) == ("Indexed", 3)
+    pods = pods_of_job(batch)
+    assert [pod["metadata"]["annotations"][INDEX] for pod in pods] == ["0", "1", "2"]
+    assert [pod["metadata"]["labels"][INDEX] for pod in pods] == ["0", "1", "2"]
+    assert [pod["spec"]["hostname"] for pod in pods] == ["job-0", "job-1", "job-2"]
+    assert [pod["spec"]["containers"][0]["env"][0]["value"] for pod in pods] == ["0", "1", "2"]
+
+
+def test_a_name_belongs_to_one_run() -> None:
+    found = {pods_of_job(as_answered(1, run=run))[0]["metadata"]["name"] for run in (b.stamp(1), b.stamp(2))}
+    assert len(found) == 2
+    assert pods_of_job(as_answered(1)) == pods_of_job(as_answered(1))
+
+
+# --- lives ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_life_of_a_job() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c, explain_after=5.0)
+        c.submit("a")
+        await runs(c, "a")
+        await c.pass_time(30)
+        c.succeed("a")
+        await c.until(lambda: c.phase("a") == "Completed")
+        await c.pass_time(30)
+        writes = spoken(c)
+        assert sorted(writes) == ["PATCH Job", "PATCH pod", "PATCH status", "PATCH status", "POST Job", "POST pod"]
+        assert writes[:2] == ["POST Job", "POST pod"]
+        job = c.api.get(JOBS, NS, "a")
+        assert job is not None
+        assert conditions(c, "a") == ["SuccessCriteriaMet", "Complete"]
+        assert job["status"]["succeeded"] == 1
+        assert job["status"]["startTime"] <= job["status"]["completionTime"]
+        assert c.held() == []
+
+
+async def test_the_job_of_a_job_that_failed_says_so() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a")
+        await runs(c, "a")
+        c.end(c.pods("a")[0], 3)
+        await c.until(lambda: c.phase("a") == "Failed")
+        await c.until(lambda: conditions(c, "a") == ["FailureTarget", "Failed"])
+        job = c.api.get(JOBS, NS, "a")
+        assert job is not None
+        assert job["status"]["failed"] == 1
+        assert "completionTime" not in job["status"]
+        assert "exited with code 3" in job["status"]["conditions"][1]["message"]
+
+
+async def test_where_a_member_fails_the_others_stop_and_the_job_fails() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a", parallelism=3)
+        await runs(c, "a")
+        await c.pass_time(5)
+        c.stopping = 143
+        before = len(c.writes())
+        c.end(c.pods("a")[0], 3)
+        await c.until(lambda: c.phase("a") == "Failed", limit=200)
+        await c.until(lambda: conditions(c, "a") == ["FailureTarget", "Failed"])
+        writes = spoken(c, before)
+        assert writes[:3] == ["PATCH Job", "DELETE pod", "DELETE pod"], "FailureTarget comes first"
+        assert c.status("a").get("interruptedCount", 0) == 0
+        await c.until(lambda: c.held() == [])
+
+
+async def test_members_of_a_failed_gang_stop_at_once() -> None:
+    """Long before it is certain that no lost node was the cause."""
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a", parallelism=2)
+        await runs(c, "a")
+        c.end(c.pods("a")[0], 1)
+        await c.until(lambda: all("deletionTimestamp" in p["metadata"] for p in c.pods("a")[1:]), limit=3)
+        assert c.phase("a") == "Running"
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+async def test_a_job_deleted_by_hand_is_interrupted_and_starts_again(parallelism: int) -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a", parallelism=parallelism)
+        await runs(c, "a")
+        first = {pod["metadata"]["name"] for pod in c.pods("a")}
+        c.api.remove(JOBS, NS, "a")
+        for pod in c.pods("a"):
+            c.delete_pod(pod)
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        await runs(c, "a")
+        assert len(c.pods("a")) == parallelism
+        assert not first & {pod["metadata"]["name"] for pod in c.pods("a")}
+        assert c.most_at_once("a") == parallelism
+
+
+async def test_an_eviction_interrupts_the_whole_gang() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.submit("a", parallelism=2)
+        await runs(c, "a")
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a").get("interruptedCount") == 1)
+        await runs(c, "a")
+        assert c.jobs_ever("a") == 2
+        assert c.most_at_once("a") == 2
+
+
+# --- takeover -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_half_a_gang_is_completed_by_who_takes_over(told: bool) -> None:
+    """told: the status says Starting by then."""
+    async with empty_harness() as c:
+        c.node()
+        first = managed(c, explain_after=1.0)
+        c.submit("a", parallelism=5)
+        pods_stop(c, 2, "hang")
+        await c.until(lambda: len(c.pods("a")) == 2)
+        if told:
+            await c.pass_time(3, step=0.2)
+        assert len(c.pods("a")) == 2
+        await first.kill()
+        c.api.heal()
+        managed(c)
+        await runs(c, "a")
+        assert indexes(c.pods("a")) == ["0", "1", "2", "3", "4"]
+        assert c.jobs_ever("a") == 1
+        assert never_interrupted(c, "a")
+
+
+async def test_a_pod_whose_answer_is_lost_is_there_once() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.api.drop(methods={"POST"}, path="/pods", after_write=True)
+        c.submit("a", parallelism=3)
+        await runs(c, "a")
+        assert indexes(c.pods("a")) == ["0", "1", "2"]
+        assert c.jobs_ever("a") == 1
+
+
+async def test_what_was_created_and_is_gone_is_not_created_again() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.kubelet = False
+        managed(c)
+        c.submit("a", parallelism=2)
+        await c.until(lambda: len(c.pods("a")) == 2)
+        await c.pass_time(3)
+        c.api.remove(PODS, NS, c.pods("a")[0]["metadata"]["name"])
+        before = posts(c)
+        await c.pass_time(30)
+        assert posts(c) == before
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 2])
+async def test_a_refused_pod_takes_the_whole_run_back(first: int) -> None:
+    """first: pods of the gang that the API server takes before it refuses one."""
+    async with empty_harness() as c:
+        c.node()
+        managed(c, start_backoff=30.0)
+        pods_stop(c, first, "fail", status=403, body=status_body(403, "Forbidden", QUOTA))
+        c.submit("a", parallelism=4)
+        await c.until(lambda: admitted(c, "a") == ("False", "QuotaExceeded"))
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
+        await c.until(lambda: c.pods("a") == [], limit=10)
+        c.api.heal()
+        await runs(c, "a", limit=60)
+        assert len(c.pods("a")) == 4
+        assert never_interrupted(c, "a")
+
+
+@pytest.mark.parametrize("body", [(403, "Forbidden", NO_ACCOUNT), (500, "InternalError", "etcd"), (429, "TooMany", "")])
+async def test_what_passes_is_tried_again_for_the_same_run(body: tuple[int, str, str]) -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.api.fail(body[0], methods={"POST"}, path="/pods", times=3, body=status_body(*body))
+        c.submit("a")
+        await runs(c, "a", limit=15)
+        assert c.jobs_ever("a") == 1
+        assert c.events("StartFailed") == []
+
+
+async def test_in_a_namespace_that_is_being_deleted_the_run_is_taken_back() -> None:
+    async with empty_harness() as c:
+        c.node()
+        managed(c)
+        c.api.fail(403, methods={"POST"}, path="/pods", times=ALWAYS, body=status_body(403, "Forbidden", TERMINATING))
+        c.submit("a")
+        await c.until(lambda: admitted(c, "a") == ("False", "CreationRefused"))
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
+
+
+# --- both ways at once ----------------------------------------------------------------------------------------------
+
+
+async def test_a_job_of_the_old_way_goes_on_after_the_setting_has_changed() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter(managed_jobs=False)
+        c.submit("a")
+        await runs(c, "a")
+        await first.kill()
+        managed(c)
+        c.submit("b")
+        await runs(c, "b")
+        for name in "ab":
+            c.succeed(name)
+        await c.until(lambda: c.phases() == {"a": "Completed", "b": "Completed"})
+        await c.until(lambda: conditions(c, "b") == ["SuccessCriteriaMet", "Complete"])
+        assert conditions(c, "a") == [], "that is the Job controller's"
+        assert [job["metadata"]["name"] for job in c.api.list(SCAVENGERJOBS)] == ["a", "b"]
