@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,42 @@ def victims(decision: Decision) -> list[str]:
 
 
 # --- what is published ---
+
+
+def percentages(loads: Iterable[float], rules: Rules = RULES) -> list[float]:
+    """What is published from period to period for loads of CPU in percent."""
+    found, states = [], dict[str, ScopeState]()
+    for load in loads:
+        decision = regulate(snapshot(cpu=load / 10), states, rules)
+        states = decision.states
+        percentage = decision.published.preemptible_percentage
+        assert percentage is not None
+        found.append(percentage)
+    return found
+
+
+def test_a_load_that_trembles_has_one_percentage() -> None:
+    """At 80.5 % a point of load is a third of the share: 19 % to 35 % without a floor."""
+    rules = replace(RULES, floor=0.0)
+    trembling = percentages([80.5, *(80.5 + step for step in (1.0, -1.0, 0.4, -0.7) * 20)], rules)
+    assert trembling == pytest.approx([trembling[0]] * 81)
+
+
+def test_a_load_that_moves_is_followed_a_point_behind() -> None:
+    rules = replace(RULES, floor=0.0)
+    straight = dict(zip(range(70, 86), (percentages([float(load)], rules)[0] for load in range(70, 86)), strict=True))
+    rising = percentages([float(load) for load in range(72, 85)], rules)
+    assert rising[1:] == [pytest.approx(straight[load - 1]) for load in range(73, 85)]
+    assert percentages([72.0, 85.0], rules) == [pytest.approx(straight[72]), 100.0], "but not when somebody has to go"
+    assert percentages([84.0, 72.0], rules)[-1] == pytest.approx(straight[73])
+
+
+def test_cpu_that_gives_way_makes_nobody_preemptible() -> None:
+    """Five jobs on reclaimed capacity fill the node, as they are meant to: 4.5 of 9.5 cores in use are firm."""
+    gangs = [gang(f"r{i}", pod_reclaimed=True) for i in range(5)]
+    published = decide(snapshot(gangs, cpu=9.5)).published
+    assert (published.state, published.preemptible_percentage) == (LevelsState.FILLING, 33)
+    assert (published.load("cpu"), published.resources["cpu"].gives_way) == (95.0, 50.0)
 
 
 @pytest.mark.parametrize(

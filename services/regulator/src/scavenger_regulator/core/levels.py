@@ -24,6 +24,10 @@ FLOOR: Final = 33.0
 """Percent of the running jobs that are preemptible when nobody is in need."""
 
 
+TREMBLE: Final = 1.0
+"""Points that a load may move up or down by without another percentage."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaterLevels:
     """Three levels in percent, 0 <= lower <= admission <= upper <= 100."""
@@ -108,6 +112,19 @@ def linear_percentage(load: float, levels: WaterLevels, floor: float = FLOOR) ->
     if load >= levels.upper:
         return 100.0
     return min(100.0, floor + (load - levels.lower))
+
+
+def steady_load(before: float | None, load: float) -> float:
+    """The load that the percentage is drawn from: it follows only where the load has moved further than `TREMBLE`.
+
+    A load that trembles about one figure has one percentage. Where the curve is steep a point of load is a quarter of
+    the jobs, and each of them would change its class, and back, from period to period.
+
+    Args:
+        before: what this was in the period before, percent; None in the first.
+        load: percent.
+    """
+    return load if before is None else min(load + TREMBLE, max(load - TREMBLE, before))
 
 
 PERCENTAGE: Final[Mapping[LevelPolicy, Callable[[float, WaterLevels, float], float]]] = {

@@ -8,7 +8,8 @@
    made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
 
-Whether somebody has to go is judged by the firm load: CPU on reclaimed capacity gives way without anybody's help.
+State, percentage and whether somebody has to go follow the firm load: CPU on reclaimed capacity gives way without
+anybody's help.
 A CPU that is all in use hides how much of it is wanted: where it is so again after a plan, the next one is made for as
 much more as has shown.
 """
@@ -34,7 +35,15 @@ from scavenger_regulator.core.eviction.plan import (
     plan_evictions,
 )
 from scavenger_regulator.core.eviction.risk import safe_since
-from scavenger_regulator.core.levels import PERCENTAGE, LevelPolicy, WaterLevels, apart, step_toward, water_levels
+from scavenger_regulator.core.levels import (
+    PERCENTAGE,
+    LevelPolicy,
+    WaterLevels,
+    apart,
+    steady_load,
+    step_toward,
+    water_levels,
+)
 from scavenger_regulator.core.load import Reading, Unreadable, read_load
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Snapshot
@@ -120,18 +129,24 @@ def decide_scope(
     state = state.at(snapshot.now, rules.period)
     state = replace(state, learned=_learned(scope, snapshot, state, rules))
     levels = _levels(scope, snapshot, state, rules)
+    state = replace(state, steady={r: steady_load(state.steady.get(r), reading.firm[r]) for r in RESOURCES})
     state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
     decided = ScopeDecision(
         scope=scope,
         state=_levels_state(state, reading, levels),
         reading=reading,
         levels=levels,
-        percentage=max(PERCENTAGE[rules.policy](reading.load[r], levels[r], rules.floor) for r in RESOURCES),
+        percentage=max(_percentage(reading.firm[r], state.steady[r], levels[r], rules) for r in RESOURCES),
         admit=_admit(state, snapshot.now, rules),
         next_state=state,
         wait=_wait(state.pending, reading, snapshot),
     )
     return _with_victims(decided, snapshot, rules, taken)
+
+
+def _percentage(load: float, steady: float, levels: WaterLevels, rules: Rules) -> float:
+    """From `upper` on everybody is preemptible, however sudden that is."""
+    return PERCENTAGE[rules.policy](load if load >= levels.upper else steady, levels, rules.floor)
 
 
 def _learned(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> frozenset[str]:
@@ -210,7 +225,7 @@ def _levels_state(state: ScopeState, reading: Reading, levels: Mapping[str, Wate
     """The worst resource governs."""
     if state.evicting:
         return LevelsState.EVICTING
-    if any(reading.load[r] >= levels[r].lower for r in RESOURCES):
+    if any(reading.firm[r] >= levels[r].lower for r in RESOURCES):
         return LevelsState.SPECULATIVE
     return LevelsState.FILLING
 
