@@ -66,6 +66,7 @@ BENCHMARKS: Final = {
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),
     "bench.simulator.bench_proof": ("proof",),
+    "bench.simulator.bench_classes": ("loop.class_writes_per_hour", "loop.budget_writes_per_hour"),
     "bench.simulator.bench_loop": ("loop",),
     "bench.cli.bench_cli": ("cli",),
     "bench.setup.bench_setup": ("setup",),

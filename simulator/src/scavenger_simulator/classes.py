@@ -32,6 +32,7 @@ class Classes:
         self._published = world.published
         self._gangs: dict[int, tuple[int, Gang]] = {}
         self._written_at: dict[str, int] = {}
+        self._exposed_at: dict[str, int] = {}
         self.changed: Callable[[Job], None] = lambda job: None
 
     def update(self) -> None:
@@ -50,6 +51,7 @@ class Classes:
                 rules=world.settings.prioritizer,
                 budgets={NAMESPACE: True},
                 written_at=self._written_at,
+                exposed_at=self._exposed_at,
             )
         )
         self._carry_out(plan)
@@ -88,6 +90,8 @@ class Classes:
         job = self._world.by_key[f"{NAMESPACE}/{write.pod.job}"]
         if write.class_ is not None:
             job.class_ = write.class_
+            if write.class_ == PREEMPTIBLE:
+                self._exposed_at[job.key] = now
         job.changes += 1
         if write.priority is not None:
             job.written = write.priority

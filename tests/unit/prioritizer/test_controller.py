@@ -244,7 +244,7 @@ async def test_a_figure_is_written_once_a_minute_and_a_class_at_once() -> None:
             await c.clock.advance(seconds)
             assert await c.one_pass() == writes
         c.publish(100, periodSeconds="1000")
-        assert await c.one_pass() == 3
+        assert await c.one_pass() == 2
         assert (c.label("j"), "preemption" in c.status("j")) == (PREEMPTIBLE, False)
 
 
@@ -382,16 +382,19 @@ async def test_a_swap_protects_first() -> None:
         ]
 
 
-async def test_the_budget_comes_before_the_first_and_goes_after_the_last() -> None:
+async def test_the_budget_comes_before_the_first_and_goes_an_hour_after_the_last() -> None:
     async with cluster(concurrent_writes=1) as c:
-        c.publish(0)
+        c.publish(0, periodSeconds="10000")
         c.add_job("j", 10)
         await c.one_pass()
         assert [m for m, path in c.writes() if names.DISRUPTION_BUDGET in path] == ["PATCH"]
         assert names.DISRUPTION_BUDGET in c.writes()[0][1]
-        c.publish(100)
+        c.publish(100, periodSeconds="10000")
         await c.one_pass()
         assert c.label("j") == PREEMPTIBLE
+        assert c.budgets() == {"lab"}
+        await c.clock.advance(3600)
+        await c.one_pass()
         assert c.writes()[-1][0] == "DELETE"
         assert c.budgets() == set()
 
@@ -415,6 +418,9 @@ async def test_one_budget_per_namespace_put_right_and_removed() -> None:
         c.api.edit(SCAVENGERJOBS, "team-b", "b2", lambda o: o["status"].update(phase="Interrupted"))
         c.api.remove(PODS, "team-b", "b2-run-0")
         await c.one_pass()
+        assert c.budgets() == {"team-a", "team-b"}, "for an hour"
+        c.api.edit(PODDISRUPTIONBUDGETS, "team-b", names.DISRUPTION_BUDGET, lambda o: o["spec"].update(minAvailable=1))
+        await c.one_pass()
         assert c.budgets() == {"team-a"}
 
 
@@ -435,7 +441,7 @@ async def test_the_class_leaves_the_status_with_the_run() -> None:
         await c.one_pass()
         c.publish(100)
         c.api.edit(SCAVENGERJOBS, "lab", "j", lambda o: o["status"].update(phase="Interrupted"))
-        assert await c.one_pass() == 2, "and the budget"
+        assert await c.one_pass() == 1
         assert "preemption" not in c.status("j")
         assert c.status("j")["phase"] == "Interrupted"
         assert await c.one_pass() == 0
@@ -443,7 +449,7 @@ async def test_the_class_leaves_the_status_with_the_run() -> None:
 
 async def test_a_drain() -> None:
     async with cluster() as c:
-        c.publish(0)
+        c.publish(0, periodSeconds="1000")
         c.api.put(NODES, node_dict("n1"))
         c.api.put(NODES, node_dict("n2"))
         c.add_job("j1", 10, node="n1")
@@ -453,6 +459,9 @@ async def test_a_drain() -> None:
         await c.one_pass()
         assert (c.label("j1"), c.label("j2")) == (PREEMPTIBLE, NON_PREEMPTIBLE)
         c.api.edit(NODES, None, "n1", lambda o: o["spec"].update(unschedulable=False))
+        await c.one_pass()
+        assert c.label("j1") == PREEMPTIBLE, "for two minutes"
+        await c.clock.advance(120)
         await c.one_pass()
         assert c.label("j1") == NON_PREEMPTIBLE
 

@@ -34,6 +34,7 @@ from .builders import (
     job,
     pod,
     preemptible,
+    published,
     snapshot,
 )
 
@@ -548,9 +549,9 @@ def test_pods_of_a_job_that_leaves_are_left_alone() -> None:
         ({}, 0, ("lab",), ()),
         ({"lab": True}, 0, (), ()),
         ({"lab": False}, 0, ("lab",), ()),
-        ({"lab": True}, 100, (), ("lab",)),
+        ({"lab": True}, 100, (), ()),
         ({"lab": False}, 100, (), ("lab",)),
-        ({"elsewhere": True}, 0, ("lab",), ("elsewhere",)),
+        ({"elsewhere": True}, 0, ("lab",), ()),
         ({}, 100, (), ()),
     ],
 )
@@ -559,6 +560,27 @@ def test_budgets(
 ) -> None:
     plan = plan_classes(snapshot([gang("j")], percentage, budgets=present))
     assert (plan.budgets_needed, plan.budgets_surplus) == (needed, surplus)
+
+
+def test_a_budget_that_protects_nothing_goes_after_an_hour() -> None:
+    found = snapshot([gang("j")], 100, budgets={"lab": True})
+    plan = plan_classes(found)
+    assert plan.idle_budgets == {"lab": NOW}
+    for later, surplus in ((3599, ()), (3600, ("lab",))):
+        again = replace(found, now=ago(-later), idle_budgets=plan.idle_budgets)
+        assert plan_classes(again).budgets_surplus == surplus
+    needed = replace(found, share=published(0), idle_budgets=plan.idle_budgets)
+    assert plan_classes(needed).idle_budgets == {}, "and begins anew when it has protected somebody meanwhile"
+
+
+def test_who_has_lost_its_protection_a_moment_ago_does_not_have_it_back_yet() -> None:
+    gangs = [gang("exposed", started=1000), gang("other", started=900), gang("cheap", started=10)]
+    for seconds, expected in ((0, {"exposed", "cheap"}), (119, {"exposed", "cheap"}), (120, {"cheap"})):
+        found = replace(snapshot(gangs, 33), exposed_at={"lab/exposed": ago(seconds)})
+        assert preemptible(plan_classes(found)) == expected
+    protected = gang("exposed", started=1000, class_=NON_PREEMPTIBLE)
+    found = replace(snapshot([protected, *gangs[1:]], 33), exposed_at={"lab/exposed": ago(1)})
+    assert preemptible(plan_classes(found)) == {"cheap"}, "it is protected: somebody else wrote that"
 
 
 def test_one_budget_per_namespace() -> None:

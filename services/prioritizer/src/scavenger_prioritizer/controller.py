@@ -203,6 +203,8 @@ class Prioritizer:
             rules=self._rules,
             used=self.usage.rates(found, micros(now)),
             written_at=self.writer.written_at,
+            exposed_at=self.writer.exposed_at,
+            idle_budgets=self.writer.idle_budgets,
         )
 
     def _gangs(self, jobs: Sequence[ScavengerJob], pods: Sequence[Pod]) -> list[Gang]:

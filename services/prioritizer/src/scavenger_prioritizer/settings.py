@@ -44,6 +44,9 @@ class PrioritizerSettings(ServiceSettings):
     priority_ratio: float = option(
         1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
     )
+    class_hold: Seconds = option(
+        120.0, "a job that has lost its protection is not protected again sooner", unit="seconds", ge=0
+    )
     usage_period: Seconds = option(
         30.0,
         "between two polls of what pods on reclaimed capacity really use, from the metrics API",
@@ -66,4 +69,5 @@ class PrioritizerSettings(ServiceSettings):
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,
+            hold=round(self.class_hold * MICROSECONDS),
         )

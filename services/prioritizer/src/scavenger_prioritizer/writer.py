@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +87,10 @@ class PlanWriter:
         self._now = 0
         self.written_at: dict[str, int] = {}
         """Jobs by `namespace/name`, and when their running priority was written, for those that must not be again."""
+        self.exposed_at: dict[str, int] = {}
+        """The same, and when they were written to be preemptible."""
+        self.idle_budgets: Mapping[str, int] = {}
+        """Namespaces in which the budget selects nothing, and since when."""
 
     async def carry_out(self, plan: ClassPlan, outdated: Callable[[], bool] = lambda: False) -> int:
         """Write what the plan says, in its order and as much as may be; returns how many writes are left over.
@@ -99,7 +103,11 @@ class PlanWriter:
         until = self._clock.monotonic() + PASS_SECONDS
         pending = plan.writes
         self._now = plan.now
-        self.written_at = {key: at for key, at in self.written_at.items() if plan.now < at + REMEMBERED}
+        self.written_at, self.exposed_at = (
+            {key: at for key, at in times.items() if plan.now < at + REMEMBERED}
+            for times in (self.written_at, self.exposed_at)
+        )
+        self.idle_budgets = plan.idle_budgets
         for step in self._steps(plan):
             most = left if step.urgency is None else min(left, turns)
             made = await self._all(step, step.writes[:most], until, outdated)
@@ -184,6 +192,8 @@ class PlanWriter:
             metadata["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(write.priority)}
         await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
         self._pods.note(pod, class_=write.class_, written=write.priority)
+        if write.class_ == names.PREEMPTIBLE:
+            self.exposed_at[f"{pod.namespace}/{pod.job}"] = self._now
         self._wrote(pod.namespace, pod.job)
 
     async def _write_status(self, write: StatusWrite) -> None:

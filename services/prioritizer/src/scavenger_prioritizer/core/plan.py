@@ -8,8 +8,8 @@ goes on where the last one was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -79,7 +79,9 @@ class ClassPlan:
     """Pods whose class stays and whose running priority has moved."""
     statuses: tuple[StatusWrite, ...] = ()
     budgets_surplus: tuple[str, ...] = ()
-    """Namespaces with a budget and nothing to protect."""
+    """Namespaces with a budget and nothing to protect, where that is wrong or has stayed for long."""
+    idle_budgets: Mapping[str, int] = field(default_factory=dict)
+    """Namespaces with a budget and nothing to protect, and since when."""
 
     @property
     def writes(self) -> int:
@@ -114,7 +116,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     ranked = rank(snapshot)
     verdicts = tuple(_judge(ranked, snapshot))
     protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
-    needed, surplus = _budgets(verdicts, snapshot)
+    needed, surplus, idle = _budgets(verdicts, snapshot)
     return ClassPlan(
         verdicts=verdicts,
         share=snapshot.share,
@@ -125,6 +127,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
         refresh=refresh,
         statuses=_statuses(verdicts, snapshot),
         budgets_surplus=surplus,
+        idle_budgets=idle,
     )
 
 
@@ -208,6 +211,9 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     needs that room has it without displacing anybody. Otherwise each of them cost somebody else his protection, who had
     it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
     another: with his place kept for him a burst had used up all preemptible jobs, and waited.
+
+    Who has lost its protection a moment ago does not have it back yet: a load that jumps up and down would have half of
+    all jobs change their class twice a minute.
     """
     percentage, count = snapshot.share.percentage, None
     if percentage is not None:
@@ -217,7 +223,14 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     for position, r in enumerate(ranked):
         current = current_class(r.gang)
         class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
+        if class_ == NON_PREEMPTIBLE and current == PREEMPTIBLE and _held(r.gang.job, snapshot):
+            class_ = PREEMPTIBLE
         yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, current)
+
+
+def _held(job: JobFacts, snapshot: Snapshot) -> bool:
+    at = snapshot.exposed_at.get(job.key)
+    return at is not None and at <= snapshot.now < at + snapshot.rules.hold
 
 
 def current_class(gang: Gang) -> str:
@@ -316,10 +329,15 @@ def _status_differs(verdict: Verdict, snapshot: Snapshot) -> bool:
     return not _rests(job, snapshot) and moved(job.written, verdict.priority, rules.status_step, rules.ratio)
 
 
-def _budgets(verdicts: Iterable[Verdict], snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Namespaces whose budget has to be written, and those whose budget protects nothing."""
+def _budgets(
+    verdicts: Iterable[Verdict], snapshot: Snapshot
+) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
+    """Namespaces whose budget has to be written, those whose budget has to go, and all whose budget protects nothing,
+    with since when. It stays for a while: the next job to be protected there needs it again."""
     wanted = {v.gang.job.namespace for v in verdicts if v.class_ == NON_PREEMPTIBLE}
     present = snapshot.budgets or {}
     needed = sorted(namespace for namespace in wanted if not present.get(namespace, False))
-    surplus = sorted(namespace for namespace in present if namespace not in wanted)
-    return tuple(needed), tuple(surplus)
+    now, stay = snapshot.now, snapshot.rules.budget_stay
+    idle = {ns: min(snapshot.idle_budgets.get(ns, now), now) for ns in present if ns not in wanted}
+    surplus = sorted(namespace for namespace, since in idle.items() if not present[namespace] or now - since >= stay)
+    return tuple(needed), tuple(surplus), idle

@@ -157,6 +157,10 @@ class Rules:
     that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
+    hold: int = 120 * MICROSECONDS
+    """A job that has lost its protection is not protected again sooner, however the percentage trembles."""
+    budget_stay: int = 3600 * MICROSECONDS
+    """A budget that selects nothing is in nobody's way, and is deleted only after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,9 @@ class Snapshot:
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
     budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the millicores each
     really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
-    `namespace/name`, and when this process last wrote their running priority, as far as it remembers.
+    `namespace/name`, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
+    same, and when it last wrote that they are preemptible. idle_budgets: namespaces in which the budget selects
+    nothing, and since when this process has seen that.
     """
 
     now: int
@@ -177,3 +183,5 @@ class Snapshot:
     rules: Rules = Rules()
     used: Mapping[str, int] = field(default_factory=dict)
     written_at: Mapping[str, int] = field(default_factory=dict)
+    exposed_at: Mapping[str, int] = field(default_factory=dict)
+    idle_budgets: Mapping[str, int] = field(default_factory=dict)

@@ -68,7 +68,8 @@ class ScopeState:
     cool-down. yielding: resources whose load is well above `admission`, or was and is not back at it after a job has
     yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
     for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
-    their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs were last given CPU back. read_at: when the load was last known.
+    their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs
+    were last given CPU back. read_at: when the load was last known.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -131,7 +132,14 @@ def essence(states: Mapping[str, ScopeState]) -> dict[str, ScopeState]:
 
 def _essence(state: ScopeState) -> ScopeState:
     return replace(
-        state, levels={}, steady={}, read_at=None, pending=None, awaited=frozenset(), saturation=None, learned=frozenset()
+        state,
+        levels={},
+        steady={},
+        read_at=None,
+        pending=None,
+        awaited=frozenset(),
+        saturation=None,
+        learned=frozenset(),
     )
 
 
