@@ -62,6 +62,11 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.QUEUE_CLOSED: ("open it: kubectl sj queue open {queue}", _MOVE),
     WaitReason.QUEUE_RELEASING: (_MOVE,),
     WaitReason.NAMESPACE_NOT_SELECTED: (_MOVE, "kubectl sj queue get {queue} shows for which namespaces it is"),
+    WaitReason.LARGER_THAN_QUOTA: (
+        "submit it again with lower parallelism or resources",
+        _MOVE,
+        "ask an administrator for a larger quota",
+    ),
     WaitReason.QUEUE_QUOTA: ("wait until a job of the queue ends", "ask an administrator for a larger quota"),
     WaitReason.QUEUE_SHARE: ("wait: it starts when the others need no more", "kubectl sj queue list shows all shares"),
     WaitReason.MAKING_ROOM: ("wait: it starts when the pods have ended, within their grace period",),

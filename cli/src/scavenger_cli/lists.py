@@ -15,7 +15,7 @@ UNKNOWN = "<none>"
 
 def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
-    header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE"]
+    header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
         header += ["PODS", "CPU", "MEMORY", "CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
@@ -31,6 +31,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
         str(status.interrupted_count),
         age(job.started_at, now),
         age(job.metadata.creation_timestamp, now),
+        next((condition.reason for condition in status.conditions if condition.status == "False"), ""),
     ]
     if wide:
         row += [

@@ -788,7 +788,7 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
     set_status(kubectl, "over", phase="Completed", conditions=[admitted, over], interruptedCount=0)
 
     fresh, ended, runs = columns(kubectl.ok("get", "sj"))
-    assert list(runs) == ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE"]
+    assert list(runs) == ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     assert [runs[c] for c in ("NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME")] == [
         "runs",
         "default",
@@ -798,9 +798,10 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
     ]
     assert (fresh["STATUS"], fresh["RUNTIME"]) == ("", "")
     assert (ended["STATUS"], ended["INTERRUPTED"], ended["RUNTIME"]) == ("Completed", "0", "")
+    assert [row["REASON"] for row in (fresh, ended, runs)] == ["", "Completed", ""]
 
     wide = columns(kubectl.ok("get", "sj", "runs", "-o", "wide"))[0]
-    assert list(wide)[6:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+    assert list(wide)[7:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
     assert list(wide.values())[6:] == ["1", "preemptible", "100d", "doing well"]
 
 

@@ -53,12 +53,12 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
     assert sj("wait", "first", "--for=running", "--timeout", "120s") == ["scavengerjob.scavenger.dev/first running"]
     sj("wait", "second", "--for=suspended", "--timeout", "120s")
     assert sj("list") == [
-        "NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE",
+        "NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON",
         "first  default  Running  0  SPAN  SPAN",
-        "second  default  Suspended  0  SPAN",
+        "second  default  Suspended  0  SPAN  Suspended",
     ]
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
-        "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  PODS  CPU  MEMORY  CAPACITY  CLASS  "
+        "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON  PODS  CPU  MEMORY  CAPACITY  CLASS  "
         "LAST-CHECKPOINT  MESSAGE",
         f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  running",
     ]
@@ -150,7 +150,7 @@ def test_why(sj: Sj) -> None:
     }.items():
         sj.until_message(name, words)
     assert sj("why", "big") == [
-        "big has been waiting for SPAN: requests 20 cpu; the largest node offers 8 cpu:",
+        "big has been waiting for SPAN: cannot start as things are: requests 20 cpu; the largest node offers 8 cpu:",
         "lower resources.requests or add a node.",
         "",
         "  cpu requests  0 % now, 62.5 % with this job; new jobs start below 70 %",
@@ -284,7 +284,7 @@ def test_who_may_not_look(sj: Sj) -> None:
     sj.until_message("mine", "largest node")
     user = f"system:serviceaccount:{sj.namespace}:researcher"
     assert sj("why", "mine") == [
-        "mine has been waiting for SPAN: requests 20 cpu; the largest node offers 8 cpu:",
+        "mine has been waiting for SPAN: cannot start as things are: requests 20 cpu; the largest node offers 8 cpu:",
         "lower resources.requests or add a node.",
         "",
         "  it needs  20 cpu, 1Gi memory",

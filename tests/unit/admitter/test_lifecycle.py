@@ -73,7 +73,7 @@ def test_the_admission_cycle_publishes_its_reason_and_its_sentence_in_one_write(
     other = b.decide(b.seen(again, 90, wait=Wait(WaitReason.QUEUE_CLOSED, "queue default is closed")))
     closed = other.status.condition(ConditionType.ADMITTED)
     assert closed is not None
-    assert (closed.reason, closed.message) == ("QueueClosed", "queue default is closed")
+    assert (closed.reason, closed.message) == ("QueueClosed", "cannot start as things are: queue default is closed")
     assert closed.last_transition_time == before.last_transition_time
 
 

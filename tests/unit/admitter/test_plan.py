@@ -340,6 +340,14 @@ def test_quota() -> None:
     assert plan.held["three"].message == "needs 3 cpu; queue default has 2 of its quota of 4 in use"
 
 
+def test_a_job_beyond_the_whole_quota_of_its_queue_does_not_wait_for_others() -> None:
+    full = QueueView("default", quota={"cpu": 4_000}, allocated={"cpu": 4_000})
+    plan = plan_admissions(snapshot([node("n", 8)], [job("most", 4), job("beyond", 5)], queues=queues(full)))
+
+    assert reasons(plan) == {"most": WaitReason.QUEUE_QUOTA, "beyond": WaitReason.LARGER_THAN_QUOTA}
+    assert plan.held["beyond"].message == "needs 5 cpu; the whole quota of queue default is 4"
+
+
 # --- single jobs, turns ---
 
 

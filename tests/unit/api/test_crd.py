@@ -183,6 +183,7 @@ def test_names_and_columns() -> None:
         "INTERRUPTED",
         "RUNTIME",
         "AGE",
+        "REASON",
     ]
     assert names.REASON_RUNNING in version["additionalPrinterColumns"][3]["jsonPath"]
 

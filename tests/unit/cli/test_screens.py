@@ -43,9 +43,13 @@ RUNNING = {
     "preemption": {"class": "non-preemptible", "runningPriority": 4800},
     "message": "running",
 }
+WAITS = {
+    "message": "no node has 500m cpu free",
+    "conditions": [{"type": "Admitted", "status": "False", "reason": "NoPlace"}],
+}
 JOBS = [
     job("protein-folding", phase="Running", cpu="4", memory="8Gi", parallelism=2, created=ago(9000), status=RUNNING),
-    job("render", queue="night", cpu="500m", memory="512Mi", status={"message": "no node has 500m cpu free"}),
+    job("render", queue="night", cpu="500m", memory="512Mi", status=WAITS),
     job("done", phase="Completed", status={"finishedTimestamp": ago(60)}),
 ]
 QUEUES = [
@@ -63,9 +67,9 @@ QUEUES = [
 def test_the_list() -> None:
     rows = [job_row(one, NOW, wide=False, namespaces=False) for one in JOBS]
     assert columns(job_header(wide=False, namespaces=False), rows) == [
-        "NAME              QUEUE     STATUS      INTERRUPTED   RUNTIME   AGE",
+        "NAME              QUEUE     STATUS      INTERRUPTED   RUNTIME   AGE    REASON",
         "protein-folding   default   Running     1             20m       150m",
-        "render            night     Waiting     0                       10m",
+        "render            night     Waiting     0                       10m    NoPlace",
         "done              default   Completed   0                       10m",
     ]
 
@@ -74,8 +78,8 @@ def test_the_wide_list() -> None:
     rows = [job_row(one, NOW, wide=True, namespaces=True) for one in JOBS[:1]]
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
-        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "PODS", "CPU", "MEMORY"),
-        *("CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"),
+        *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
+        *("CPU", "MEMORY", "CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"),
     ]
     assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "running"]
 

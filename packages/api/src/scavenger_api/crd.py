@@ -207,6 +207,12 @@ JOB_COLUMNS: Final = (
         "Time since all pods of the present run were running; empty while the job does not run.",
     ),
     _AGE,
+    _column(
+        "Reason",
+        "string",
+        '.status.conditions[?(@.status=="False")].reason',
+        "Why the job waits or has failed: the reason of the first condition that is False.",
+    ),
     _column("Pods", "integer", ".spec.parallelism", "Pods in the gang.", wide=True),
     _column(
         "Class",

@@ -89,6 +89,7 @@ class WaitReason(Reason):
     QUEUE_CLOSED = "QueueClosed", "Its queue is closed."
     QUEUE_RELEASING = "QueueReleasing", "Its queue is being deleted, and its jobs with it."
     NAMESPACE_NOT_SELECTED = "NamespaceNotSelected", "Its queue is not for jobs of its namespace."
+    LARGER_THAN_QUOTA = "LargerThanQuota", "It asks for more than the whole quota of its queue."
     QUEUE_QUOTA = "QueueQuota", "With it, its queue would use more than its quota."
     QUEUE_SHARE = "QueueShare", "With it, its queue would use more than its share, and nobody leaves enough over."
     MAKING_ROOM = "MakingRoom", "Pods are leaving whose room it is to have."
@@ -103,6 +104,23 @@ class WaitReason(Reason):
         "By requests nodes have room for it, but none of these is so far from the level that it has of its own.",
     )
     NOTHING_RECLAIMED = "NothingReclaimed", "It has capacity: Reclaimed, and nobody publishes reclaimed capacity."
+
+
+NEVER: Final = frozenset(
+    {
+        WaitReason.POD_SECURITY,
+        WaitReason.NO_NODE,
+        WaitReason.NO_SELECTOR_MATCH,
+        WaitReason.TAINT_NOT_TOLERATED,
+        WaitReason.LARGER_THAN_ANY_NODE,
+        WaitReason.LARGER_THAN_CLUSTER,
+        WaitReason.LARGER_THAN_QUOTA,
+        WaitReason.QUEUE_MISSING,
+        WaitReason.QUEUE_CLOSED,
+        WaitReason.NAMESPACE_NOT_SELECTED,
+    }
+)
+"""A job with one of these does not start until somebody changes the job, its queue or the cluster."""
 
 
 class InterruptionReason(Reason):

@@ -14,7 +14,9 @@ from scavenger_api.states import Phase
 
 from scavenger_tuner.core.rules import Reason
 
-TOO_LARGE: Final = frozenset({WaitReason.LARGER_THAN_ANY_NODE, WaitReason.LARGER_THAN_CLUSTER})
+TOO_LARGE: Final = frozenset(
+    {WaitReason.LARGER_THAN_ANY_NODE, WaitReason.LARGER_THAN_CLUSTER, WaitReason.LARGER_THAN_QUOTA}
+)
 """Why a job waits that no node, or not all of them together, could ever hold."""
 
 NEVER: Final[Mapping[str, Reason]] = MappingProxyType(

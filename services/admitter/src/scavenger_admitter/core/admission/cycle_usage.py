@@ -259,6 +259,8 @@ _NOT_JUDGED: Final = Wait(
 def _beyond(queue: QueueView, used: Mapping[str, int], candidate: Candidate) -> Wait | None:
     for name, most in sorted(queue.quota.items()):
         extra = candidate.shape.counts(name) * candidate.parallelism
+        if extra > most:
+            return _larger_than_quota(queue.name, name, most, extra)
         if extra and used.get(name, 0) + extra > most:
             return _over_quota(queue.name, name, used.get(name, 0), most, extra)
     return None
@@ -289,6 +291,17 @@ def _would_pass_level(limit: LoadLimit, extra: int) -> Wait:
             f" admission level of {percent(limit.admission_ppm)}"
         ),
         limit.resource,
+    )
+
+
+def _larger_than_quota(queue: str, resource: str, most: int, extra: int) -> Wait:
+    return Wait(
+        WaitReason.LARGER_THAN_QUOTA,
+        lambda: (
+            f"needs {spell([(resource, extra)])}; the whole quota of queue {queue} is {format_amount(resource, most)}"
+        ),
+        queue,
+        resource,
     )
 
 

@@ -38,7 +38,10 @@ def states(phase: Phase, reason: str, message: str | None, *, interrupted: str |
     """
     started = phase.active or phase.finished
     admitted = State(_TRUE, StateReason.STARTED, "") if started else State(_FALSE, reason, message)
-    running = State(_TRUE, StateReason.RUNNING) if phase is Phase.RUNNING else State(_FALSE, phase.value)
+    running = {
+        Phase.RUNNING: State(_TRUE, StateReason.RUNNING),
+        Phase.FAILED: State(_FALSE, reason),  # the first condition that is False says why: the column of kubectl
+    }.get(phase, State(_FALSE, phase.value))
     succeeded = {
         Phase.COMPLETED: State(_TRUE, StateReason.COMPLETED),
         Phase.FAILED: State(_FALSE, reason),

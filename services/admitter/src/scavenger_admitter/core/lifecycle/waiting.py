@@ -8,7 +8,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
-from scavenger_api.reasons import WaitReason
+from scavenger_api.reasons import NEVER, WaitReason
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
@@ -111,14 +111,19 @@ def line_up(draft: Draft) -> None:
     if free and granted and queued is not None:
         draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level))
     if stuck is not None:
-        draft.enter(draft.phase, stuck.reason, stuck.message)
+        draft.enter(draft.phase, stuck.reason, _worded(stuck))
     elif draft.reason in _STUCK:
         draft.reason = WaitReason.QUEUED
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
     if seen.wait is not None and stuck is None and not fresh:
         draft.explained = True
-        draft.enter(draft.phase, seen.wait.reason, seen.wait.message)
+        draft.enter(draft.phase, seen.wait.reason, _worded(seen.wait))
+
+
+def _worded(wait: Wait) -> str:
+    """The message of a wait, which says first where no waiting helps."""
+    return f"cannot start as things are: {wait.message}" if wait.reason in NEVER else wait.message
 
 
 def _shares_nothing(draft: Draft) -> bool:
@@ -147,7 +152,7 @@ def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
     found = "; ".join(str(breach) for breach in breaches(draft.seen.job.spec, draft.seen.level))
     if not found or draft.seen.assumed_started:
         return None
-    return Wait(WaitReason.POD_SECURITY, f"it may not start: {found}. A spec cannot change: create the job anew")
+    return Wait(WaitReason.POD_SECURITY, f"{found}. A spec cannot change: create the job anew")
 
 
 def _job_held(draft: Draft) -> Wait | None:
