@@ -234,6 +234,9 @@ def _running(facts: Facts) -> Explanation:
         due = (job.spec.checkpoint_interval - (now - safe)).total_seconds()
         unsafe = span((now - safe).total_seconds())
         findings.append(Finding("checkpoint", f"{unsafe} of work since the last; next within {span(due)}"))
+    stalled = job.condition(ConditionType.STALLED)
+    if stalled is not None and stalled.status == "True":
+        findings.append(Finding("it seems to hang", f"{stalled.message}; {command(job, 'logs')} shows what it does"))
     if job.status.interrupted_count:
         last = age(job.status.interrupted_timestamps[-1], now) if job.status.interrupted_timestamps else "some time"
         findings.append(Finding("interrupted", f"{plural(job.status.interrupted_count, 'time')}, last {last} ago"))

@@ -691,3 +691,53 @@ def test_interruptions_within_a_minute_of_the_start_have_a_pause_that_grows(
         later = b.decide(b.seen(job, now, None))
         assert later.candidate == free
     assert states(later.status)["Admitted"] == "False:Queued"
+
+
+# --- checkpoints that do not come any more --------------------------------------------------------------------------
+
+MINUTELY: dict[str, Any] = {"interruptionAfter": "60s"}
+
+
+@pytest.mark.parametrize(
+    ("deadline", "reported", "now", "stalled", "phase"),
+    [
+        (None, 70, 249, None, RUNNING),
+        (None, 70, 250, "new", RUNNING),
+        (None, None, 9000, None, RUNNING),
+        (5, 70, 369, "known", RUNNING),
+        (5, 70, 370, None, FAILED),
+        (5, None, 309, None, RUNNING),
+        (5, None, 310, None, FAILED),
+        (2, 70, 190, None, FAILED),
+    ],
+)
+def test_a_run_that_reports_no_checkpoint_any_more(
+    deadline: int | None, reported: float | None, now: float, stalled: str | None, phase: Phase
+) -> None:
+    spec = MINUTELY | ({} if deadline is None else {"progressDeadlineIntervals": deadline})
+    job = b.job(RUNNING, running=(10,), spec=spec)
+    pod = b.pod(checkpoint=None if reported is None else b.stamp(reported))
+    before = b.decide(b.seen(job, now - 1, b.batch(), pod))
+    outcome = b.decide(b.seen(b.written(job, before.status), now, b.batch(), pod))
+    assert outcome.status.phase is phase
+    found = states(outcome.status)
+    if stalled is not None and phase is RUNNING:
+        assert found["Stalled"] == "True:NoCheckpoint"
+        assert outcome.figures.stalled == (stalled == "new")
+    else:
+        assert found.get("Stalled", "False").startswith("False")
+    if phase is FAILED:
+        assert found["Succeeded"] == "False:NoProgress"
+        assert any(isinstance(action, DeleteJob) for action in outcome.actions)
+        assert "no checkpoint reported since" in (outcome.status.message or "")
+
+
+def test_a_checkpoint_ends_the_doubt() -> None:
+    job = b.job(RUNNING, running=(10,), spec=MINUTELY)
+    first = b.decide(b.seen(job, 260, b.batch(), b.pod(checkpoint=b.stamp(70))))
+    assert (states(first.status)["Stalled"], first.figures.stalled) == ("True:NoCheckpoint", True)
+    job = b.written(job, first.status)
+    again = b.decide(b.seen(job, 300, b.batch(), b.pod(checkpoint=b.stamp(70))))
+    assert not again.figures.stalled
+    later = b.decide(b.seen(job, 300, b.batch(), b.pod(checkpoint=b.stamp(290))))
+    assert states(later.status)["Stalled"] == "False:Running"

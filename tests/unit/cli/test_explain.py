@@ -335,6 +335,23 @@ CASES = {
         "taken back by itself",
         ("1 of 2 placed on nodes, 0 running", "ImagePullBackOff: back-off pulling image", "0/3 nodes"),
     ),
+    "stalled": Case(
+        facts(
+            job(
+                phase="Running",
+                status={
+                    "runningTimestamps": [ago(1200)],
+                    "conditions": [
+                        builders.condition("Stalled", "True", "NoCheckpoint", "no checkpoint reported since noon")
+                    ],
+                },
+            )
+        ),
+        Cause.RUNNING,
+        "sim has been running for 20m",
+        "",
+        ("no checkpoint reported since noon; kubectl sj logs sim",),
+    ),
     "running": Case(
         facts(
             job(

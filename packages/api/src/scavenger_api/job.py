@@ -161,6 +161,11 @@ class ScavengerJobSpec(Model):
     checkpoint_exit_code: Annotated[int | None, Field(ge=1, le=255, json_schema_extra={"format": "int32"})] = None
     """A container that ends with this code has saved its state and is not done: the job goes back in line, at its old
     place, and goes on from there. HTCondor's convention is 85."""
+    progress_deadline_intervals: Annotated[int | None, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] = (
+        None
+    )
+    """Makes the job Failed when its running pods have reported no checkpoint for so many times interruptionAfter; by
+    default never. Only for programs that report checkpoints while they run."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
     ttl_seconds_after_finished: Annotated[

@@ -162,6 +162,7 @@ class FailureReason(Reason):
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
     RUNS_AS_ROOT = "RunsAsRoot", "It may not run as root, and its image has no other user, or one without a number."
     INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
+    NO_PROGRESS = "NoProgress", "It reported no checkpoint for as long as its progressDeadlineIntervals allow."
 
 
 class StateReason(Reason):
@@ -170,6 +171,10 @@ class StateReason(Reason):
     STARTED = "Started", "Admitted is True: its Job has been created."
     RUNNING = REASON_RUNNING, "Running is True: all its pods run."
     COMPLETED = "Completed", "Succeeded is True: all its pods ended with exit code 0."
+    NO_CHECKPOINT = (
+        "NoCheckpoint",
+        "Stalled is True: it runs and reported checkpoints, and has reported none for three times interruptionAfter.",
+    )
     UNFINISHED = "Unfinished", "Succeeded is Unknown: the job has not come to its end."
 
 

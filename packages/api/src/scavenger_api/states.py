@@ -39,6 +39,7 @@ class ConditionType(StrEnum):
     RUNNING = "Running"
     INTERRUPTED = "Interrupted"
     SUCCEEDED = "Succeeded"
+    STALLED = "Stalled"
 
 
 class Capacity(StrEnum):

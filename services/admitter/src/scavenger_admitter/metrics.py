@@ -27,6 +27,7 @@ SHORT_RUNS: Final = counter(
     "short_runs", "Runs that ended within a minute of their start, by why: an interruption or Checkpointed.",
     ("queue", "cause"),
 )  # fmt: skip
+STALLED: Final = counter("stalled_runs", "Runs that report checkpoints no longer, and seem to hang.", ("queue",))
 LOST_CPU_SECONDS: Final = counter(
     "lost_cpu_seconds", "CPU request times time thrown away; on reclaimed capacity, CPU time.", ("queue",)
 )
@@ -68,6 +69,6 @@ def begin(queue: str) -> None:
         INTERRUPTIONS.labels(queue, cause.value)
     for phase in (Phase.COMPLETED, Phase.FAILED):
         FINISHED.labels(queue, phase.value)
-    for counter_ in (STARTS, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS):
+    for counter_ in (STARTS, STALLED, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS):
         counter_.labels(queue)
     WAIT_SECONDS.labels(queue)

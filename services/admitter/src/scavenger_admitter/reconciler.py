@@ -350,6 +350,8 @@ def _count(queue: str, outcome: Outcome) -> None:
         metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
     if figures.short_run is not None:
         metrics.SHORT_RUNS.labels(queue, figures.short_run).inc()
+    if figures.stalled:
+        metrics.STALLED.labels(queue).inc()
     if figures.finished is not None:
         metrics.FINISHED.labels(queue, figures.finished.value).inc()
     metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, figures.useful))

@@ -25,16 +25,19 @@ _FALSE: Final = "False"
 _UNKNOWN: Final = "Unknown"
 UNFINISHED: Final = State(_UNKNOWN, StateReason.UNFINISHED)
 """Succeeded is Unknown, or absent, until the end, so that a wait for either outcome does not end early."""
-_AT_FIRST_ABSENT: Final = (ConditionType.RUNNING, ConditionType.INTERRUPTED)
+_AT_FIRST_ABSENT: Final = (ConditionType.RUNNING, ConditionType.INTERRUPTED, ConditionType.STALLED)
 """Being False says nothing of these while they have never been True, and every write costs the API server its size."""
 
 
-def states(phase: Phase, reason: str, message: str | None, *, interrupted: str | None) -> dict[ConditionType, State]:
+def states(
+    phase: Phase, reason: str, message: str | None, *, interrupted: str | None, stalled: str | None
+) -> dict[ConditionType, State]:
     """Status and reason of every condition (`scavenger_api.reasons`).
 
     `reason`: one word on why the job is in this phase; `message`: the same in a sentence, None to leave it as it was
     written. Together they are what Admitted says of a job that waits. `interrupted`: the cause of the last interruption
-    while the job has not started again since, in whatever phase it is in on its way there.
+    while the job has not started again since, in whatever phase it is in on its way there. `stalled`: since when it
+    runs without a checkpoint, in words.
     """
     started = phase.active or phase.finished
     admitted = State(_TRUE, StateReason.STARTED, "") if started else State(_FALSE, reason, message)
@@ -52,6 +55,9 @@ def states(phase: Phase, reason: str, message: str | None, *, interrupted: str |
         ConditionType.RUNNING: running,
         ConditionType.INTERRUPTED: State(_TRUE, interrupted or "") if waiting_again else State(_FALSE, phase.value),
         ConditionType.SUCCEEDED: succeeded,
+        ConditionType.STALLED: (
+            State(_FALSE, phase.value, "") if stalled is None else State(_TRUE, StateReason.NO_CHECKPOINT, stalled)
+        ),
     }
 
 

@@ -40,6 +40,8 @@ class Draft:
     pulls_on: str = ""
     """The node that was pulling the image when the start was taken back."""
     cause: InterruptionReason | None = None
+    stalled: str | None = None
+    """Since when the run has reported no checkpoint, in words; None while nothing is wrong with it."""
     waited: float | None = None
     short_run: str | None = None
     """Why the run that ends here ended so soon after its start."""

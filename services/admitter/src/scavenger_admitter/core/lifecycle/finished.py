@@ -54,6 +54,8 @@ def reopen(draft: Draft) -> None:
     run = draft.run
     if run is None or not draft.phase.finished or not _all_running(run):
         return
+    if draft.reason == FailureReason.NO_PROGRESS:
+        return  # its pods ran when it failed, and are on their way out
     draft.set(finished_timestamp=None, ended_timestamp=None)
     draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")
     draft.note("Reopened", "the status said finished while all pods were running", warning=True)

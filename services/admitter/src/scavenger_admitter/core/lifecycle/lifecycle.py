@@ -136,7 +136,7 @@ def _summarise(draft: Draft) -> None:
         draft.set(job_name=None)
     # A sentence alone is worth no write: it goes with the one that status.message needs.
     message = (draft.status.message or "") if draft.status != seen.job.status else None
-    wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted)
+    wanted = conditions.states(draft.phase, draft.reason, message, interrupted=draft.interrupted, stalled=draft.stalled)
     generation = seen.job.metadata.generation
     draft.set(conditions=conditions.written(status.conditions, wanted, generation=generation, now=seen.now))
 
@@ -182,6 +182,8 @@ def _in_line(draft: Draft) -> bool:
 def _outcome(draft: Draft) -> Outcome:
     before = draft.seen.job.status
     verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
+    known = before.condition(ConditionType.STALLED)
+    stalled = draft.stalled is not None and (known is None or known.status != "True")
     return Outcome(
         status=draft.status,
         changed=draft.status != before,
@@ -194,5 +196,7 @@ def _outcome(draft: Draft) -> Outcome:
         pulls_on=draft.pulls_on,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,
-        figures=Figures(draft.cause, draft.short_run, verdict, draft.waited, draft.spent.useful, draft.spent.lost),
+        figures=Figures(
+            draft.cause, draft.short_run, stalled, verdict, draft.waited, draft.spent.useful, draft.spent.lost
+        ),
     )

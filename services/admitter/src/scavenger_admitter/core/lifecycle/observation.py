@@ -106,6 +106,8 @@ class Figures:
     interruption: InterruptionReason | None = None
     short_run: str | None = None
     """Why a run ended within a minute of its start: a reason of Interrupted, or Checkpointed."""
+    stalled: bool = False
+    """The run reports checkpoints no longer."""
     finished: Phase | None = None
     waited_seconds: float | None = None
     """From the place in line to running, for the run that just began."""

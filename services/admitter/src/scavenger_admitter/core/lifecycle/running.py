@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJobStatus
-from scavenger_api.reasons import StateReason
+from scavenger_api.reasons import FailureReason, StateReason
 from scavenger_api.times import format_time
 
-from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle import accounting, finished
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.termination import Run
+
+STALLED_INTERVALS: Final = 3
+"""A run that has reported checkpoints, and for so many intervals none, seems to hang."""
 
 
 def record_start(draft: Draft, run: Run) -> None:
@@ -42,6 +46,8 @@ def go_on(draft: Draft, run: Run) -> None:
     if start is None:
         return
     draft.interrupted = None
+    if _hangs(draft, run, start):
+        return
     due = accounting.next_start_over(start, seen.job.spec.checkpoint_interval, seen.now)
     known, made = draft.status, _progress(draft, run, start)
     rest = _rest(seen)
@@ -52,6 +58,28 @@ def go_on(draft: Draft, run: Run) -> None:
     draft.spend(accounting.advance(known, made, start, draft.cpu_time))
     news = draft.status != seen.job.status
     draft.wakeups.append(max(due, settings.progress_every.total_seconds()) if news else due)
+
+
+def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
+    """Note whether the run reports checkpoints no longer; True where that is the end of the job.
+
+    A run that has reported none yet may belong to a program that never does, unless its job has a deadline.
+    """
+    spec, now, interval = draft.seen.job.spec, draft.seen.now, draft.seen.job.spec.checkpoint_interval
+    reported = accounting.reported_checkpoint(run.pods, spec, now, draft.seen.settings.final_delete_slack)
+    deadline = spec.progress_deadline_intervals
+    if reported is None and deadline is None:
+        return False
+    since = max(start, reported or start)
+    said = f"no checkpoint reported since {format_time(since)}, though one is due every {spec.interruption_after}"
+    if deadline is not None and now >= since + deadline * interval:
+        finished.fail(draft, now, FailureReason.NO_PROGRESS, said)
+        return True
+    if reported is not None and now >= since + STALLED_INTERVALS * max(interval, draft.seen.settings.progress_every):
+        draft.stalled = said
+    if deadline is not None:  # without one it is looked at whenever a checkpoint is due
+        draft.wakeups.append((since + deadline * interval - now).total_seconds())
+    return False
 
 
 def _rest(seen: Observation) -> float:
