@@ -134,13 +134,13 @@ def test_no_namespace_has_all_the_slots() -> None:
     assert (slots.under_way(), slots.behind_hanging()) == (0, ["slow/c"])
     for name in "ab":
         join(slots, f"other/{name}")
-    assert called[2:] == ["other/a"]
+    assert called[2:] == ["other/a", "other/b"], "creates that hang take no slots from others"
     assert slots.under_way() == 2
+    join(slots, "third/a")
     slots.leave("slow/a")
-    assert set(called[3:]) <= {"slow/c", "other/b"}
-    assert len(called) == 4
+    assert len(called) == 5
     slots.leave("other/a")
-    assert sorted(called[2:]) == ["other/a", "other/b", "slow/c"]
+    assert sorted(called[2:]) == ["other/a", "other/b", "slow/c", "third/a"]
     assert not slots.behind_hanging()
 
 
@@ -281,6 +281,39 @@ async def test_jobs_behind_creates_that_hung_start_when_the_api_server_answers_a
         await c.arrive(*names)
         await c.until(lambda: {*names, "last"} <= set(c.starts()), limit=5)
         assert "last" in c.starts()[-2:], "two are created at once"
+
+
+def test_creates_that_hang_take_no_slots_from_other_namespaces() -> None:
+    clock, called = VirtualClock(), list[str]()
+    slots = a_line(clock, called, each=2, most=3)
+    for namespace in ("a", "b", "c", "d"):
+        for name in ("1", "2"):
+            join(slots, f"{namespace}/{name}")
+    for key in called:
+        slots.begin(key)
+    assert len(called) == 3
+    clock.jump(3)
+    slots.hanging()
+    assert len(called) == 6
+    for key in called[:3]:
+        slots.leave(key)
+    assert len(called) == 6, "those had no slots any more"
+    slots.leave(called[3])
+    assert len(called) == 7
+
+
+async def test_what_hangs_in_one_namespace_keeps_no_other_waiting() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        for number in range(100):
+            job = scavengerjob_dict(f"s{number}", namespace="slow", created=c.stamp(), queue="none")
+            c.api.put(SCAVENGERJOBS, job)
+        c.api.hang(times=ALWAYS, methods={"PATCH"}, path="/namespaces/slow/scavengerjobs/")
+        await c.pass_time(10)
+        assert c.api.count("PATCH", "/namespaces/slow/") >= 30
+        c.delete_pod(c.pods("a")[0])
+        assert await c.until(lambda: c.status("a")["interruptedCount"] == 1) < 1
 
 
 async def test_nobody_waits_for_creates_that_hang_of_jobs_that_are_deleted() -> None:

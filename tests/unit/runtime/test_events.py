@@ -10,7 +10,7 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import EVENTS, NODES, PODS
 from scavenger_runtime import EventRecorder
 from scavenger_runtime.events import BURST, MESSAGE_BYTES, RECORDED
-from scavenger_testing import FakeApi, VirtualClock, node, pod
+from scavenger_testing import FakeApi, VirtualClock, eventually, node, pod
 
 
 @pytest.fixture
@@ -46,6 +46,19 @@ async def test_each_write_waits_for_its_turn(api: FakeApi, recorder: EventRecord
     await clock.run(recorder.flush())
     assert clock.monotonic() == 20
     assert len(api.list(EVENTS)) == 2
+
+
+async def test_a_write_that_hangs_keeps_only_its_namespace_waiting(
+    api: FakeApi, recorder: EventRecorder, clock: VirtualClock
+) -> None:
+    api.hang(methods={"POST"}, path="/namespaces/slow/")
+    for name, namespace in (("a", "slow"), ("b", "slow"), ("c", "quick")):
+        recorder.normal(PODS, pod(name, namespace=namespace), "Started", "text")
+    await clock.run(eventually(lambda: bool(api.list(EVENTS))))
+    assert [event["involvedObject"]["name"] for event in api.list(EVENTS)] == ["c"]
+    api.heal()
+    await recorder.flush()
+    assert {event["involvedObject"]["name"] for event in api.list(EVENTS)} >= {"b", "c"}
 
 
 async def test_events_about_cluster_scoped_objects_go_to_default(api: FakeApi, recorder: EventRecorder) -> None:

@@ -273,6 +273,29 @@ async def test_a_cancelled_getter_passes_its_wake_up_on() -> None:
     assert await second == ("a", 0)
 
 
+async def test_of_one_group_no_more_are_handed_out_than_may_and_the_first_of_those_left_comes_next() -> None:
+    queue: PriorityQueue[str] = PriorityQueue(clock=VirtualClock(), group=lambda item: item[0], most=2)
+    for item in ("a1", "a2", "a3", "a4", "b1"):
+        queue.add(item)
+    assert [await queue.get() for _ in range(3)] == [("a1", 0), ("a2", 0), ("b1", 0)]
+    waiting = asyncio.ensure_future(queue.get())
+    await settle()
+    assert not waiting.done()
+    queue.add("a4", priority=7)
+    await settle()
+    assert not waiting.done()
+    queue.done("b1")
+    await settle()
+    assert not waiting.done()
+    queue.done("a1")
+    assert await waiting == ("a4", 7)
+    queue.add("a1")
+    queue.done("a2")
+    queue.done("a4")
+    assert await drain(queue) == ["a3", "a1"]
+    assert len(queue) == 0
+
+
 async def test_dead_places_do_not_pile_up() -> None:
     queue: PriorityQueue[str] = PriorityQueue()
     queue.add("blocker", priority=1000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scavenger_kube.errors import Conflict, Invalid, NotFound, Unavailable
-from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result
+from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ReconcileLoop, Result
 from scavenger_runtime.reconcile import OUTCOMES
 from scavenger_testing import VirtualClock, settle
 
@@ -195,3 +195,42 @@ async def test_a_second_cancellation_ends_it_at_once(clock: VirtualClock) -> Non
     task.cancel()
     await settle()
     assert task.cancelled()
+
+
+async def test_a_reconcile_that_hangs_gives_up_its_place_and_comes_back_to_none(clock: VirtualClock, run: Run) -> None:
+    seen: list[str] = []
+    hanging = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+        if key.startswith("slow"):
+            await hanging.wait()
+
+    queue: PriorityQueue[str] = PriorityQueue(clock=clock, group=lambda key: key.partition("/")[0], most=2)
+    loop = run(reconcile, workers=2, queue=queue, patience=2.0)
+    for number in range(5):
+        loop.add(f"slow/{number}")
+    loop.add("quick/a")
+    await clock.advance(1)
+    assert seen == ["slow/0", "slow/1"]
+    for _ in range(4):
+        await clock.advance(1)
+    assert seen == ["slow/0", "slow/1", "quick/a"], "no more of those that hang are begun"
+    hanging.set()
+    await settle()
+    assert sorted(seen) == ["quick/a", *(f"slow/{number}" for number in range(5))]
+    busy = 0
+    most = 0
+
+    async def together(key: str) -> None:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0)
+        busy -= 1
+
+    loop._reconcile = together
+    for number in range(10):
+        loop.add(f"{number}/a")
+    await settle()
+    assert most == 2

@@ -35,6 +35,9 @@ REMEMBERED = 4096
 BURST = 25
 """Events written about one object before its budget is used up, as in client-go."""
 
+HANGS_SECONDS = 2.0
+"""A write that takes longer hangs."""
+
 REFILL_SECONDS = 300.0
 """Until one more may be written about that object, as in client-go."""
 
@@ -127,6 +130,7 @@ class EventRecorder:
         self._pending: OrderedDict[_Key, _Pending] = OrderedDict()
         self._sent: OrderedDict[_Key, _Sent] = OrderedDict()
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
+        self._hanging = set[str]()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -159,16 +163,36 @@ class EventRecorder:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Write what is recorded, until cancelled."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._pending:
-                if self.pace is not None:
-                    await self.pace()
-                key, pending = self._pending.popitem(last=False)
-                await self._write_one(key, pending)
-            self._idle.set()
+        """Write what is recorded, until cancelled. A write that hangs, as webhooks of its namespace do, keeps only that
+        namespace waiting."""
+        async with asyncio.TaskGroup() as writes:
+            while True:
+                await self._arrived.wait()
+                self._arrived.clear()
+                while (key := next((key for key in self._pending if not self._hangs(key)), None)) is not None:
+                    if self.pace is not None:
+                        await self.pace()
+                    pending = self._pending.pop(key)
+                    write = writes.create_task(self._write_one(key, pending))
+                    await self._see_to(write, pending.reference.get("namespace", ""))
+                if not self._pending and not self._hanging:
+                    self._idle.set()
+
+    def _hangs(self, key: _Key) -> bool:
+        return self._pending[key].reference.get("namespace", "") in self._hanging
+
+    async def _see_to(self, write: asyncio.Task[None], namespace: str) -> None:
+        """Return when a write is done, or hangs."""
+        timer = asyncio.ensure_future(self._clock.sleep(HANGS_SECONDS))
+        await asyncio.wait({write, timer}, return_when=asyncio.FIRST_COMPLETED)
+        timer.cancel()
+        if not write.done():
+            self._hanging.add(namespace)
+            write.add_done_callback(lambda _: self._answered(namespace))
+
+    def _answered(self, namespace: str) -> None:
+        self._hanging.discard(namespace)
+        self._arrived.set()
 
     async def flush(self) -> None:
         """Return when everything recorded so far is written or given up; `run` must be running."""

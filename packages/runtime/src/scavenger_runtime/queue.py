@@ -6,6 +6,7 @@ An item is in at most one of these places:
   item whose priority was raised while it was ready has an older claim than the end of its new lane, and goes
   to a heap instead;
 - *delayed*: its wait is not over, in a heap ordered by when it will be;
+- *parked*: ready, while as many items of its group are being processed as may; in a heap of its group;
 - *being processed*; added again meanwhile, its request is kept aside until `done`.
 
 Moving an item leaves its old place behind (removal from the middle is linear); such dead places are skipped when they
@@ -58,8 +59,9 @@ class PriorityQueue(Generic[K]):
     """Hands out each item to one worker at a time, highest priority first, then in the order they became ready.
 
     clock: a Clock, or a bare monotonic callable (seconds). base_delay, max_delay: seconds of wait for the first
-    rate-limited add of an item and at most; doubled with each one until `forget`. Not thread-safe: use it from one
-    event loop.
+    rate-limited add of an item and at most; doubled with each one until `forget`. group, most: what an item belongs to,
+    such as its namespace, and how many items of one group are processed at once; others are handed out before further
+    ones of it. Not thread-safe: use it from one event loop.
     """
 
     def __init__(
@@ -68,12 +70,18 @@ class PriorityQueue(Generic[K]):
         clock: Clock | Callable[[], float] | None = None,
         base_delay: float = BASE_DELAY,
         max_delay: float = MAX_DELAY,
+        group: Callable[[K], Hashable] | None = None,
+        most: int = 1,
     ) -> None:
         clock = clock or SystemClock()
         self._monotonic = clock.monotonic if isinstance(clock, Clock) else clock
         self._sleep = clock.sleep if isinstance(clock, Clock) else asyncio.sleep
         self._base_delay = base_delay
         self._max_delay = max_delay
+        self._group = group
+        self._most = most
+        self._busy: dict[Hashable, int] = {}  # items being processed, by group
+        self._parked: dict[Hashable, list[tuple[int, int, _Entry[K]]]] = {}  # heaps of (rank, turn, entry), by group
         self._waiting: dict[K, _Entry[K]] = {}
         self._again: dict[K, _Entry[K]] = {}
         self._processing: set[K] = set()
@@ -134,6 +142,9 @@ class PriorityQueue(Generic[K]):
             entry = self._pop()
             if entry is not None:
                 self._processing.add(entry.item)
+                if self._group is not None:
+                    group = self._group(entry.item)
+                    self._busy[group] = self._busy.get(group, 0) + 1
                 return entry.item, entry.priority
             await self._wait()
         raise ShutDown
@@ -143,18 +154,16 @@ class PriorityQueue(Generic[K]):
         again.
         """
         self._processing.discard(item)
-        if not self._again:
-            return
-        entry = self._again.pop(item, None)
-        if entry is None:
-            return
-        if self._delayed:
-            self._promote()
-        if entry.due is not None and entry.due <= self._monotonic():
-            entry.due = None
-        self._waiting[item] = entry
-        self._place(entry)
-        if self._getters:
+        unparked = self._group is not None and self._unpark(self._group(item))
+        entry = self._again.pop(item, None) if self._again else None
+        if entry is not None:
+            if self._delayed:
+                self._promote()
+            if entry.due is not None and entry.due <= self._monotonic():
+                entry.due = None
+            self._waiting[item] = entry
+            self._place(entry)
+        if self._getters and (unparked or entry is not None):
             self._wake()
 
     def forget(self, item: K) -> None:
@@ -241,24 +250,48 @@ class PriorityQueue(Generic[K]):
                 self._place(entry)
 
     def _pop(self) -> _Entry[K] | None:
-        """Take the ready entry of the highest priority and, among those, of the earliest turn."""
+        """Take the ready entry of the highest priority and, among those, of the earliest turn, whose group may have
+        another one processed."""
         if self._delayed:
             self._promote()
+        while (place := self._pop_place()) is not None:
+            entry = place[2]
+            if self._group is not None:
+                group = self._group(entry.item)
+                if self._busy.get(group, 0) >= self._most:
+                    heappush(self._parked.setdefault(group, []), place)
+                    continue
+            entry.turn = 0
+            del self._waiting[entry.item]
+            return entry
+        return None
+
+    def _pop_place(self) -> tuple[int, int, _Entry[K]] | None:
+        """Take the first place among the ready ones."""
         rank, turn, entry = self._first_in_lane()
         if self._raised:
             raised = self._first_raised()
             if raised is not None and (entry is None or raised[:2] < (rank, turn)):
-                heappop(self._raised)
-                return self._taken(raised[2])
+                return heappop(self._raised)
         if entry is None:
             return None
         self._lanes[rank].popleft()
-        return self._taken(entry)
+        return rank, turn, entry
 
-    def _taken(self, entry: _Entry[K]) -> _Entry[K]:
-        entry.turn = 0
-        del self._waiting[entry.item]
-        return entry
+    def _unpark(self, group: Hashable) -> bool:
+        """An item of a group is done: the first one that waited for that is ready; whether there is one."""
+        self._busy[group] -= 1
+        if not self._busy[group]:
+            del self._busy[group]
+        parked = self._parked.get(group)
+        while parked:
+            place = heappop(parked)
+            if not parked:
+                del self._parked[group]
+            if _alive(*place):
+                heappush(self._raised, place)
+                return True
+        return False
 
     def _first_in_lane(self) -> tuple[int, int, _Entry[K] | None]:
         """Rank, turn and entry at the head of the first lane that has a living one; dead ones go on the way."""

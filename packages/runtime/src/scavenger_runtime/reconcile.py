@@ -42,7 +42,9 @@ class ReconcileLoop:
     """Runs `reconcile(key)` for every key added, with `workers` at a time and never twice at once for one key.
 
     name: in logs and metrics. queue: to share or to configure one. drain_seconds: how long a reconcile under
-    way may go on after `run` was cancelled; a second cancellation ends it at once.
+    way may go on after `run` was cancelled; a second cancellation ends it at once. patience: a reconcile that takes
+    longer than so many seconds hangs, and another worker takes the place of its own; the groups of the queue are to
+    bound how many there can be.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ReconcileLoop:
         queue: PriorityQueue[str] | None = None,
         clock: Clock | None = None,
         drain_seconds: float = DRAIN_SECONDS,
+        patience: float | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be at least 1")
@@ -63,6 +66,10 @@ class ReconcileLoop:
         self._reconcile = reconcile
         self._workers = workers
         self._drain_seconds = drain_seconds
+        self._patience = patience
+        self._at_work: dict[asyncio.Task[None], float] = {}
+        """When the reconcile of a worker began, on the monotonic clock; without those that were relieved."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._log = log.bind(loop=name)
         DEPTH.labels(name).set_function(lambda: len(self.queue))
 
@@ -72,21 +79,39 @@ class ReconcileLoop:
 
     async def run(self) -> None:
         """Work until cancelled, then drain: nothing new is started, and what runs has `drain_seconds` to end."""
-        workers = {asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)}
+        for _ in range(self._workers):
+            self._hire()
+        relieving = asyncio.create_task(self._relieve(), name=f"{self.name}-relief")
         try:
-            await asyncio.gather(*(asyncio.shield(worker) for worker in workers))
+            while self._tasks:
+                done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                self._tasks -= done
+                await asyncio.gather(*done)
         finally:
+            relieving.cancel()
             self.queue.shutdown()
             try:
-                await self._drain(workers)
+                await self._drain()
             finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
+                for task in (relieving, *self._tasks):
+                    task.cancel()
+                await asyncio.gather(relieving, *self._tasks, return_exceptions=True)
 
-    async def _drain(self, workers: set[asyncio.Task[None]]) -> None:
+    def _hire(self) -> None:
+        self._tasks.add(asyncio.create_task(self._work(), name=self.name))
+
+    async def _relieve(self) -> None:
+        """Have other workers take the places of those whose reconcile hangs."""
+        while self._patience is not None:
+            await self._clock.sleep(self._patience / 2)
+            slow = self._clock.monotonic() - self._patience
+            for task in [task for task, began in self._at_work.items() if began <= slow]:
+                del self._at_work[task]
+                self._hire()
+
+    async def _drain(self) -> None:
         deadline = asyncio.ensure_future(self._clock.sleep(self._drain_seconds))
-        pending = set(workers)
+        pending = set(self._tasks)
         try:
             while pending and not deadline.done():
                 await asyncio.wait({*pending, deadline}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,15 +122,20 @@ class ReconcileLoop:
             self._log.warning("reconciles cut off: not done in time", count=len(pending))
 
     async def _work(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
         while True:
             try:
                 key, priority = await self.queue.get()
             except ShutDown:
                 return
+            self._at_work[me] = self._clock.monotonic()
             try:
                 await self._handle(key, priority)
             finally:
                 self.queue.done(key)
+            if self._at_work.pop(me, None) is None:  # another one has its place
+                return
 
     async def _handle(self, key: str, priority: int) -> None:
         started = self._clock.monotonic()

@@ -15,7 +15,7 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
-from scavenger_runtime import LOW_PRIORITY, ReconcileLoop, Result, ServiceContext
+from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.write_budget import Urgency, WriteBudget
@@ -45,7 +45,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import StartSlots
+from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots, namespace_of
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
@@ -90,7 +90,7 @@ class Admitter:
         self._slots = StartSlots(
             self._clock,
             each=settings.concurrent_starts,
-            most=max(1, settings.workers * 3 // 4),
+            most=_share(settings.workers),
             window=settings.max_starts_per_cycle,
             call=self._enqueue,
             freed=lambda: self._admission.wake(),
@@ -174,7 +174,12 @@ class Admitter:
             await caught_up(self._client, informer, self._clock)
         # A pod that is not seen would not keep its job from a second life; those of others do no harm.
         await caught_up(self._client, self._informers.pods, self._clock, names.LABEL_JOB)
-        loop = ReconcileLoop("scavengerjobs", self._reconcile, workers=self._settings.workers, clock=self._clock)
+        # No namespace whose webhooks hang has all workers, nor any of them for long.
+        queue = PriorityQueue(clock=self._clock, group=namespace_of, most=_share(self._settings.workers))
+        workers = self._settings.workers
+        loop = ReconcileLoop(
+            "scavengerjobs", self._reconcile, workers=workers, queue=queue, clock=self._clock, patience=SLOW_SECONDS
+        )
         self._loop = loop
         self._first_pass = self._informers.jobs_with_held_pods().union(self._informers.jobs.keys())
         if not self._first_pass:
@@ -329,3 +334,8 @@ class Admitter:
         for job, _ in self._informers.running_on_reclaimed():
             self._feed.update_running(job)
         self._admission.record_usage(self._usage.measured_jobs(shape_of, self._settings.starved_after))
+
+
+def _share(workers: int) -> int:
+    """How many of the workers one namespace, or creates that do not hang, may have."""
+    return max(1, workers * 3 // 4)

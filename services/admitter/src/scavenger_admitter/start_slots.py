@@ -38,7 +38,7 @@ class StartSlots:
     Args:
         clock: to tell which creates hang.
         each: most creates at once in one namespace.
-        most: most creates at once in all of them; fewer than there are workers.
+        most: most creates at once in all of them that do not hang; fewer than there are workers.
         window: most grants in one namespace from one on that is not answered, itself included, unless its create hangs.
         call: has a job reconciled whose turn it is.
         freed: told whenever a slot comes free: creates may have hung in its namespace until now.
@@ -71,13 +71,15 @@ class StartSlots:
         self._awaited: dict[str, dict[str, int]] = {}
         self._grants = dict[str, int]()
         self._slots = 0
+        self._hung = set[str]()
+        """Those called that have no slot any more, as their creates hang."""
 
     def join(self, key: str, place: Place) -> None:
         """`namespace/name` has a grant. It is called when it may create its Job, which may be at once.
 
         place: in line; of two jobs of a namespace the lesser is called first.
         """
-        namespace = _namespace(key)
+        namespace = namespace_of(key)
         if key not in self._called.get(namespace, ()):
             self._line.setdefault(namespace, {})[key] = place
         if key not in (numbers := self._awaited.setdefault(namespace, {})):
@@ -86,20 +88,21 @@ class StartSlots:
 
     def is_called(self, key: str) -> bool:
         """Whether the job may create its Job now."""
-        return key in self._called.get(_namespace(key), ())
+        return key in self._called.get(namespace_of(key), ())
 
     def begin(self, key: str) -> None:
         """The create of one that was called begins, or goes on; of any other one nothing is known here."""
         if self.is_called(key):
-            self._called[_namespace(key)][key] = self._clock.monotonic()
+            self._called[namespace_of(key)][key] = self._clock.monotonic()
 
     def leave(self, key: str) -> None:
         """The create is through, or there is nothing to create any more."""
-        namespace = _namespace(key)
+        namespace = namespace_of(key)
         _drop(self._line, namespace, key)
         self._await_no_more(key)
         if _drop(self._called, namespace, key):
-            self._slots -= 1
+            self._slots -= key not in self._hung
+            self._hung.discard(key)
             self._freed()
             self._call_next()
 
@@ -113,10 +116,19 @@ class StartSlots:
         """The namespaces in which all creates there may be hang, and for how many seconds: nothing more is to be begun
         there. Creates that have taken too long by now are marked as hanging on the way."""
         now = self._clock.monotonic()
-        for busy in self._called.values():
-            for key, begun in busy.items():
-                if now - begun >= SLOW_SECONDS and self._await_no_more(key):
-                    self._hangs(key)
+        hung = [
+            key
+            for busy in self._called.values()
+            for key, begun in busy.items()
+            if now - begun >= SLOW_SECONDS and key not in self._hung
+        ]
+        for key in hung:
+            self._hung.add(key)
+            self._slots -= 1
+            if self._await_no_more(key):
+                self._hangs(key)
+        if hung:
+            self._call_next()
         waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
         return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
 
@@ -135,7 +147,7 @@ class StartSlots:
         return numbers is not None and self._grants[namespace] - next(iter(numbers.values())) >= self._window - 1
 
     def _await_no_more(self, key: str) -> bool:
-        namespace = _namespace(key)
+        namespace = namespace_of(key)
         if not _drop(self._awaited, namespace, key):
             return False
         if namespace not in self._awaited:
@@ -172,5 +184,6 @@ def _drop(groups: dict[str, dict[str, Value]], group: str, key: str) -> bool:
     return True
 
 
-def _namespace(key: str) -> str:
+def namespace_of(key: str) -> str:
+    """The namespace of `namespace/name`."""
     return key.partition("/")[0]
