@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import structlog
@@ -21,7 +22,7 @@ from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_runtime import ServiceContext
+from scavenger_runtime import Clock, ServiceContext
 from scavenger_runtime.probes import ProbeServer
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, settle, terminated
 from scavenger_testing.faults import WRITES, Fault
@@ -114,8 +115,9 @@ class Harness:
         fault = FirstWrites("fail", 1, WRITES, "", 409, "Conflict")
         self.api.faults.add(fault)
 
-    def admitter(self, **settings: Any) -> Instance:
-        instance = Instance(self, settings)
+    def admitter(self, *, skew: float = 0.0, **settings: Any) -> Instance:
+        """An admitter at work; `skew`: seconds by which the wall clock of its machine is ahead."""
+        instance = Instance(self, settings, Skewed(self.clock, skew))
         self._admitters.append(instance)
         return instance
 
@@ -357,6 +359,19 @@ class _Client(ApiClient):
             raise Unavailable
 
 
+class Skewed:
+    """The clock of a machine whose wall clock is so many seconds ahead."""
+
+    def __init__(self, clock: VirtualClock, skew: float) -> None:
+        self._clock = clock
+        self._skew = timedelta(seconds=skew)
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._skew
+
+
 class Process:
     """A process of a service, as far as it is one."""
 
@@ -376,9 +391,9 @@ class Process:
 class Instance(Process):
     """An admitter."""
 
-    def __init__(self, harness: Harness, settings: Mapping[str, Any]) -> None:
+    def __init__(self, harness: Harness, settings: Mapping[str, Any], clock: Clock) -> None:
         self.settings = AdmitterSettings(**{**ALONE, "explain_after": 1.0, **settings})
-        self.context = _context(harness, names.ADMITTER, self.settings)
+        self.context = _context(harness, names.ADMITTER, self.settings, clock)
         self.admitter = Admitter(self.context)
         self.task = asyncio.create_task(self.context.lead(self.admitter.lead))
 
@@ -394,12 +409,12 @@ class Neighbour(Process):
     def __init__(
         self, harness: Harness, main: Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]], settings: Any
     ) -> None:
-        self.context = _context(harness, names.PRIORITIZER, settings)
+        self.context = _context(harness, names.PRIORITIZER, settings, harness.clock)
         self.task = asyncio.create_task(main(self.context))
 
 
-def _context(harness: Harness, name: str, settings: Any) -> ServiceContext[Any]:
-    return ServiceContext(name, settings, harness.client(), ProbeServer("127.0.0.1", 0), harness.clock)
+def _context(harness: Harness, name: str, settings: Any, clock: Clock) -> ServiceContext[Any]:
+    return ServiceContext(name, settings, harness.client(), ProbeServer("127.0.0.1", 0), clock)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists
-from scavenger_kube.resources import JOBS, SERVICES
+from scavenger_kube.resources import JOBS, NODES, SERVICES
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_dict
 
@@ -571,3 +571,74 @@ async def test_room_is_not_kept_for_ever() -> None:
         c.end(c.pods("a")[0], 137)
         took = await c.until(lambda: "b" in c.starts(), limit=150)
         assert 80 <= took <= 110, "the grace period and a minute"
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_clock_that_is_set_back_delays_no_start() -> None:
+    async with harness() as c:
+        c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
+        c.submit("a")
+        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        c.clock.skew = -3600.0
+        assert await runs(c, "a", limit=30) < 10
+
+
+async def test_a_successor_whose_clock_was_set_back_delays_no_start() -> None:
+    async with empty_harness() as c:
+        c.node()
+        first = c.admitter()
+        c.api.fail(403, methods={"POST"}, path="/jobs", reason="Forbidden")
+        c.submit("a")
+        await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
+        await first.kill()
+        c.clock.skew = -3600.0
+        c.admitter()
+        assert await runs(c, "a", limit=400) <= 305
+
+
+def cordon(c: Harness, *, closed: bool) -> None:
+    c.api.edit(NODES, None, "n1", lambda node: node["spec"].update(unschedulable=closed))
+
+
+async def test_newcomers_pass_nobody_as_the_clock_of_a_successor_is_behind() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="2")  # one at a time
+        cordon(c, closed=True)
+        first = c.admitter(skew=60.0)
+        c.submit("a")
+        await c.until(lambda: c.phase("a") == "Waiting")
+        await first.kill()
+        c.admitter()
+        c.submit("b")
+        await c.until(lambda: c.phase("b") == "Waiting")
+        cordon(c, closed=False)
+        await runs(c, "a")
+        c.succeed("a")
+        await runs(c, "b")
+        assert c.starts() == ["a", "b"]
+
+
+async def test_interrupted_jobs_pass_nobody_as_the_clock_of_a_successor_is_behind() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="4")
+        first = c.admitter(skew=60.0)
+        for name in ("a", "b"):
+            c.submit(name)
+            await runs(c, name)
+        await c.pass_time(20)
+        cordon(c, closed=True)
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        await c.pass_time(2)
+        await first.kill()
+        c.admitter()
+        c.delete_pod(c.pods("b")[0])
+        await c.until(lambda: c.status("b")["interruptedCount"] == 1)
+        await c.pass_time(2)
+        c.node(cpu="2")
+        await runs(c, "a")
+        c.succeed("a")
+        await runs(c, "b")
+        assert c.starts() == ["a", "b", "a", "b"]

@@ -8,7 +8,6 @@ reconcile to see.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
@@ -115,7 +114,7 @@ class AdmissionFeed:
             self._give_back(key)
         self.update_running(job)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
-            self._state.apply_candidate(candidate(job, attempt.retry_at))
+            self._state.apply_candidate(candidate(job, attempt.starts_from(self._clock.monotonic())))
             self._wake()
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
@@ -163,7 +162,8 @@ class AdmissionFeed:
         settings, attempt = self._settings, self._records[job.key].attempt
         found = recalled(job.status, settings.start_backoff, settings.start_backoff_max)
         if found is not None:
-            attempt.failures, attempt.retry_at = found[0], micros(found[1])
+            attempt.failures, delay = found[0], (found[1] - self._clock.now()).total_seconds()
+            attempt.put_off(self._clock, min(settings.start_backoff_max, max(0.0, delay)))
             self._bar(job)
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
@@ -175,7 +175,7 @@ class AdmissionFeed:
 
     def _start_failed(self, key: str, job: ScavengerJob, *, late: bool) -> None:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max
-        self._records[key].attempt.failed(self._clock.now(), first, most, late=late)
+        self._records[key].attempt.failed(self._clock, first, most, late=late)
         self._give_back(key)
         self._bar(job)
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
@@ -240,7 +240,7 @@ class AdmissionFeed:
         if attempt.stage is not Stage.GRANTED:
             return
         if seconds:
-            attempt.put_off(self._clock.now() + timedelta(seconds=seconds))
+            attempt.put_off(self._clock, seconds)
         self._give_back(key)
         self._wake()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from scavenger_api import names
@@ -61,8 +61,10 @@ class Attempt:
     """Starts in a row that did not come off."""
     pulls_on: str = ""
     """The node that has most of the image: the next start goes there if it can."""
-    retry_at: int = 0
-    """The next start is not before this, microseconds since the epoch."""
+    retry_at: float = 0.0
+    """The next start is not before this, on the monotonic clock."""
+    not_before: int = 0
+    """The same as the wall clock had it, microseconds since the epoch."""
 
     @property
     def under_way(self) -> bool:
@@ -124,26 +126,31 @@ class Attempt:
 
     # --- failures ---
 
-    def failed(self, now: datetime, first: float, most: float, *, late: bool) -> None:
+    def failed(self, clock: Clock, first: float, most: float, *, late: bool) -> None:
         """The start did not come off: the next one waits `first` seconds, doubled with each failure up to `most`, or
         with `late` that at once. Once, a Job whose fate is not known is tried again when it was looked out for."""
         self.failures += 1
         delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))
         if self.refusal is not None and self.refusal.unclear and self.failures == 1:
             delay = max(0.0, delay - UNSEEN_START_SECONDS)
-        self.retry_at = micros(now + timedelta(seconds=delay))
+        self.put_off(clock, delay)
+
+    def put_off(self, clock: Clock, seconds: float) -> None:
+        """Nothing is under way any more, and the next start is not before so many seconds have passed, wherever the
+        wall clock is set meanwhile."""
+        self.retry_at = clock.monotonic() + seconds
+        self.not_before = micros(clock.now() + timedelta(seconds=seconds))
         self.drop()
 
-    def put_off(self, until: datetime) -> None:
-        """The grant is given back unused, and nobody is to blame: the job is looked at again from then on."""
-        self.retry_at = micros(until)
-        self.drop()
+    def starts_from(self, now: float) -> int:
+        """From when on the next start may be, microseconds since the epoch; 0 when it may be now."""
+        return self.not_before if now < self.retry_at else 0
 
     def waits(self, clock: Clock) -> Iterator[float]:
         """Seconds until time alone changes what the admission loop is to be told. Asked after every reconcile: the
         queue keeps the lower of two waits, so that a later one is lost when anything happens before it is over."""
         if self.stage is Stage.POSTED:
             yield max(LEAST_WAIT_SECONDS, self.since + UNSEEN_START_SECONDS - clock.monotonic())
-        left = (self.retry_at - micros(clock.now())) / 1e6
+        left = self.retry_at - clock.monotonic()
         if left > 0:
             yield max(LEAST_WAIT_SECONDS, left)

@@ -245,6 +245,8 @@ class Admitter:
         key, new = change.key, change.new
         known = self._records[key].wrote_this(new)
         self._records[key].saw(new)
+        if new is not None:
+            self._records.placed(new.status.queued_timestamp)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
             self._feed.forget(key)
             self._explanations.forget(key)

@@ -22,6 +22,10 @@ STARTED_SECONDS: Final = 3600.0
 after 300 s in which an informer could not follow."""
 
 
+SKEW: Final = timedelta(minutes=5)
+"""By so much the clocks of two replicas may differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class Newcomer:
     """A job that has no status yet: its place in line, kept here until the first status says so.
@@ -113,6 +117,17 @@ class JobRecords:
             return
         self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
         record.newcomer = Newcomer(job.metadata.uid, self._last_place)
+
+    def placed(self, queued: datetime | None) -> None:
+        """A job is shown with this place in line. Places given from now on are later, unless the clock that it came
+        from is wrong by more than replicas may differ."""
+        if queued is not None and queued <= self._clock.now() + SKEW:
+            self._last_place = max(self._last_place, queued)
+
+    @property
+    def last_place(self) -> datetime:
+        """The last place in line that is known to have been given; none that is much later than the clock."""
+        return min(self._last_place, self._clock.now() + SKEW)
 
     # --- a name ---
 

@@ -287,6 +287,7 @@ class Reconciler:
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
+            last_place=self._records.last_place,
             settings=self._lifecycle_settings,
         )
 

@@ -130,7 +130,7 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list
     found = []
     for gang in snapshot.gangs:
         job = gang.job
-        if job.queue not in over or (job.interrupted_at and snapshot.now - job.interrupted_at < rules.period):
+        if job.queue not in over or (job.interrupted_at and abs(snapshot.now - job.interrupted_at) < rules.period):
             continue
         kind = (job.queue, gang.requests, len(gang.nodes))
         if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare

@@ -60,6 +60,8 @@ class FutileStarts:
         """Whether each of them is barred now; else one job of it may be tried."""
         for whose in [whose for whose, bar in self._bars.items() if now - bar.until > MOST]:
             del self._bars[whose]
+        for bar in self._bars.values():
+            bar.until = min(bar.until, now + bar.delay)  # the clock may have been set back
         return {whose: now < bar.until for whose, bar in self._bars.items()}
 
 

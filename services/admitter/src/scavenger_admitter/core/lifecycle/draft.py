@@ -128,7 +128,11 @@ class Draft:
     def leave_run(self, reason: str, *, keep_place: bool = False) -> None:
         """The run is over: its Job goes, its pods are pods of an earlier run from here on, their class says nothing any
         more, and the line starts anew, unless the job keeps its place."""
-        place = accounting.kept_place(self.status) if keep_place else accounting.requeued(self.status, self.seen.now)
+        place = (
+            accounting.kept_place(self.status)
+            if keep_place
+            else accounting.requeued(self.status, self.seen.end_of_line)
+        )
         self.set(queued_timestamp=place, preemption=None)
         self.run = None
         self.reason = reason

@@ -33,7 +33,7 @@ def enter_line(draft: Draft) -> None:
     if status.phase is not None and (status.queued_timestamp is not None or status.phase.finished):
         return
     if draft.status.queued_timestamp is None:
-        draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.now))
+        draft.set(queued_timestamp=accounting.requeued(draft.status, draft.seen.end_of_line))
     if status.phase is None:
         draft.enter(Phase.WAITING, WaitReason.QUEUED, "in line for admission")
 
@@ -133,10 +133,12 @@ def _shares_nothing(draft: Draft) -> bool:
 
 
 def _rest(draft: Draft) -> float:
-    """Seconds until a job whose last runs made no progress may start again."""
+    """Seconds until a job whose last runs made no progress may start again: no more than it rests at most, as the clock
+    may have been set back since it ran."""
     settings = draft.seen.settings
     until = accounting.rests_until(draft.status, settings.least_cycle, settings.most_pause)
-    return (until - draft.seen.now).total_seconds() if until is not None else 0.0
+    left = (until - draft.seen.now).total_seconds() if until is not None else 0.0
+    return min(left, settings.most_pause.total_seconds())
 
 
 _STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY)
