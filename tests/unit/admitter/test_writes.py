@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from scavenger_admitter.metrics import LOST_CPU_SECONDS, USEFUL_CPU_SECONDS
@@ -29,7 +30,7 @@ def _kind(path: str) -> str:
 
 
 @asynccontextmanager
-async def both(**settings: object) -> AsyncIterator[Harness]:
+async def both(**settings: Any) -> AsyncIterator[Harness]:
     """One node with both services that write about a job, as they are by default."""
     async with empty_harness() as c:
         c.node()
