@@ -119,3 +119,50 @@ spec:
   {{- first . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- /*
+Rights with which the token of a job would be worth a cluster, two to a variable: a check costs a third of what an
+expression may. Asked for kube-system where they can be had by namespace, as who has them everywhere has them there.
+*/ -}}
+{{- define "guard.powerList" -}}
+{{- $powers := list
+  (list "group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate')" "group('rbac.authorization.k8s.io').resource('clusterroles').check('bind')")
+  (list "group('').resource('users').check('impersonate')" "group('').resource('serviceaccounts').namespace('kube-system').check('impersonate')")
+  (list "group('').resource('secrets').namespace('kube-system').check('get')" "group('').resource('secrets').namespace('kube-system').check('list')")
+  (list "group('').resource('serviceaccounts').subresource('token').namespace('kube-system').check('create')" "group('').resource('pods').subresource('exec').namespace('kube-system').check('create')")
+  (list "group('').resource('pods').namespace('kube-system').check('create')" "group('batch').resource('jobs').namespace('kube-system').check('create')")
+  (list "group('apps').resource('deployments').namespace('kube-system').check('create')" "group('apps').resource('daemonsets').namespace('kube-system').check('create')")
+  (list "group('').resource('nodes').subresource('proxy').check('get')" "group('admissionregistration.k8s.io').resource('mutatingwebhookconfigurations').check('create')")
+-}}
+{{- dict "powers" $powers | toJson -}}
+{{- end }}
+
+{{- /* The variables that ask for them: . is the account, as CEL. */ -}}
+{{- define "guard.powers" -}}
+{{- $account := . -}}
+{{- range $i, $pair := (include "guard.powerList" . | fromJson).powers }}
+- name: power{{ $i }}
+  expression: >-
+    {{- range $j, $check := $pair }}
+    {{- if $j }} ||{{ end }}
+    authorizer.serviceAccount(request.namespace, {{ $account }}).{{ $check }}.allowed()
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Whether the account has any of them, as CEL. */ -}}
+{{- define "guard.powerful" -}}
+{{- range $i, $pair := (include "guard.powerList" . | fromJson).powers }}{{ if $i }} || {{ end }}variables.power{{ $i }}{{ end }}
+{{- end }}
+
+{{- /* What PodSecurity baseline lets a container add, as a CEL list. */ -}}
+{{- define "guard.capabilities" -}}
+{{ include "guard.list" (list "AUDIT_WRITE" "CHOWN" "DAC_OVERRIDE" "FOWNER" "FSETID" "KILL" "MKNOD" "NET_BIND_SERVICE" "SETFCAP" "SETGID" "SETPCAP" "SETUID" "SYS_CHROOT") }}
+{{- end }}
+
+{{- define "guard.baseline" -}}
+- name: baseline # the administrator's word for this namespace
+  expression: >-
+    has(namespaceObject.metadata.labels) && 'scavenger.dev/pod-security' in namespaceObject.metadata.labels &&
+    namespaceObject.metadata.labels['scavenger.dev/pod-security'] == 'baseline'
+{{- end }}

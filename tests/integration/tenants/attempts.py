@@ -93,7 +93,7 @@ def change(about: str, name: str, kind: str, patch: object, *refused: str, of: s
 
 
 SLOW: Final = ("grace",)
-MADE: Final = ("made by the Job controller only",)
+MADE: Final = ("made by the admitter only",)
 FINALIZERS: Final = meta(finalizers=["scavenger.dev/interruption-record"])
 BUDGET: Final = {
     "metadata": {"name": "mine"},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from scavenger_testing.place import Object, job
+from scavenger_testing.place import Object, job, pod
 
 from .table import Case
-from .table_guard import ADMITTER, LABELS, META, SCAVENGER, SJ, container, workload
+from .table_guard import ADMITTER, CLASS, FINALIZERS, LABELS, META, SCAVENGER, SJ, container, workload
 
 PORT = {"containerPort": 80, "hostPort": 80}
 PROFILE = {"type": "RuntimeDefault"}
@@ -29,6 +29,22 @@ def made(name: str, *expected: str, namespace: str = "", meta: Object | None = N
     return Case(f"the admitter's Job {name}", "jobs", body, expected, user=ADMITTER, namespace=namespace)
 
 
+OF_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1-2", "controller": True}
+POD_META: Object = {
+    "name": "j-0-abcde",
+    "labels": {**LABELS, "scavenger.dev/preemption-class": "preemptible"},
+    "ownerReferences": [OF_JOB],
+    **FINALIZERS,
+}
+
+
+def of_job(name: str, *expected: str, namespace: str = "", meta: Object | None = None, **spec: Any) -> Case:
+    """A pod by the admitter, as it creates them for its Jobs but for what is said."""
+    check = spec.pop("check", {})
+    body = pod(meta={**POD_META, **(meta or {})}, **{**CLASS, "automountServiceAccountToken": False, **spec})
+    return Case(f"the admitter's pod {name}", "pods", body, expected, user=ADMITTER, namespace=namespace, check=check)
+
+
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -38,7 +54,45 @@ RESTRICTED = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 NODE = "get nothing of the node"
+GETS = "gets nothing of the node"
 POWERFUL: dict[str, Any] = {"serviceAccountName": "powerful", "automountServiceAccountToken": True}
+INJECTED = {**container("proxy", {}), "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}}
+UNOWNED = "are made by the admitter only"
+PODS_BY_ADMITTER = [
+    of_job("of its Job", check={"priority": -2000}),
+    of_job("that passes PodSecurity restricted", containers=[confined(**RESTRICTED)]),
+    of_job("with volumes of its user", **volume(persistentVolumeClaim={"claimName": "c"})),
+    of_job("with a token of its user's account", serviceAccountName="plain", automountServiceAccountToken=True),
+    of_job(
+        "with a sidecar that somebody injected",
+        containers=[container("main", {}), INJECTED],
+        initContainers=[{**INJECTED, "name": "init"}],
+        **volume(emptyDir={}),
+    ),
+    of_job("of no Job", UNOWNED, meta={"ownerReferences": []}),
+    of_job("of a ScavengerJob", UNOWNED, meta={"ownerReferences": [SJ]}),
+    of_job(
+        "of another Job", "belongs to the Job of its ScavengerJob", meta={"ownerReferences": [{**OF_JOB, "name": "k"}]}
+    ),
+    of_job("of another name", "and has its name", meta={"name": "coredns-0"}),
+    of_job("without a label", "change pods of ScavengerJobs only", meta={"labels": {"app": "a"}}),
+    of_job("without the finalizer", "its label and the finalizer", meta={"finalizers": []}),
+    of_job("of another class", "has the class scavenger-preemptible", priorityClassName="high"),
+    of_job("in kube-system", "namespace of the system", namespace="kube-system"),
+    of_job("with a folder of the node", "no volumes of the node", **volume(hostPath={"path": "/"})),
+    of_job("with the node's network", GETS, hostNetwork=True),
+    of_job("with the node's processes", GETS, hostPID=True),
+    of_job("with a port of the node", GETS, containers=[{**container("m", {}), "ports": [PORT]}]),
+    of_job("on a node of its choice", GETS, nodeName="fake-000"),
+    of_job("that is privileged", NODE, containers=[confined(privileged=True)]),
+    of_job("with a privileged init container", NODE, initContainers=[{**confined(privileged=True), "name": "i"}]),
+    of_job("that escalates", NODE, containers=[confined(allowPrivilegeEscalation=True)]),
+    of_job("with a capability", NODE, containers=[confined(capabilities={"add": ["NET_ADMIN"]})]),
+    of_job("unconfined", NODE, containers=[confined(seccompProfile={"type": "Unconfined"})]),
+    of_job("unconfined as a whole", GETS, securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    of_job("with a powerful account", "has rights over the whole cluster", **POWERFUL),
+    of_job("with a powerful account but no token", **{**POWERFUL, "automountServiceAccountToken": False}),
+]
 BY_ADMITTER = [
     made(
         "that passes PodSecurity restricted",

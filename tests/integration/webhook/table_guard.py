@@ -220,7 +220,7 @@ WORKLOADS = [
 PRIORITY_CLASSES = {"low": -1500, "high": 5000, "just-above": -999}
 """That pods of these rows name, with their values."""
 
-MADE = "are made by the Job controller only"
+MADE = "are made by the admitter only"
 PODS = [
     Case("an ordinary pod", "pods", pod(), check={"priority": 0, "priorityClassName": "ordinary-workload"}),
     Case("an ordinary pod with limits as a whole", "pods", pod(resources={"limits": {"cpu": "1", "memory": "1Gi"}})),

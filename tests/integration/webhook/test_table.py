@@ -11,12 +11,12 @@ from scavenger_testing.place import Object, Place, Server, job, namespace, pod
 
 from .conftest import low_classes
 from .table import Case, judge
-from .table_admitter import BY_ADMITTER
+from .table_admitter import BY_ADMITTER, PODS_BY_ADMITTER
 from .table_guard import CLASSES, PODS, PRIORITY_CLASSES, WORKLOADS, workload
 from .table_jobs import JOBS
 from .table_updates import UPDATES
 
-TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS, *CLASSES, *UPDATES]
+TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS_BY_ADMITTER, *PODS, *CLASSES, *UPDATES]
 
 
 @pytest.fixture(scope="module")
