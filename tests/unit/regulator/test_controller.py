@@ -27,6 +27,7 @@ from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.facts import SCAVENGERJOBS
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.store import STATE_CONFIGMAP
+from scavenger_regulator.uninstall import restore
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import condition, configmap_dict, job_dict, node_dict, pod_dict, scavengerjob_dict
@@ -493,6 +494,48 @@ async def test_throttles_above_the_admission_level_and_gives_back_below() -> Non
         c.measure(5, each=0.8)
         await c.period()
         assert cpu() == "1000m"
+
+
+def cpu_of(c: Cluster, name: str) -> str:
+    pod = c.api.get(PODS, "lab", f"{name}-run-0")
+    assert pod is not None
+    return str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+async def throttled(c: Cluster) -> None:
+    """Two jobs, of which one has less CPU than it asks for."""
+    c.add_job("job")
+    c.add_job("other")
+    less = {"requests": {"cpu": "400m"}, "limits": {"cpu": "400m"}}
+    c.api.edit(PODS, "lab", "job-run-0", lambda o: o["spec"]["containers"][0].update(resources=less))
+    await c.caught_up()
+
+
+class Hasty(VirtualClock):
+    """Nobody waits."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def test_switched_off_it_restores_what_was_throttled() -> None:
+    async with cluster(throttle=False) as c:
+        await throttled(c)
+        c.measure(5)
+        await c.period()
+        assert (cpu_of(c, "job"), cpu_of(c, "other")) == ("1000m", "1")
+        before = c.writes("resize")
+        await c.period()
+        assert c.writes("resize") == before == 1
+
+
+async def test_an_uninstall_restores_what_was_throttled() -> None:
+    async with cluster(throttle=True) as c:
+        await throttled(c)
+        c.api.fail(500, methods={"PATCH"}, path="resize")
+        assert await restore(c.api.client(), Hasty()) == 1
+        assert (cpu_of(c, "job"), cpu_of(c, "other")) == ("1000m", "1")
+        assert await restore(c.api.client(), Hasty()) == 0
 
 
 async def test_the_event_loop_turns_while_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scavenger_api.levels import LevelsState
+from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.levels import WaterLevels
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
@@ -186,6 +187,17 @@ def test_the_same_room_is_not_given_back_twice() -> None:
     assert after.restored_at == NOW
     assert resized(decide(jobs, 7.0, replace(after, restored_at=ago(50)))) == {}, "the measurement began 25 s ago"
     assert resized(decide(jobs, 7.0, replace(after, restored_at=ago(60)))) == {"lab/job-1500": 1.0}
+
+
+@pytest.mark.parametrize("cpu", [5.0, 9.9])
+def test_switched_off_it_gives_all_of_it_back(cpu: float) -> None:
+    """Whatever the load, at most so many in a period, and also where the load is not known."""
+    jobs = [job("a", 0.5), job("b", 0.4), job("c"), job("gone", 0.4, pod_deletion_deadline=ago(-10))]
+    off = replace(RULES, throttle=ThrottleRules(), eviction=EvictionRules(max_victims=0))
+    assert resized(decide(jobs, cpu, rules=off)) == {"lab/a": 1.0, "lab/b": 1.0}
+    assert resized(decide(jobs, cpu, rules=replace(off, throttle=ThrottleRules(max_resizes=1)))) == {"lab/a": 1.0}
+    blind = Snapshot(NOW, ago(3600), {"node-1": node()}, tuple(jobs), Measurement(failed="no metrics"))
+    assert resized(regulate(blind, {}, off)) == {"lab/a": 1.0, "lab/b": 1.0}
 
 
 def test_a_resize_says_which_way_it_goes() -> None:

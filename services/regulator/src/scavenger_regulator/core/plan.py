@@ -25,7 +25,7 @@ from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import CLOCK_ERROR, ScopeDecision, Victim, decide_scope
 from scavenger_regulator.core.snapshot import CLUSTER, Gang, PodFacts, Snapshot
 from scavenger_regulator.core.state import ScopeState
-from scavenger_regulator.core.throttle import LEAST, Resize, ThrottleSnapshot, owed, plan_resizes, throttled
+from scavenger_regulator.core.throttle import LEAST, Resize, ThrottleSnapshot, owed, plan_resizes, restored, throttled
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def regulate(
     else:
         decision = _with_reclaimed(decision, snapshot, reclaimed, rules)
     prolonged = tuple(pod for gang in snapshot.gangs for pod in gang.pods if pod.prolonged)
-    return replace(decision, resizes=_resizes(decision), prolonged=prolonged)
+    return replace(decision, resizes=_resizes(decision, snapshot, rules), prolonged=prolonged)
 
 
 # --- load ---------------------------------------------------------------------------------------------------
@@ -189,7 +189,8 @@ def _as_evicted(gangs: Iterable[Gang], snapshot: Snapshot, rules: Rules) -> list
     return [one.gang for one in sorted(known, key=sorter_for(rules.eviction.order, "cpu"))]
 
 
-def _resizes(decision: Decision) -> tuple[Resize, ...]:
-    """Of the jobs that stay."""
+def _resizes(decision: Decision, snapshot: Snapshot, rules: Rules) -> tuple[Resize, ...]:
+    """Of the jobs that stay. Where throttling is off, what was throttled before is restored, also while Blind."""
     victims = {victim.candidate.gang.uid for victim in decision.victims}
-    return tuple(one for one in decision.scopes[CLUSTER].throttle.resizes if one.gang.uid not in victims)
+    found = decision.scopes[CLUSTER].throttle.resizes if rules.throttle.enabled else restored(snapshot.gangs)
+    return tuple(one for one in found if one.gang.uid not in victims)[: rules.throttle.max_resizes]

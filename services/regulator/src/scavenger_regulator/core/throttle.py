@@ -103,6 +103,11 @@ def owed(gang: Gang) -> float:
     return sum(gang.cores - _limit(pod) for pod in gang.pods if _resizable(gang, pod) and _limit(pod) < gang.cores)
 
 
+def restored(gangs: Iterable[Gang]) -> list[Resize]:
+    """All that jobs were throttled by, given back at once: where throttling is switched off, nobody else ever would."""
+    return [one for gang in gangs for one in _given_back(gang, [p for p in gang.pods if _resizable(gang, p)], 1.0)]
+
+
 def plan_resizes(snapshot: ThrottleSnapshot, rules: ThrottleRules) -> ThrottlePlan:
     """Whose CPU to shrink, or to give back, at most `max_resizes`.
 
