@@ -8,12 +8,15 @@ import json
 import runpy
 import subprocess
 import urllib.error
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS, SETTING_RESOURCE_WEIGHTS, SETTINGS_CONFIGMAP
+from scavenger_api.weights import parse_weights
 from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_regulator.settings import RegulatorSettings
@@ -678,14 +681,34 @@ def test_a_default_class_of_the_cluster_is_left_alone(helm: Path) -> None:
     values = {"priorityClasses": {"ordinaryIsGlobalDefault": False}, **others}
     objects = Chart(helm, "base").objects(values).values()
 
-    assert {o["kind"] for o in objects} == {"PriorityClass"}
-    assert not any(o["globalDefault"] for o in objects)
+    assert {o["kind"] for o in objects} == {"PriorityClass", "ConfigMap"}
+    assert not any(o["globalDefault"] for o in objects if o["kind"] == "PriorityClass")
+
+
+def test_all_services_read_the_weights_that_the_base_has(helm: Path) -> None:
+    made = Chart(helm, "base").objects({"resourceWeights": {"amd.com/gpu": 2.5}})["ConfigMap"]
+    weights = parse_weights(made["data"][SETTING_RESOURCE_WEIGHTS])
+    assert weights == DEFAULT_RESOURCE_WEIGHTS | {"amd.com/gpu": 2.5}
+
+    key = {"name": made["metadata"]["name"], "key": SETTING_RESOURCE_WEIGHTS, "optional": True}
+    entry = {"name": "SCAVENGER_RESOURCE_WEIGHTS", "valueFrom": {"configMapKeyRef": key}}
+    for service in ("admitter", "regulator", "prioritizer", "scheduler"):
+        (container,) = Chart(helm, service).objects()["Deployment"]["spec"]["template"]["spec"]["containers"]
+        assert entry in container["env"]
+    own = Chart(helm, "regulator").objects({"settings": {"resourceWeights": "cpu=2"}})["Deployment"]
+    (container,) = own["spec"]["template"]["spec"]["containers"]
+    found = [one for one in container["env"] if one["name"] == "SCAVENGER_RESOURCE_WEIGHTS"]
+    assert found == [{"name": "SCAVENGER_RESOURCE_WEIGHTS", "value": "cpu=2"}]
+
+
+def _dashboards(objects: Mapping[str, Any]) -> list[Any]:
+    """The ConfigMaps with a dashboard."""
+    return [o for o in objects.values() if o["kind"] == "ConfigMap" and o["metadata"]["name"] != SETTINGS_CONFIGMAP]
 
 
 def test_dashboards_are_there_when_asked_for_as_the_sidecar_of_grafana_looks_for_them(helm: Path) -> None:
-    assert not [o for o in Chart(helm, "base").objects().values() if o["kind"] == "ConfigMap"]
-    objects = Chart(helm, "base").objects({"dashboards": {"enabled": True}}, namespace="scavenger-system").values()
-    found = [o for o in objects if o["kind"] == "ConfigMap"]
+    assert not _dashboards(Chart(helm, "base").objects())
+    found = _dashboards(Chart(helm, "base").objects({"dashboards": {"enabled": True}}, namespace="scavenger-system"))
 
     assert {o["metadata"]["labels"]["grafana_dashboard"] for o in found} == {"1"}
     assert {o["metadata"]["namespace"] for o in found} == {"scavenger-system"}
@@ -700,8 +723,8 @@ def test_dashboards_are_there_when_asked_for_as_the_sidecar_of_grafana_looks_for
 def test_dashboards_go_where_the_sidecar_looks(helm: Path) -> None:
     values = {"namespace": "monitoring", "labels": {"grafana_dashboard": None, "dash": "yes"}}
     values["annotations"] = {"grafana_folder": "Batch"}
-    objects = Chart(helm, "base").objects({"dashboards": {"enabled": True, **values}, "labels": {"team": "a"}}).values()
-    for board in (o for o in objects if o["kind"] == "ConfigMap"):
+    objects = Chart(helm, "base").objects({"dashboards": {"enabled": True, **values}, "labels": {"team": "a"}})
+    for board in _dashboards(objects):
         assert board["metadata"]["namespace"] == "monitoring"
         assert board["metadata"]["annotations"] == {"grafana_folder": "Batch"}
         labels = {"app.kubernetes.io/part-of": "scavenger-jobs", "team": "a", "dash": "yes"}
@@ -731,7 +754,7 @@ def test_roles_that_are_not_aggregated(helm: Path) -> None:
     others |= {"flowControl": {"enabled": False}, "guard": {"enabled": False}}
     objects = Chart(helm, "base").objects({"userRoles": {"aggregate": False}, **others})
 
-    assert len(objects) == 3
+    assert len(objects) == 3 + 1  # and the settings
     assert "aggregate-to" not in json.dumps(objects)
 
 

@@ -90,6 +90,16 @@ place of those in the values. volumes, volumeMounts: lists, beside the extra one
 {{- include "scavenger.deployment" $parts }}
 {{- end }}
 
+{{- /* The weights of resources, which the chart scavenger-base has for all; as an entry of `env`. */ -}}
+{{- define "scavenger.weights" -}}
+- name: SCAVENGER_RESOURCE_WEIGHTS
+  valueFrom:
+    configMapKeyRef:
+      name: scavenger-settings
+      key: resourceWeights
+      optional: true
+{{- end }}
+
 {{- define "scavenger.service.container" -}}
 env:
   - name: SCAVENGER_NAMESPACE
@@ -100,6 +110,10 @@ env:
   {{- range $name, $value := .settings | default .root.Values.settings }}
   - name: SCAVENGER_{{ $name | snakecase | upper }}
     value: {{ include "scavenger.setting" $value | quote }}
+  {{- end }}
+  {{- $own := hasKey (.settings | default .root.Values.settings) "resourceWeights" }}
+  {{- if not (or $own (eq .root.Chart.Name "scavenger-webhook")) }}
+  {{- include "scavenger.weights" nil | nindent 2 }}
   {{- end }}
   {{- if include "scavenger.metrics.secret" .root }}
   - name: SCAVENGER_METRICS_TLS_FOLDER

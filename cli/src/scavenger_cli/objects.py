@@ -16,6 +16,7 @@ from scavenger_api.quantity import amounts
 from scavenger_api.reclaimed import asked_for, placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
 from scavenger_domain.gang import PER_CPU_SECOND, STARTUP_COST, TRUSTED, line_order, moment, safe_until, time_at_risk
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
@@ -103,9 +104,10 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         what differs from that."""
         return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == Phase.RUNNING else ""
 
-    def at_risk(self, now: datetime) -> float:
-        """Core-seconds lost if the job went now: as the prioritizer says, else by its rule, with the start-up cost and
-        the trusted interval that the services have unless told otherwise."""
+    def at_risk(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
+        """Core-seconds lost if the job went now, where an accelerator counts as so many cores: as the prioritizer says,
+        else by its rule, with the start-up cost and the trusted interval that the services have unless told otherwise.
+        """
         if self.phase != Phase.RUNNING:
             return 0.0
         if self.status.preemption.running_priority is not None:
@@ -115,7 +117,7 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
             return 0.0
         interval = self._interval
         lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, interval, TRUSTED)
-        return lost * self.spec.requests.get("cpu", 0) * self.spec.parallelism / PER_CPU_SECOND
+        return lost * weights.cost(self.spec.requests) * self.spec.parallelism / PER_CPU_SECOND
 
     @property
     def _interval(self) -> int:

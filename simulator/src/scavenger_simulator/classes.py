@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import PREEMPTIBLE
+from scavenger_api.weights import Weights
 from scavenger_prioritizer.core.plan import ClassPlan, PodWrite, plan_classes
 from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share, Snapshot
 
@@ -58,7 +59,7 @@ class Classes:
 
     def _current(self) -> list[Gang]:
         """The running jobs; facts are made anew where something has changed."""
-        now = self._world.now
+        now, weights = self._world.now, self._world.settings.prioritizer.weights
         gangs: dict[int, tuple[int, Gang]] = {}
         for number, job in self._world.holding.items():
             if job.stage is not Stage.RUNNING:
@@ -67,7 +68,7 @@ class Classes:
                 job.note_report(now)
             known = self._gangs.get(number)
             if known is None or known[0] != job.changes:
-                known = (job.changes, _gang(job, job.reported(now)))
+                known = (job.changes, _gang(job, job.reported(now), weights))
             gangs[number] = known
         self._gangs = gangs
         self._written_at = {key: at for key, at in self._written_at.items() if self._world.by_key[key].holds_room}
@@ -98,7 +99,7 @@ class Classes:
             self._written_at[job.key] = now
 
 
-def _gang(job: Job, reported: int | None) -> Gang:
+def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
     """What the prioritizer sees of a running job."""
     demand, run = job.demand, f"{job.demand.name}-{job.admitted}"
     facts = JobFacts(
@@ -115,12 +116,13 @@ def _gang(job: Job, reported: int | None) -> Gang:
         written=job.status_priority,
     )
     checkpoint = None if reported is None else stamp(reported)
+    cost = weights.cost({"cpu": demand.cpu_milli, "memory": demand.memory_bytes})
     pods = tuple(
         PodFacts(
             namespace=NAMESPACE,
             name=key,
             uid=key,
-            millicores=demand.cpu_milli,
+            cost=cost,
             job=demand.name,
             run=run,
             node=str(node),

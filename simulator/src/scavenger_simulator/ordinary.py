@@ -298,7 +298,12 @@ class OrdinaryPods:
         if job.written is not None:
             return float(job.written)
         reported = job.reported(now) if job.stage is Stage.RUNNING else None
-        return estimated_time_at_risk(job.admitted, reported, now, _STARTUP_COST) / SECOND * job.cores
+        return estimated_time_at_risk(job.admitted, reported, now, _STARTUP_COST) / SECOND * self._cost(job)
+
+    def _cost(self, job: Job) -> float:
+        """What the resources of a whole job count as, in cores."""
+        each = {"cpu": job.demand.cpu_milli, "memory": job.demand.memory_bytes}
+        return self._world.settings.prioritizer.weights.cost(each) * job.demand.pods / 1000
 
     def _outlook(self, node: int, pod: _Pod, *, leaving_only: bool = False, protected_too: bool = False) -> NodeOutlook:
         shares = []

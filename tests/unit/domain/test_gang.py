@@ -18,6 +18,7 @@ from scavenger_admitter.facts import running_job
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import ScavengerJob as AdmitterJob
 from scavenger_api.times import format_time, micros
+from scavenger_api.weights import Weights, weights_of
 from scavenger_cli.objects import Job
 from scavenger_domain.gang import (
     PER_CPU_SECOND,
@@ -120,7 +121,7 @@ GANGS: list[dict[str, Any]] = json.loads(CASES_FILE.read_text())
 def test_all_who_ask_get_the_figure_of_the_table(case: dict[str, Any]) -> None:
     """The scheduler plugin, in Go, is tested against its column of the same table."""
     assert set(_answers(case).values()) == {case["atRisk"]}
-    (gang,) = _as_prioritizer_sees(*_objects(case))
+    (gang,) = _as_prioritizer_sees(*_objects(case), _weights(case))
     assert cpu_seconds(estimated_at_risk(gang.pods, micros(NOW), reclaimed=case["reclaimed"])) == case["estimate"]
 
 
@@ -136,15 +137,26 @@ member = st.fixed_dictionaries(
     st.integers(1, 700_000),
     st.lists(member, max_size=4),
     reports,
-    st.sampled_from([1, 250, 1000, 64_000]),
+    st.fixed_dictionaries(
+        {"cpu": st.sampled_from([1, 250, 1000, 64_000])},
+        optional={name: st.integers(0, 8) for name in ("gpu", "memory", "init", "overhead")},
+    ),
+    st.sampled_from(["", "cpu=0", "memory=0.3,nvidia.com/gpu=0.1", "cpu=2,memory=1"]),
     st.booleans(),
 )
 def test_all_who_ask_get_the_same_figure(
-    started: int, interval: int, others: list[dict[str, Any]], report: int | None, cpu: int, reclaimed: bool
+    started: int,
+    interval: int,
+    others: list[dict[str, Any]],
+    report: int | None,
+    requests: dict[str, int],
+    weights: str,
+    reclaimed: bool,
 ) -> None:
     first = {"phase": "Running", "checkpoint": report, "started": started}
-    pods = [{**pod, "index": index, "cpu": cpu} for index, pod in enumerate((first, *others))]
+    pods = [{**pod, **requests, "index": index} for index, pod in enumerate((first, *others))]
     case = {"started": started, "interval": interval, "parallelism": len(pods), "reclaimed": reclaimed, "pods": pods}
+    case["weights"] = weights
     assert len(set(_answers(case).values())) == 1
 
 
@@ -152,20 +164,21 @@ def _answers(case: dict[str, Any]) -> dict[str, float]:
     """CPU-seconds at risk, as each reader says. Only those answer who can see what the case is about: the command line
     and the ledger know no pods, so of a gang only as long as it is whole, and without reclaimed capacity."""
     job, pods = _objects(case)
-    now = micros(NOW)
+    now, weights = micros(NOW), _weights(case)
     (seen,) = regulator_gangs([msgspec.convert(job, ScavengerJob)], pods)
-    answers = {"regulator": at_risk(seen, NOW, RiskRules()).cpu_seconds}
-    (ranked,) = rank(PrioritizerSnapshot(now, Share(None, Source.KEPT), _as_prioritizer_sees(job, pods)))
+    answers = {"regulator": at_risk(seen, NOW, RiskRules(weights=weights)).cpu_seconds}
+    (ranked,) = rank(PrioritizerSnapshot(now, Share(None, Source.KEPT), _as_prioritizer_sees(job, pods, weights)))
     answers["prioritizer"] = ranked.risk / PER_CPU_SECOND
     own = AdmitterJob.model_validate(job)
     jobs = RunningJobs({own.key: {pod.metadata.key: admitter_pod(pod) for pod in pods}})
     jobs.apply(running_job(own, None))
     for gang in jobs.gangs():
-        answers["admitter"] = gang.risk(now, STARTUP_COST) / PER_CPU_SECOND
+        answers["admitter"] = gang.risk(now, STARTUP_COST, weights=weights) / PER_CPU_SECOND
     if case["reclaimed"] or not answers.keys() >= {"admitter"}:
         return answers
-    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW)
-    if case["started"] >= 0 and case["interval"] <= 2 * HOUR:
+    answers["command line"] = msgspec.convert(job, Job).at_risk(NOW, weights)
+    weighed = case.get("weights") or case["pods"][0].get("gpu")  # the ledger books each resource by itself
+    if case["started"] >= 0 and case["interval"] <= 2 * HOUR and not weighed:
         spent = accounting.settle(own.status, own.spec, NOW, accounting.cpu_time(own.spec), kept=False)
         since = _safe(own)
         cost = 60 * accounting.cores(own.spec) if since == _began(own) else 0.0
@@ -184,13 +197,17 @@ def _safe(job: AdmitterJob) -> datetime:
     return max(accounting.recorded_reference(job.status, start), accounting.start_over(start, interval, NOW))
 
 
-def _as_prioritizer_sees(job: dict[str, Any], pods: list[Pod]) -> list[PrioritizerGang]:
-    return prioritizer_gangs([job_facts(msgspec.convert(job, ScavengerJob))], map(pod_facts, pods))
+def _weights(case: dict[str, Any]) -> Weights:
+    return weights_of(case.get("weights", ""))
+
+
+def _as_prioritizer_sees(job: dict[str, Any], pods: list[Pod], weights: Weights) -> list[PrioritizerGang]:
+    return prioritizer_gangs([job_facts(msgspec.convert(job, ScavengerJob))], [pod_facts(pod, weights) for pod in pods])
 
 
 def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
     """A running ScavengerJob, and the pods of its run; the admitter has just recorded what they report."""
-    run, cpu = builders.job_dict("run"), case["pods"][0]["cpu"]
+    run, asked = builders.job_dict("run"), _requests(case["pods"][0])
     pods = [_pod(f"p{i}", pod, run, reclaimed=case["reclaimed"]) for i, pod in enumerate(case["pods"])]
     status = {"queuedTimestamp": _ago(10**6), "runningTimestamps": [_ago(case["started"])], "jobName": "run"}
     fields = {"capacity": "Reclaimed"} if case["reclaimed"] else {}
@@ -198,7 +215,7 @@ def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
         "job",
         phase="Running",
         status=status,
-        cpu=f"{cpu}m",
+        resources={"limits": asked} if case["reclaimed"] else {"requests": asked, "limits": asked},
         parallelism=case["parallelism"],
         interruption_after=f"{case['interval']}s",
         **fields,
@@ -210,21 +227,34 @@ def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
     return job, pods
 
 
+def _requests(case: dict[str, Any]) -> dict[str, str]:
+    """What a pod of the case asks for."""
+    found = {"cpu": f"{case['cpu']}m", "memory": f"{case.get('memory', 1)}Gi"}
+    return found | ({"nvidia.com/gpu": str(case["gpu"])} if case.get("gpu") else {})
+
+
 def _pod(name: str, case: dict[str, Any], run: dict[str, Any], *, reclaimed: bool) -> Pod:
     annotations = {COMPLETION_INDEX: str(case["index"])}
     if case["checkpoint"] is not None:
         annotations["scavenger.dev/last-checkpoint"] = _ago(case["checkpoint"])
-    cpu = case["cpu"]
-    return builders.pod(
+    asked = _requests(case)
+    if reclaimed:
+        asked["scavenger.dev/reclaimed-cpu"] = str(case["cpu"])
+        asked["scavenger.dev/reclaimed-memory"] = str(1024 * case.get("memory", 1))
+        del asked["cpu"], asked["memory"]
+    init = [{"name": "fetch", "resources": {"requests": {"cpu": f"{case['init']}m"}}}] if "init" in case else []
+    found = builders.pod_dict(
         name,
         owner=run,
         labels={"scavenger.dev/job": "job"},
         annotations=annotations,
         node="n",
-        requests={"scavenger.dev/reclaimed-cpu": str(cpu)} if reclaimed else {"cpu": f"{cpu}m"},
+        requests=asked,
         phase=case["phase"],
         started=_ago(case["started"]),
     )
+    found["spec"] |= {"initContainers": init, "overhead": {"cpu": f"{case.get('overhead', 0)}m"}}
+    return msgspec.convert(found, Pod)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def published(percentage: float) -> Share:
 
 
 def pod(name: str = "pod", **facts: Any) -> PodFacts:
-    values: dict[str, Any] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "millicores": 1000}
+    values: dict[str, Any] = {"namespace": "lab", "name": name, "uid": f"uid-{name}", "cost": 1000}
     values |= {"node": "node-1", "class_": PREEMPTIBLE, "written": 0, **facts}
     return PodFacts(**values)
 
@@ -51,7 +51,7 @@ def gang(
     *,
     started: float | None = 600,
     pods: Sequence[PodFacts] | None = None,
-    millicores: int = 1000,
+    cost: int = 1000,
     node: str = "node-1",
     class_: str = PREEMPTIBLE,
     **facts: Any,
@@ -63,7 +63,7 @@ def gang(
     owner = job(name, started=None if started is None else ago(started), **facts)
     members = pods
     if members is None:
-        members = (pod(f"{name}-0", namespace=namespace, millicores=millicores, node=node, class_=class_, job=name),)
+        members = (pod(f"{name}-0", namespace=namespace, cost=cost, node=node, class_=class_, job=name),)
     return Gang(owner, tuple(members))
 
 

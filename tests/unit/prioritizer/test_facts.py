@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import NON_PREEMPTIBLE
+from scavenger_api.weights import DEFAULT_WEIGHTS
 from scavenger_domain.gang import MICROSECONDS
-from scavenger_domain.requests import running_millicores
+from scavenger_domain.requests import computing_requests
 from scavenger_kube.kinds import Node, Pod
 from scavenger_kube.resources import PodDisruptionBudget
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -83,7 +84,7 @@ def test_a_pod() -> None:
         "j",
         "j-1",
     )
-    assert (facts.millicores, facts.node, facts.started) == (500, "n1", T0_MICROS)
+    assert (facts.cost, facts.node, facts.started) == (500, "n1", T0_MICROS)
     assert (facts.live, facts.terminating, facts.class_, facts.written) == (True, False, "preemptible", None)
 
 
@@ -174,7 +175,7 @@ def test_a_checkpoint(text: str) -> None:
     ],
 )
 def test_cpu_request(spec: dict[str, Any], expected: int) -> None:
-    assert running_millicores(msgspec.convert({"spec": spec}, Pod)) == expected
+    assert DEFAULT_WEIGHTS.cost(computing_requests(msgspec.convert({"spec": spec}, Pod))) == expected
 
 
 # --- jobs ---

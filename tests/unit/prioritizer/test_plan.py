@@ -52,7 +52,7 @@ def at_risk(subject: Gang, rules: Rules = NO_STARTUP) -> float:
     ("subject", "expected"),
     [
         pytest.param(gang(started=600), 600, id="since the start"),
-        pytest.param(gang(started=600, millicores=2500), 1500, id="times the cores"),
+        pytest.param(gang(started=600, cost=2500), 1500, id="times the cores"),
         pytest.param(gang(started=HALF_HOUR + 100), 100, id="a checkpoint was due 100 s ago"),
         pytest.param(gang(started=5 * HALF_HOUR + 7), 7, id="the fifth start-over, though the status lags"),
         pytest.param(gang(started=HALF_HOUR), 0, id="due right now"),
@@ -95,7 +95,7 @@ def test_cpu_time_at_risk(subject: Gang, expected: float) -> None:
     ("subject", "expected"),
     [
         (gang(started=10), 70),
-        (gang(started=10, millicores=500), 35),
+        (gang(started=10, cost=500), 35),
         (gang(started=100, checkpoints=(ago(10),)), 10),
         (gang(started=HALF_HOUR + 10), 10),
         (gang(started=HALF_HOUR - 1), HALF_HOUR + 59),
@@ -106,7 +106,7 @@ def test_the_startup_cost_is_added_until_the_first_checkpoint(subject: Gang, exp
     assert at_risk(subject, Rules(startup_cost=60 * MICROSECONDS)) == expected
 
 
-TWO = [pod("a", millicores=2000), pod("b", millicores=2000)]
+TWO = [pod("a", cost=2000), pod("b", cost=2000)]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_on_reclaimed_capacity_what_was_really_used_is_at_risk(
 
 
 def test_a_large_job_that_idles_goes_before_a_small_busy_one() -> None:
-    idle = gang("idle", started=600, millicores=64_000, reclaimed=True)
-    busy = gang("busy", started=600, millicores=1000)
+    idle = gang("idle", started=600, cost=64_000, reclaimed=True)
+    busy = gang("busy", started=600, cost=1000)
     assert preemptible(plan_classes(snapshot([idle, busy], 50))) == {"busy"}
     measured = replace(snapshot([idle, busy], 50), used={"uid-idle-0": 10})
     assert preemptible(plan_classes(measured)) == {"idle"}
@@ -492,14 +492,14 @@ def test_protection_costs_a_label_and_no_figure_that_schedulers_can_tell_themsel
 
 
 def test_a_figure_that_schedulers_cannot_tell_comes_with_the_class() -> None:
-    born = pod("p", written=None, started=ago(HALF_HOUR + 10), millicores=2000)
+    born = pod("p", written=None, started=ago(HALF_HOUR + 10), cost=2000)
     plan = plan_classes(snapshot([gang("j", started=HALF_HOUR + 10, pods=[born], written=None)], 0))
     assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, 20),)
 
 
 def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
     """It knows nothing of start-overs: half an hour and ten seconds on two cores are ten seconds at risk."""
-    born = pod("p", written=None, started=ago(HALF_HOUR + 10), millicores=2000)
+    born = pod("p", written=None, started=ago(HALF_HOUR + 10), cost=2000)
     subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
     assert cpu_seconds(estimated_at_risk(subject.pods, NOW)) == 2 * (HALF_HOUR + 10 + 60)
     plan = plan_classes(snapshot([subject], 100))

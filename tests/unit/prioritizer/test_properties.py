@@ -45,7 +45,7 @@ def gangs(draw: st.DrawFn) -> Sequence[Gang]:
                     namespace="lab",
                     name=f"j{n}-{p}",
                     uid=f"pod-{n}-{p}",
-                    millicores=draw(st.sampled_from([0, 1, 500, 1000, 64_000])),
+                    cost=draw(st.sampled_from([0, 1, 500, 1000, 64_000])),
                     node=draw(nodes),
                     live=state == "live",
                     terminating=state == "terminating",
@@ -189,10 +189,8 @@ def test_kept_classes_are_those_that_were(snapshot: Snapshot) -> None:
 def test_at_risk_is_capped_at_the_interval_and_the_startup_cost(snapshot: Snapshot) -> None:
     for r in rank(snapshot):
         used = snapshot.used if r.gang.job.reclaimed else {}
-        millicores = sum(
-            used.get(p.uid, p.millicores) for p in r.gang.pods if p.live or (p.finished and not r.gang.job.reclaimed)
-        )
-        assert 0 <= r.risk <= millicores * (r.gang.job.interval + snapshot.rules.startup_cost)
+        cost = sum(used.get(p.uid, p.cost) for p in r.gang.pods if p.live or (p.finished and not r.gang.job.reclaimed))
+        assert 0 <= r.risk <= cost * (r.gang.job.interval + snapshot.rules.startup_cost)
 
 
 @thoroughly

@@ -107,6 +107,12 @@ DEFAULT_STARTUP_COST_SECONDS: Final = 60.0
 # (docs/designs/0011-tenancy.md).
 DEFAULT_TRUSTED_INTERVAL_SECONDS: Final = 7200.0
 
+# How many cores a unit of a resource is worth (scavenger_api.weights), unless the chart scavenger-base says otherwise.
+DEFAULT_RESOURCE_WEIGHTS: Final = {"cpu": 1.0, "memory": 0.0, "nvidia.com/gpu": 16.0, "amd.com/gpu": 16.0}
+# The ConfigMap of the chart scavenger-base with what all services read alike, and its key for the weights.
+SETTINGS_CONFIGMAP: Final = "scavenger-settings"
+SETTING_RESOURCE_WEIGHTS: Final = "resourceWeights"
+
 # Without a regulator: admission under this percentage of requests (section 5 of the design).
 FALLBACK_ADMISSION_PERCENT: Final = 70.0
 FALLBACK_PREEMPTIBLE_PERCENT: Final = 33.0

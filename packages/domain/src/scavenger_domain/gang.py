@@ -3,8 +3,9 @@
 Prioritizer, regulator, admitter, command line and simulator ask here. The scheduler plugin, in Go, is tested against
 the same table of cases (services/scheduler/pkg/preemption/testdata/gang_cases.json).
 
-Units: moments and spans in whole microseconds (moments since the epoch), CPU in millicores, CPU time at risk in
-millicore-microseconds. Integers, so that equal jobs compare equal.
+Units: moments and spans in whole microseconds (moments since the epoch), what a pod costs in thousandths of a core
+(`scavenger_api.weights`: of a pod without accelerators, its millicores), what is at risk in those times microseconds.
+Integers, so that equal jobs compare equal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scavenger_api.times import EPOCH
 
 MICROSECONDS: Final = 1_000_000
 PER_CPU_SECOND: Final = 1000 * MICROSECONDS
-"""Millicore-microseconds in one CPU-second."""
+"""Thousandths of a core, times microseconds, in one CPU-second."""
 
 STARTUP_COST: Final = round(DEFAULT_STARTUP_COST_SECONDS * MICROSECONDS)
 TRUSTED: Final = round(DEFAULT_TRUSTED_INTERVAL_SECONDS * MICROSECONDS)
@@ -34,7 +35,7 @@ class Member(Protocol):
     Attributes:
         uid: of the pod.
         node: empty until it is scheduled.
-        millicores: its CPU request; on reclaimed capacity, what it asked for of that.
+        cost: of its requests while it runs; on reclaimed capacity, of what it asked for of that.
         live: neither in a terminal phase nor being deleted.
         terminating: being deleted, before its containers ended.
         finished: it has succeeded. A pod that is none of the three has failed, and is no member any more.
@@ -48,7 +49,7 @@ class Member(Protocol):
     @property
     def node(self) -> str: ...  # noqa: D102
     @property
-    def millicores(self) -> int: ...  # noqa: D102
+    def cost(self) -> int: ...  # noqa: D102
     @property
     def live(self) -> bool: ...  # noqa: D102
     @property
@@ -96,12 +97,12 @@ class AtRisk(NamedTuple):
     """What a gang would have to compute again if it went now.
 
     Attributes:
-        cpu: millicore-microseconds.
+        cost: thousandths of a core, times microseconds.
         started: when the present run began.
         since: up to here its work is safe.
     """
 
-    cpu: int
+    cost: int
     started: int
     since: int
 
@@ -154,7 +155,7 @@ def at_risk(
     trusted: int = TRUSTED,
     used: Mapping[str, int] = _UNMEASURED,
 ) -> AtRisk:
-    """What the end of the gang would throw away: its CPU times `time_at_risk`.
+    """What the end of the gang would throw away: the cost of its resources times `time_at_risk`.
 
     A gang is interrupted whole, so finished members run again from the last checkpoint, and count. On reclaimed
     capacity, where nothing was requested, each pod counts with what it used; a finished one uses nothing. A member that
@@ -166,33 +167,33 @@ def at_risk(
         now: the present.
         startup_cost: what a restart costs each core.
         trusted: the longest interval that is taken at its word.
-        used: on reclaimed capacity: millicores by UID of the pod, on average since its work was safe. Pods that are not
-            in it are not measured and count with what they asked for.
+        used: on reclaimed capacity: the cost of what a pod used on average since its work was safe, by its UID. Pods
+            that are not in it are not measured and count with what they asked for.
     """
     start = run_start(job, members, now)
     since = gang_safe_until(job, members, start, now)
     lost = time_at_risk(start, since, now, startup_cost, job.interval, trusted)
     if job.reclaimed:
-        cpu = sum(used.get(pod.uid, pod.millicores) for pod in members if pod.live and pod.node)
+        cost = sum(used.get(pod.uid, pod.cost) for pod in members if pod.live and pod.node)
     else:
-        cpu = sum(pod.millicores for pod in members if pod.finished or (pod.live and pod.node))
-    return AtRisk(lost * cpu, start, since)
+        cost = sum(pod.cost for pod in members if pod.finished or (pod.live and pod.node))
+    return AtRisk(lost * cost, start, since)
 
 
-def equal_members(millicores: int, parallelism: int, running: int, *, reclaimed: bool) -> int:
-    """The CPU that counts in `at_risk` of a gang whose members request the same.
+def equal_members(cost: int, parallelism: int, running: int, *, reclaimed: bool) -> int:
+    """The cost that counts in `at_risk` of a gang whose members request the same.
 
     Args:
-        millicores: of each member.
+        cost: of each member.
         parallelism: members that run, and members that have finished.
         running: members that run.
         reclaimed: runs on reclaimed capacity.
     """
-    return millicores * (running if reclaimed else parallelism)
+    return cost * (running if reclaimed else parallelism)
 
 
 def cpu_seconds(risk: int) -> int:
-    """Millicore-microseconds as whole CPU-seconds, rounded."""
+    """What is at risk in whole CPU-seconds, rounded. Accelerators count as so many cores (`scavenger_api.weights`)."""
     return (risk + PER_CPU_SECOND // 2) // PER_CPU_SECOND
 
 
@@ -275,9 +276,9 @@ def estimated_time_at_risk(start: int, reported: int | None, now: int, startup_c
 
 
 def estimated_at_risk(members: Iterable[Member], now: int, *, reclaimed: bool = False) -> int:
-    """What the scheduler plugin takes for the CPU time at risk of a gang that nobody wrote a figure on."""
+    """What the scheduler plugin takes for what is at risk of a gang that nobody wrote a figure on."""
     return sum(
-        pod.millicores * estimated_time_at_risk(pod.started, pod.checkpoint, now)
+        pod.cost * estimated_time_at_risk(pod.started, pod.checkpoint, now)
         for pod in members
         if pod.started is not None and (pod.live or (pod.finished and not reclaimed))
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from scavenger_api.names import RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
 
@@ -126,7 +125,7 @@ def pod_requests(pod: PodWithRequests) -> dict[str, int]:
 def running_requests(pod: PodWithRequests) -> dict[str, int]:
     """What the containers of a pod request while it runs: `pod_requests` without the init phase and the overhead.
 
-    This is what CPU time is counted by: neither an init container that has ended nor the runtime computes anything.
+    Time is counted by this: neither an init container that has ended nor the runtime computes anything.
 
     Raises:
         QuantityError: as `pod_requests` does.
@@ -137,17 +136,22 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
     return taken
 
 
-def running_millicores(pod: PodWithRequests) -> int:
-    """The CPU request of a pod while it runs, in millicores (`running_requests`); 0 where it is unreadable.
+def computing_requests(pod: PodWithRequests) -> dict[str, int]:
+    """The requests of a pod while it runs (`running_requests`), as what it computes with; nothing where they are
+    unreadable.
 
     A pod on reclaimed capacity requests no CPU; what it asks for of the reclaimed stands in its place, until it is
     measured.
     """
     try:
-        requests = running_requests(pod)
+        return counted_as(running_requests(pod).items())
     except QuantityError:
-        return 0
-    return requests.get("cpu", 0) or requests.get(RESOURCE_RECLAIMED_CPU, 0)
+        return {}
+
+
+def on_reclaimed_capacity(pod: PodWithRequests) -> bool:
+    """Whether the pod is placed by what others requested and do not use."""
+    return any(not RECLAIMED_RESOURCES.isdisjoint(container.resources.requests) for container in pod.spec.containers)
 
 
 def counted_requests(pod: PodWithRequests) -> dict[str, int]:

@@ -17,10 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
+from scavenger_api.names import (
+    DEFAULT_RESOURCE_WEIGHTS,
+    DEFAULT_STARTUP_COST_SECONDS,
+    DEFAULT_TRUSTED_INTERVAL_SECONDS,
+)
+from scavenger_api.weights import parse_weights
 
 ENV_PREFIX = "SCAVENGER_"
 
@@ -57,6 +62,15 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """A list of words; flags and environment take them separated by commas."""
 
 
+def _checked_weights(value: str) -> str:
+    parse_weights(value)
+    return value
+
+
+ResourceWeights = Annotated[str, AfterValidator(_checked_weights)]
+"""Weights of resources, as `scavenger_api.weights.parse_weights` takes them."""
+
+
 def option(default: Any, text: str, *, unit: str = "", **limits: Any) -> Any:
     """A setting: its default, what it does, its unit, and pydantic's limits (ge, le, gt, ...)."""
     return Field(default, description=text, json_schema_extra={"unit": unit} if unit else None, **limits)
@@ -76,6 +90,11 @@ TRUSTED_INTERVAL: Any = option(
     "and for less the longer it has not been due",
     unit="seconds",
     ge=1,
+)
+RESOURCE_WEIGHTS: Any = option(
+    ",".join(f"{name}={weight:g}" for name, weight in DEFAULT_RESOURCE_WEIGHTS.items()),
+    "how many cores a core, a GiB or a device is worth where it is said what a job would lose; the largest of a pod "
+    "counts. Set it in the chart scavenger-base, for all services",
 )
 TOLERATED_TAINTS: Any = option((), "keys of NoSchedule and NoExecute taints that do not take a node out of the load")
 WRITE_RATE: Any = option(500.0, "most requests per second that write", unit="requests per second", gt=0)

@@ -15,6 +15,7 @@ from typing import Final
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
+from scavenger_api.weights import weights_of
 from scavenger_runtime import Clock
 from scavenger_runtime.write_budget import WriteBudget
 
@@ -100,6 +101,7 @@ class AdmissionLoop:
             period=round(settings.reclaim_period * SECOND),
             startup_cost=round(settings.startup_cost * SECOND),
             trusted=round(settings.trusted_interval * SECOND),
+            weights=weights_of(settings.resource_weights),
         )
         self._starvation_rules = StarvationRules(
             share=settings.starved_share,

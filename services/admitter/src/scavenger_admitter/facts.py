@@ -194,6 +194,7 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
         started=micros(start) if start is not None else 0,
         interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
         interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
+        computes_with=tuple(sorted(job.spec.requests.items())),
         millicores=round(cores * 1000) if cores is not None else None,
     )
 

@@ -8,11 +8,13 @@ from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
+    RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
     TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
+    ResourceWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -60,6 +62,7 @@ class AdmitterSettings(ServiceSettings):
     )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
+    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
 
     usage_period: Seconds = option(
         30.0,

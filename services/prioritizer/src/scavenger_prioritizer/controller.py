@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from scavenger_api import names
@@ -80,7 +81,7 @@ class Prioritizer:
         self._source: Source | None = None
         self._changes: dict[str, str] = {}
         self.job_facts: FactsCache[ScavengerJob, JobFacts] = FactsCache(job_facts)
-        self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(pod_facts)
+        self.pod_facts: FactsCache[Pod, PodFacts] = FactsCache(partial(pod_facts, weights=self._rules.weights))
         self._budget = WriteBudget(
             clock,
             rate=settings.write_rate,
@@ -98,7 +99,11 @@ class Prioritizer:
             concurrent_writes=settings.concurrent_writes,
         )
         self.usage = ReclaimedUsage(
-            client, clock, period=settings.usage_period, timeout=min(METRICS_TIMEOUT, settings.usage_period)
+            client,
+            clock,
+            self._rules.weights,
+            period=settings.usage_period,
+            timeout=min(METRICS_TIMEOUT, settings.usage_period),
         )
         self.jobs = Informer(client, SCAVENGERJOBS, clock=clock)
         self.pods = Informer(client, PODS, label_selector=names.LABEL_JOB, clock=clock)

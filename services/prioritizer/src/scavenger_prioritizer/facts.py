@@ -20,9 +20,10 @@ from scavenger_api.job import Capacity
 from scavenger_api.reasons import InterruptionReason
 from scavenger_api.states import ConditionType
 from scavenger_api.times import micros, parse_time
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import MICROSECONDS, run_name
 from scavenger_domain.nodes import cordoned
-from scavenger_domain.requests import running_millicores
+from scavenger_domain.requests import computing_requests, on_reclaimed_capacity
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -103,9 +104,9 @@ def _interval(text: str) -> int:
     return max(1, span // timedelta(microseconds=1))
 
 
-def pod_facts(pod: Pod) -> PodFacts:
+def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
     """What a plan needs of a pod. Never raises: what is unreadable counts as absent."""
-    meta = pod.metadata
+    meta, requests = pod.metadata, computing_requests(pod)
     controller = meta.controller
     deleted = meta.deletion_timestamp is not None
     written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
@@ -113,7 +114,8 @@ def pod_facts(pod: Pod) -> PodFacts:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        millicores=running_millicores(pod),
+        cost=weights.cost(requests),
+        requests=requests if on_reclaimed_capacity(pod) else {},
         job=meta.labels.get(names.LABEL_JOB, ""),
         run=controller.name if controller is not None and controller.kind == "Job" else "",
         node=pod.spec.node_name,

@@ -16,7 +16,11 @@ CLASSES: Final = (PREEMPTIBLE, NON_PREEMPTIBLE)
 
 JOBS: Final = gauge("preemption_jobs", "Running jobs by class.", ("class",))
 PODS: Final = gauge("preemption_pods", "Living pods of running jobs by class.", ("class",))
-AT_RISK: Final = gauge("preemption_cpu_seconds_at_risk", "CPU time lost if all jobs of the class went now.", ("class",))
+AT_RISK: Final = gauge(
+    "preemption_cpu_seconds_at_risk",
+    "CPU time lost if all jobs of the class went now; an accelerator counts as so many cores.",
+    ("class",),
+)
 CORDONED: Final = gauge("preemption_jobs_on_cordoned_nodes", "Running jobs with a pod on a cordoned node.")
 BOUNDARY: Final = gauge(
     "preemption_boundary_cpu_seconds", "CPU time at risk of the last job that is preemptible by its position."

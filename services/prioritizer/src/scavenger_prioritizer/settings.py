@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_api.weights import weights_of
 from scavenger_domain.gang import MICROSECONDS
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
+    RESOURCE_WEIGHTS,
     STARTUP_COST,
     TRUSTED_INTERVAL,
     WRITE_RATE,
     Names,
+    ResourceWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -28,6 +31,7 @@ class PrioritizerSettings(ServiceSettings):
     )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
+    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
     fallback_preemptible_percent: float = option(
         FALLBACK_PREEMPTIBLE_PERCENT,
         "share of the running jobs that is preemptible where no regulator publishes levels",
@@ -66,6 +70,7 @@ class PrioritizerSettings(ServiceSettings):
         return Rules(
             startup_cost=round(self.startup_cost * MICROSECONDS),
             trusted=round(self.trusted_interval * MICROSECONDS),
+            weights=weights_of(self.resource_weights),
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scavenger_api.weights import Weights
 from scavenger_domain.gang import MICROSECONDS, gang_safe_until, run_start
 from scavenger_kube.client import ApiClient
 from scavenger_runtime.clock import Clock
@@ -22,17 +23,18 @@ from scavenger_prioritizer.core.snapshot import Gang, PodFacts
 class ReclaimedUsage:
     """Measures the pods of gangs on reclaimed capacity that the last snapshot current.
 
-    period: seconds between two questions. timeout: seconds until one counts as failed.
+    weights: of resources. period: seconds between two questions. timeout: seconds until one counts as failed.
     """
 
-    def __init__(self, client: ApiClient, clock: Clock, *, period: float, timeout: float) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, weights: Weights, *, period: float, timeout: float) -> None:
         self._clock = clock
+        self._weights = weights
         self._period = period
         self._usage = PodUsage(client, timeout)
         self._pods: frozenset[str] = frozenset()
 
     def rates(self, gangs: Iterable[Gang], now: int) -> dict[str, int]:
-        """`Snapshot.used`: by UID, the millicores that each measured pod used on average since its work was last safe.
+        """`Snapshot.used`: by UID, the cost of what each measured pod used on average since its work was last safe.
 
         now: microseconds since the epoch. From here on these gangs are the ones that are measured.
         """
@@ -46,7 +48,7 @@ class ReclaimedUsage:
                         pods.add(_key(pod))
                         rate = self._rate(pod, since, now)
                         if rate is not None:
-                            found[pod.uid] = rate
+                            found[pod.uid] = self._weights.cost_using(rate, pod.requests)
         self._pods = frozenset(pods)
         metrics.MEASURED.set(len(found))
         return found

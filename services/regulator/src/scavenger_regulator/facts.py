@@ -14,7 +14,7 @@ from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import run_name
 from scavenger_domain.nodes import counts, pressed
-from scavenger_domain.requests import RECLAIMED_RESOURCES, counted_requests, running_millicores
+from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
 from scavenger_kube.kinds import Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -49,11 +49,6 @@ def pod_requests(pod: Pod) -> dict[str, float]:
     except QuantityError:
         counted = {}
     return {"cpu": counted.get("cpu", 0) / 1000, "memory": float(counted.get("memory", 0))}
-
-
-def on_reclaimed_capacity(pod: Pod) -> bool:
-    """Whether the pod is placed by what others requested and do not use."""
-    return any(not RECLAIMED_RESOURCES.isdisjoint(container.resources.requests) for container in pod.spec.containers)
 
 
 # --- facts --------------------------------------------------------------------------------------------------
@@ -123,7 +118,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         },
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
-        millicores=running_millicores(pod),
+        computes_with=computing_requests(pod),
         prolonged=given > grace,
     )
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api import names
+from scavenger_domain.requests import on_reclaimed_capacity
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
@@ -17,7 +18,7 @@ from scavenger_runtime.usage import Sample, UsageMeter
 from scavenger_regulator import metrics
 from scavenger_regulator.core.history import Figures
 from scavenger_regulator.core.snapshot import Figure, Measurement, RecentTermination, Snapshot
-from scavenger_regulator.facts import ended_at, on_reclaimed_capacity
+from scavenger_regulator.facts import ended_at
 from scavenger_regulator.sources import Source, SourceError
 
 ASK_HISTORY_EVERY: Final = timedelta(minutes=10)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
+from scavenger_api.weights import weights_of
 from scavenger_runtime.settings import (
+    RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
     TRUSTED_INTERVAL,
     Names,
+    ResourceWeights,
     Seconds,
     ServiceSettings,
     option,
@@ -85,6 +88,7 @@ class RegulatorSettings(ServiceSettings):
     much_at_risk: Seconds = option(300.0, "much is at risk this long after a checkpoint", unit="seconds", ge=0)
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
+    resource_weights: ResourceWeights = RESOURCE_WEIGHTS
     settle: Seconds = option(
         120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
@@ -192,7 +196,7 @@ class RegulatorSettings(ServiceSettings):
         return Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage)
 
     def _risk(self) -> RiskRules:
-        return RiskRules(self.startup_cost, self.trusted_interval)
+        return RiskRules(self.startup_cost, self.trusted_interval, weights_of(self.resource_weights))
 
     def offer_rules(self) -> OfferRules:
         """The part of the settings that offers reclaimed capacity."""

@@ -210,13 +210,15 @@ var (
 )
 
 // sharedOf returns what the plugins on these informers share, until the context ends.
-func sharedOf(ctx context.Context, factory informers.SharedInformerFactory, clock clock.PassiveClock) (*shared, error) {
+func sharedOf(
+	ctx context.Context, factory informers.SharedInformerFactory, w weights, clock clock.PassiveClock,
+) (*shared, error) {
 	sharedMutex.Lock()
 	defer sharedMutex.Unlock()
 	if known, ok := sharedBy[factory]; ok {
 		return known, nil
 	}
-	jobs, err := newJobTable(factory.Core().V1().Pods().Informer())
+	jobs, err := newJobTable(factory.Core().V1().Pods().Informer(), w)
 	if err != nil {
 		return nil, err
 	}

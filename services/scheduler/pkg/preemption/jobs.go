@@ -51,9 +51,9 @@ type job struct {
 
 // newJob says what a job's pods come to. It is non-preemptible when one of its pods says so: the labels of a gang are
 // written one after the other, and one may be missing. lasting tells that the answer holds until one of the pods changes.
-func newJob(pods []*v1.Pod, now time.Time, decided func(types.UID) bool) (j *job, lasting bool) {
+func newJob(pods []*v1.Pod, now time.Time, w weights, decided func(types.UID) bool) (j *job, lasting bool) {
 	j = &job{class: preemptible}
-	j.seconds, lasting = riskOf(pods, now)
+	j.seconds, lasting = riskOf(pods, now, w)
 	for _, pod := range pods {
 		if decided(runOf(pod)) {
 			j.lost, lasting = true, false
@@ -71,7 +71,8 @@ func newJob(pods []*v1.Pod, now time.Time, decided func(types.UID) bool) (j *job
 
 // jobTable finds the pods of a job wherever they run, and remembers what they came to until one of them changes.
 type jobTable struct {
-	pods cache.Indexer
+	pods    cache.Indexer
+	weights weights
 
 	mu   sync.RWMutex
 	jobs map[jobKey]*job
@@ -81,11 +82,11 @@ type jobTable struct {
 }
 
 // newJobTable follows an informer, to which it adds an index.
-func newJobTable(informer cache.SharedIndexInformer) (*jobTable, error) {
+func newJobTable(informer cache.SharedIndexInformer, w weights) (*jobTable, error) {
 	if err := informer.AddIndexers(cache.Indexers{jobIndex: indexByJob}); err != nil {
 		return nil, err
 	}
-	t := &jobTable{pods: informer.GetIndexer(), jobs: map[jobKey]*job{}}
+	t := &jobTable{pods: informer.GetIndexer(), weights: w, jobs: map[jobKey]*job{}}
 	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
 			pod, ok := podOf(object)
@@ -176,7 +177,7 @@ func (t *jobTable) podsOf(key jobKey, pod *v1.Pod) []*v1.Pod {
 // addUp adds up a job; `pod` is one of its pods.
 func (t *jobTable) addUp(key jobKey, pod *v1.Pod, now time.Time, decided func(types.UID) bool) *job {
 	before := t.changes.Load()
-	made, lasting := newJob(t.podsOf(key, pod), now, decided)
+	made, lasting := newJob(t.podsOf(key, pod), now, t.weights, decided)
 	if lasting {
 		t.mu.Lock()
 		defer t.mu.Unlock()

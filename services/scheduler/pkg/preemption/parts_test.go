@@ -96,7 +96,7 @@ func TestRiskOfOnePod(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon); got != tt.want {
+			if got, _ := riskOf([]*v1.Pod{tt.pod.Pod}, noon, defaultWeights); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -112,9 +112,14 @@ func TestTableOfGangs(t *testing.T) {
 	var cases []struct {
 		Name      string
 		Reclaimed bool
+		Weights   string
 		Pods      []struct {
 			Phase      v1.PodPhase
 			CPU        int64
+			GPU        int64
+			Memory     int64
+			Init       int64
+			Overhead   int64
 			Started    int64
 			Checkpoint *int64
 		}
@@ -125,6 +130,10 @@ func TestTableOfGangs(t *testing.T) {
 	}
 	for _, tt := range cases {
 		t.Run(tt.Name, func(t *testing.T) {
+			w, err := weightsOf(tt.Weights)
+			if err != nil {
+				t.Fatal(err)
+			}
 			var pods []*v1.Pod
 			for i, member := range tt.Pods {
 				p := scavenger("gang", fmt.Sprintf("node-%d", i), fmt.Sprintf("%dm", member.CPU), "")
@@ -136,12 +145,30 @@ func TestTableOfGangs(t *testing.T) {
 					p = p.annotate(annotationCheckpoint, noon.Add(-time.Duration(*member.Checkpoint)*time.Second).Format(time.RFC3339))
 				}
 				p.Status.Phase = member.Phase
+				p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = *resource.NewQuantity(member.GPU, resource.DecimalSI)
+				if !tt.Reclaimed {
+					p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = *resource.NewQuantity(member.Memory<<30, resource.BinarySI)
+				}
+				p.Spec.InitContainers = []v1.Container{{Name: "fetch", Resources: v1.ResourceRequirements{Requests: milliCPU(member.Init)}}}
+				p.Spec.Overhead = milliCPU(member.Overhead)
 				pods = append(pods, p.Pod)
 			}
-			if got, annotated := riskOf(pods, noon); got != tt.Estimate || annotated {
+			if got, annotated := riskOf(pods, noon, w); got != tt.Estimate || annotated {
 				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
 			}
 		})
+	}
+}
+
+func milliCPU(amount int64) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(amount, resource.DecimalSI)}
+}
+
+func TestWeightsThatAreNone(t *testing.T) {
+	for _, text := range []string{"cpu", "cpu=", "=1", "cpu=much", "cpu=-1", "cpu=NaN", "cpu=1e7", "cpu=1;memory=1"} {
+		if found, err := weightsOf(text); err == nil {
+			t.Errorf("%q was taken for %v", text, found)
+		}
 	}
 }
 
@@ -170,7 +197,7 @@ func TestRiskOfAGang(t *testing.T) {
 				}
 				pods = append(pods, p.Pod)
 			}
-			if got, annotated := riskOf(pods, noon); got != tt.want || annotated != tt.annotated {
+			if got, annotated := riskOf(pods, noon, defaultWeights); got != tt.want || annotated != tt.annotated {
 				t.Errorf("got %v, annotated %t; want %v, %t", got, annotated, tt.want, tt.annotated)
 			}
 		})

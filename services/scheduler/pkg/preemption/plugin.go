@@ -16,12 +16,14 @@
 //   - podgroup.go  the same for a group of pods, with podgroup_removal.go
 //   - kubernetes.go what differs between versions of Kubernetes, with kubernetes_older.go (1.36 and 1.35),
 //     executor.go (all but 1.35), kubernetes_1_36.go and kubernetes_1_35.go
+//   - weights.go   what the resources of a pod count as
 //   - args.go, metrics.go, events.go
 package preemption
 
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,6 +77,9 @@ func New(ctx context.Context, configuration runtime.Object, handle fwk.Handle) (
 	if err != nil {
 		return nil, err
 	}
+	if args.weights, err = weightsOf(os.Getenv(weightsVariable)); err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	return newPlugin(ctx, args, handle, features, clock.RealClock{})
 }
@@ -87,7 +92,7 @@ func newPlugin(
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
-	known, err := sharedOf(ctx, handle.SharedInformerFactory(), clock)
+	known, err := sharedOf(ctx, handle.SharedInformerFactory(), args.weights, clock)
 	if err != nil {
 		return nil, fmt.Errorf("%s: indexing pods by job: %w", Name, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
@@ -23,6 +22,7 @@ const (
 	annotationLatency           = "scavenger.dev/latency"
 	latencyInteractive          = "interactive"
 	resourceReclaimedCPU        = "scavenger.dev/reclaimed-cpu"
+	resourceReclaimedMemory     = "scavenger.dev/reclaimed-memory"
 	priorityClassNonPreemptible = "scavenger-non-preemptible"
 	priorityClassPreemptible    = "scavenger-preemptible"
 
@@ -97,14 +97,14 @@ func (p priorities) of(name string) int32 {
 	return defaultPriorities[name]
 }
 
-// --- CPU time at risk ---
+// --- what is at risk ---
 
-// riskOf is what the end of a job would throw away, in CPU-seconds, from its pods.
+// riskOf is what the end of a job would throw away, in CPU-seconds, from its pods; an accelerator counts as so many cores.
 //
 // The prioritizer writes the figure of the whole job on every pod of a gang, one after the other. So pods may carry an
 // older one, or none yet, and the largest counts: too much protects a job a moment too long, too little breaks a whole
 // gang for the price of a pod. Where no pod has one (annotated is false) it is estimated, pod by pod.
-func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
+func riskOf(pods []*v1.Pod, now time.Time, w weights) (seconds float64, annotated bool) {
 	for _, pod := range pods {
 		if written, ok := annotatedRisk(pod); ok {
 			seconds, annotated = max(seconds, written), true
@@ -115,7 +115,7 @@ func riskOf(pods []*v1.Pod, now time.Time) (seconds float64, annotated bool) {
 	}
 	for _, pod := range pods {
 		if isMember(pod) {
-			seconds += estimatedRisk(pod, now)
+			seconds += estimatedRisk(pod, now, w)
 		}
 	}
 	return min(seconds, maxRisk), false
@@ -128,16 +128,17 @@ func isMember(pod *v1.Pod) bool {
 	case v1.PodFailed:
 		return false
 	case v1.PodSucceeded:
-		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-		return !requests.Cpu().IsZero()
+		requests := computesWith(pod)
+		_, onReclaimed := requests[resourceReclaimedCPU]
+		return !onReclaimed
 	}
 	return true
 }
 
-// estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the CPU request
-// times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
+// estimatedRisk is what one pod's end would throw away as far as can be told without the prioritizer: the cost of its
+// requests times the seconds since the last checkpoint, or since the start and what that costs. The prioritizer writes a figure
 // on a preemptible pod only where this is far from the truth (estimated_at_risk in scavenger_domain.gang).
-func estimatedRisk(pod *v1.Pod, now time.Time) float64 {
+func estimatedRisk(pod *v1.Pod, now time.Time, w weights) float64 {
 	if pod.Status.StartTime == nil {
 		return 0
 	}
@@ -147,7 +148,7 @@ func estimatedRisk(pod *v1.Pod, now time.Time) float64 {
 			since, cost = checkpoint, 0
 		}
 	}
-	return cores(pod) * (max(0, now.Sub(since).Seconds()) + cost)
+	return w.cost(computesWith(pod)) * (max(0, now.Sub(since).Seconds()) + cost)
 }
 
 // annotatedRisk reads what the prioritizer wrote about a pod's job; false when it is missing or senseless.
@@ -161,16 +162,6 @@ func annotatedRisk(pod *v1.Pod) (seconds float64, ok bool) {
 		return 0, false
 	}
 	return min(seconds, maxRisk), true
-}
-
-// cores is a pod's CPU request; a pod on reclaimed capacity requests none, but says what it was placed for.
-func cores(pod *v1.Pod) float64 {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	if cpu := requests.Cpu(); !cpu.IsZero() {
-		return cpu.AsApproximateFloat64()
-	}
-	reclaimed := requests[resourceReclaimedCPU]
-	return reclaimed.AsApproximateFloat64() / 1000
 }
 
 // priorityOf is the pod's own priority, which no victim may reach.

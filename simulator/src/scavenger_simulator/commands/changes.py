@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+from scavenger_api.weights import weights_of
 from scavenger_regulator.core.eviction.plan import SORTERS
 from scavenger_regulator.settings import RegulatorSettings
 
@@ -94,8 +95,12 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
         raise InputError("it must be that initialLower <= initialAdmission <= initialUpper", "change the other, too")
     settings = Settings.of(**fields).changed(**ours)
     # One setting of one name in three services.
-    names = {"startup_cost": "startup_cost", "trusted_interval": "trusted"}
-    shared = {ours: round(fields[name] * _MICROSECONDS) for name, ours in names.items() if name in fields}
+    shared: dict[str, Any] = {}
+    for name, known_as in (("startup_cost", "startup_cost"), ("trusted_interval", "trusted")):
+        if name in fields:
+            shared[known_as] = round(fields[name] * _MICROSECONDS)
+    if "resource_weights" in fields:
+        shared["weights"] = weights_of(fields["resource_weights"])
     return settings.changed(
         prioritizer=replace(settings.prioritizer, **shared), preemption=replace(settings.preemption, **shared)
     )

@@ -26,7 +26,7 @@ from scavenger_prioritizer.core.snapshot import (
 
 
 class Verdict(Record, frozen=True, gc=False):
-    """What was decided about one running gang. `risk` in millicore-microseconds, `start` in microseconds."""
+    """What was decided about one running gang. `risk` as in `AtRisk.cost`, `start` in microseconds."""
 
     gang: Gang
     risk: int
@@ -173,7 +173,7 @@ def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
     rules = snapshot.rules
     found = at_risk(gang.job, gang.pods, snapshot.now, rules.startup_cost, rules.trusted, snapshot.used)
     cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
-    return Ranked(gang, found.cpu, found.started, cordoned)
+    return Ranked(gang, found.cost, found.started, cordoned)
 
 
 # --- classes ---

@@ -1,8 +1,9 @@
 """What the prioritizer decides on: the running gangs, the nodes on their way out, the published percentage.
 
-Units throughout: times and spans in whole microseconds (times since the epoch), CPU in millicores, CPU time at risk in
-millicore-microseconds inside a decision and in whole CPU-seconds (core-seconds) where it is written down. Integers, so
-that two jobs that are equal compare equal, and an order computed twice is the same order.
+Units throughout: times and spans in whole microseconds (times since the epoch), what a pod costs in thousandths of a
+core (without accelerators its millicores), what is at risk in those times microseconds inside a decision and in whole
+CPU-seconds (core-seconds) where it is written down. Integers, so that two jobs that are equal compare equal, and an
+order computed twice is the same order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import StrEnum
 import msgspec
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED
 
 
@@ -61,8 +63,8 @@ class PodFacts(Record, frozen=True, gc=False):
     namespace: str
     name: str
     uid: str
-    millicores: int
-    """CPU request; on reclaimed capacity, what was asked for of that."""
+    cost: int
+    """Of its requests; on reclaimed capacity, of what was asked for of that."""
     job: str = ""
     """Name of the ScavengerJob, from its label."""
     run: str = ""
@@ -89,6 +91,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """The label preemption-class as it is now."""
     written: int | None = None
     """The annotation running-priority as it is now, in CPU-seconds; None where absent or unreadable."""
+    requests: Mapping[str, int] = {}
+    """On reclaimed capacity, what it costs beside the CPU that it uses; empty for all others."""
 
 
 class JobFacts(Record, frozen=True, gc=False):
@@ -143,12 +147,14 @@ class Rules:
     """What an administrator may set.
 
     startup_cost: microseconds added per core until the first checkpoint after a start. trusted: microseconds, the
-    longest interval that is taken at its word. step, status_step: CPU-seconds by which the running priority must have
-    moved before it is written to a pod, and to a status. ratio: and by which share of the smaller of the two values.
+    longest interval that is taken at its word. weights: of resources, in what is at risk. step, status_step: by
+    how many CPU-seconds the running priority must have moved before it is written to a pod, and to a status. ratio: and
+    by which share of the smaller of the two values.
     """
 
     startup_cost: int = STARTUP_COST
     trusted: int = TRUSTED
+    weights: Weights = DEFAULT_WEIGHTS
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0
@@ -168,8 +174,8 @@ class Snapshot:
     """Everything one decision is made on.
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
-    budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the millicores each
-    really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
+    budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the cost of what
+    each really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
     `namespace/name`, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
     same, and when it last wrote that they are preemptible. idle_budgets: namespaces in which the budget selects
     nothing, and since when this process has seen that.

@@ -96,9 +96,9 @@ class PodFacts:
     """The kubelet has answered Infeasible."""
     reclaimed: bool = False
     """Placed by reclaimed capacity: nothing is set aside for it."""
-    millicores: int | None = None
-    """What CPU time is counted by: its request while it runs, without the init phase and the overhead. None: `requests`
-    has neither."""
+    computes_with: Mapping[str, int] | None = None
+    """Its requests while it runs, without the init phase and the overhead: millicores, bytes and units. None:
+    `requests` has neither."""
     prolonged: bool = False
     """Whoever deleted it asked for a longer grace period than its own, so that it may stay beyond the deadline."""
 

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import TRUSTED
 
 from scavenger_admitter.core.admission.cycle_usage import CycleUsage
@@ -56,11 +57,13 @@ class PreemptionRules:
         period: a job is not preempted within this many microseconds of its last interruption.
         startup_cost: microseconds that a restart costs each of its cores.
         trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.gang`).
+        weights: of resources, in what is at risk.
     """
 
     period: int = 600 * SECOND
     startup_cost: int = 60 * SECOND
     trusted: int = TRUSTED
+    weights: Weights = DEFAULT_WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class FairSharePreemption:
         gang: the job, and the room it has.
         queue: whose share is given back.
         waiting: namespace/name of the job that the room is for.
-        risk: CPU time at risk, in millicore-microseconds.
+        risk: what it has at risk (`scavenger_domain.gang.AtRisk.cost`).
     """
 
     gang: Gang
@@ -136,7 +139,7 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list
         if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare
             keeps[kind] = shares.keeps(job.queue, gang.takes)
         if keeps[kind]:
-            risk = gang.risk(snapshot.now, rules.startup_cost, rules.trusted)
+            risk = gang.risk(snapshot.now, rules.startup_cost, rules.trusted, rules.weights)
             order = (not job.preemptible, risk, -job.started, job.uid)
             found.append(Victim(gang, risk, order, _frees(gang, snapshot)))
     found.sort(key=lambda victim: victim.order)

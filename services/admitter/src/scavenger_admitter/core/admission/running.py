@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from scavenger_api.duration import parse_duration
 from scavenger_api.names import DEFAULT_INTERRUPTION_AFTER, RESOURCE_RECLAIMED_CPU
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import PER_CPU_SECOND, TRUSTED, equal_members, safe_until, time_at_risk
 
 from scavenger_admitter.core.admission.shape import Requests, counted
@@ -42,6 +43,7 @@ class RunningJob:
         started: of the present run.
         interval: a checkpoint is due at least so often.
         interrupted_at: of the last interruption, whatever its cause; 0 for none.
+        computes_with: what each pod requests while it runs, as the job says it.
         millicores: what its pods together really used on average since `since`; None: what they count as.
     """
 
@@ -55,6 +57,7 @@ class RunningJob:
     started: int = 0
     interval: int = DEFAULT_INTERVAL
     interrupted_at: int = 0
+    computes_with: Requests = ()
     millicores: int | None = None
 
 
@@ -91,28 +94,34 @@ class Gang:
         """What one pod requests of a resource; 0 when it does not name it."""
         return next((value for name, value in self.requests if name == resource), 0)
 
-    def risk(self, now: int, startup_cost: int, trusted: int = TRUSTED) -> int:
-        """What would be computed again if it went now, in millicore-microseconds (`scavenger_domain.gang`).
+    def risk(self, now: int, startup_cost: int, trusted: int = TRUSTED, weights: Weights = DEFAULT_WEIGHTS) -> int:
+        """What would be computed again if it went now (`scavenger_domain.gang.AtRisk.cost`).
 
         `startup_cost`: microseconds added until the first checkpoint after a start. `trusted`: the longest
-        interval that is taken at its word, microseconds.
+        interval that is taken at its word, microseconds. `weights`: of resources.
         """
         if self.job.priority is not None:
             return round(self.job.priority * PER_CPU_SECOND)
         started, interval = self.job.started, self.job.interval
         since = safe_until(started, interval, (self.job.since,), now)
         lost = time_at_risk(started, since, now, startup_cost, interval, trusted)
+        each = self.job.computes_with or self.counted
         if self.job.millicores is not None:
-            return lost * self.job.millicores
-        each = next((value for name, value in self.counted if name == "cpu"), 0)
+            return lost * weights.cost_using(self.job.millicores, _times(each, len(self.nodes)))
         reclaimed = self.request(RESOURCE_RECLAIMED_CPU) > 0
-        return lost * equal_members(each, self.job.parallelism, len(self.nodes), reclaimed=reclaimed)
+        return lost * equal_members(_cost(each, weights), self.job.parallelism, len(self.nodes), reclaimed=reclaimed)
 
 
 @lru_cache(maxsize=4096)
 def _times(requests: Requests, pods: int) -> Mapping[str, int]:
     """What so many pods take together; shared by all gangs of that kind."""
     return {name: value * pods for name, value in requests}
+
+
+@lru_cache(maxsize=4096)
+def _cost(requests: Requests, weights: Weights) -> int:
+    """What a pod costs; asked for ten thousand gangs of a few kinds in a cycle."""
+    return weights.cost(dict(requests))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""CPU time at risk of a gang, by the rule that all parts share (`scavenger_domain.gang`).
+"""What a gang has at risk, by the rule that all parts share (`scavenger_domain.gang`).
 
 The prioritizer writes the same figure on the pods, but only when it has moved enough to matter, and it can be down
 while the regulator evicts. So it is computed here from the same facts.
@@ -12,6 +12,7 @@ from datetime import datetime
 
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.times import micros
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import gang as rule
 from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, moment
 
@@ -21,16 +22,17 @@ from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_c
 @dataclass(frozen=True, slots=True)
 class RiskRules:
     """startup_cost: seconds per core until the first checkpoint of a run. trusted_interval: seconds, the longest
-    interval that is taken at its word."""
+    interval that is taken at its word. weights: of resources."""
 
     startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
     trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
+    weights: Weights = DEFAULT_WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """cpu_seconds: core-seconds at risk. since: the moment up to which work is safe. started: of this run.
-    next_checkpoint: when the next one is due at the latest."""
+    """cpu_seconds: core-seconds at risk; an accelerator counts as so many cores. since: the moment up to which work is
+    safe. started: of this run. next_checkpoint: when the next one is due at the latest."""
 
     cpu_seconds: float
     since: datetime
@@ -57,7 +59,7 @@ class _Member:
 
     uid: str
     node: str
-    millicores: int
+    cost: int
     live: bool
     terminating: bool
     finished: bool
@@ -73,17 +75,17 @@ def at_risk(
     cpu_time: CpuTime = unknown_cpu_time,
 ) -> Risk:
     """What the gang has at risk at `now`. cpu_time: really used, asked for pods on reclaimed capacity only."""
-    job, members, present = _job(gang, now), _members(gang), micros(now)
-    used = _used(gang, safe_since(gang, now)[1], now, cpu_time) if job.reclaimed else {}
+    job, members, present = _job(gang, now), _members(gang, rules.weights), micros(now)
+    used = _used(gang, safe_since(gang, now)[1], now, cpu_time, rules.weights) if job.reclaimed else {}
     cost, trusted = round(rules.startup_cost * MICROSECONDS), round(rules.trusted_interval * MICROSECONDS)
     found = rule.at_risk(job, members, present, cost, trusted, used)
     due = rule.start_over(found.started, job.interval, present) + job.interval
-    return Risk(found.cpu / PER_CPU_SECOND, moment(found.since), moment(found.started), moment(due))
+    return Risk(found.cost / PER_CPU_SECOND, moment(found.since), moment(found.started), moment(due))
 
 
 def safe_since(gang: Gang, now: datetime) -> tuple[datetime, datetime]:
     """When the present run of the gang began, and the moment up to which its work is safe, or counts as safe."""
-    job, members, present = _job(gang, now), _members(gang), micros(now)
+    job, members, present = _job(gang, now), _members(gang, DEFAULT_WEIGHTS), micros(now)
     started = rule.run_start(job, members, present)
     return moment(started), moment(rule.gang_safe_until(job, members, started, present))
 
@@ -100,17 +102,17 @@ def _job(gang: Gang, now: datetime) -> _Job:
     )
 
 
-def _members(gang: Gang) -> list[_Member]:
-    running = [_member(pod, finished=False) for pod in gang.pods]
-    return running + [_member(pod, finished=True) for pod in gang.finished]
+def _members(gang: Gang, weights: Weights) -> list[_Member]:
+    running = [_member(pod, weights, finished=False) for pod in gang.pods]
+    return running + [_member(pod, weights, finished=True) for pod in gang.finished]
 
 
-def _member(pod: PodFacts, *, finished: bool) -> _Member:
+def _member(pod: PodFacts, weights: Weights, *, finished: bool) -> _Member:
     stays = pod.deletion_deadline is None
     return _Member(
         uid=pod.uid,
         node=pod.node,
-        millicores=round(1000 * pod.requests.get("cpu", 0.0)) if pod.millicores is None else pod.millicores,
+        cost=weights.cost(_computes_with(pod)),
         live=not finished and stays,
         terminating=not finished and not stays,
         finished=finished,
@@ -120,14 +122,24 @@ def _member(pod: PodFacts, *, finished: bool) -> _Member:
     )
 
 
+def _computes_with(pod: PodFacts) -> Mapping[str, int]:
+    if pod.computes_with is not None:
+        return pod.computes_with
+    return {name: round(1000 * value if name == "cpu" else value) for name, value in pod.requests.items()}
+
+
 def _micros(at: datetime | None) -> int | None:
     return None if at is None else micros(at)
 
 
-def _used(gang: Gang, since: datetime, now: datetime, cpu_time: CpuTime) -> Mapping[str, int]:
-    """Millicores that the pods used on average since their work was safe, by UID, where somebody watched them."""
+def _used(gang: Gang, since: datetime, now: datetime, cpu_time: CpuTime, weights: Weights) -> Mapping[str, int]:
+    """The cost of what the pods used on average since their work was safe, by UID, where somebody watched them."""
     if now <= since:
         return {}
-    staying = [pod.uid for pod in gang.pods if pod.deletion_deadline is None]
-    known = {uid: used for uid in staying if (used := cpu_time(uid, since, now)) is not None}
-    return {uid: round(1000 * used / (now - since).total_seconds()) for uid, used in known.items()}
+    found = {}
+    for pod in gang.pods:
+        used = cpu_time(pod.uid, since, now) if pod.deletion_deadline is None else None
+        if used is not None:
+            millicores = round(1000 * used / (now - since).total_seconds())
+            found[pod.uid] = weights.cost_using(millicores, _computes_with(pod))
+    return found

@@ -1,0 +1,90 @@
+package preemption
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// weightsVariable names the variable of the environment with the weights: the chart takes it from the ConfigMap that all
+// services read. It belongs to the process, not to a profile: profiles decide about the same pods.
+const weightsVariable = "SCAVENGER_RESOURCE_WEIGHTS"
+
+// maxWeight keeps the figures within reason.
+const maxWeight = 1e6
+
+// weights say how many cores a unit of a resource is worth: a core, a GiB, a device (scavenger_api.weights).
+type weights map[v1.ResourceName]float64
+
+var defaultWeights = weights{v1.ResourceCPU: 1, v1.ResourceMemory: 0, "nvidia.com/gpu": 16, "amd.com/gpu": 16}
+
+// weightsOf reads weights such as "cpu=1,nvidia.com/gpu=16"; those that are not named have their defaults.
+func weightsOf(text string) (weights, error) {
+	found := maps.Clone(defaultWeights)
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, number, _ := strings.Cut(part, "=")
+		name = strings.TrimSpace(name)
+		weight, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || name == "" || math.IsNaN(weight) || weight < 0 || weight > maxWeight {
+			return nil, fmt.Errorf("%s: %q is no weight: write RESOURCE=NUMBER from 0 to 1000000, as in cpu=1", weightsVariable, part)
+		}
+		found[v1.ResourceName(name)] = weight
+	}
+	return found, nil
+}
+
+// cost is what a pod's requests count as, in cores: the dominant resource decides, as in the services.
+func (w weights) cost(requests v1.ResourceList) float64 {
+	found := 0.0
+	for name, weight := range w {
+		if quantity, ok := requests[name]; ok {
+			found = max(found, weight*quantity.AsApproximateFloat64()/unit(name))
+		}
+	}
+	return found
+}
+
+// unit is how much of a resource a weight is for.
+func unit(name v1.ResourceName) float64 {
+	text := string(name)
+	if name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || strings.HasPrefix(text, v1.ResourceHugePagesPrefix) {
+		return 1 << 30
+	}
+	return 1
+}
+
+// computesWith is what a pod requests while it runs: neither an init container that has ended nor the overhead of the
+// runtime computes anything. A pod on reclaimed capacity requests no CPU and memory, but says what it was placed for.
+func computesWith(pod *v1.Pod) v1.ResourceList {
+	running := v1.Pod{Spec: pod.Spec, Status: pod.Status}
+	running.Spec.InitContainers = nil
+	for _, container := range pod.Spec.InitContainers {
+		if container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			running.Spec.InitContainers = append(running.Spec.InitContainers, container)
+		}
+	}
+	requests := resourcehelper.PodRequests(&running, resourcehelper.PodResourcesOptions{
+		ExcludeOverhead:    true,
+		UseStatusResources: true,
+	})
+	if cpu, ok := requests[resourceReclaimedCPU]; ok {
+		total := requests[v1.ResourceCPU].DeepCopy()
+		total.Add(*resource.NewMilliQuantity(cpu.Value(), resource.DecimalSI))
+		requests[v1.ResourceCPU] = total
+	}
+	if memory, ok := requests[resourceReclaimedMemory]; ok {
+		total := requests[v1.ResourceMemory].DeepCopy()
+		total.Add(*resource.NewQuantity(memory.Value()<<20, resource.BinarySI))
+		requests[v1.ResourceMemory] = total
+	}
+	return requests
+}
