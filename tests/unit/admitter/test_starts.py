@@ -642,3 +642,41 @@ async def test_interrupted_jobs_pass_nobody_as_the_clock_of_a_successor_is_behin
         c.succeed("a")
         await runs(c, "b")
         assert c.starts() == ["a", "b", "a", "b"]
+
+
+# --- what a namespace refuses -----------------------------------------------------------------------------------------
+
+
+async def test_jobs_over_the_quota_of_their_namespace_are_tried_one_at_a_time() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1000")
+        c.admitter(start_backoff=5.0, start_backoff_max=60.0)
+        c.api.fail(403, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=status_body(403, "Forbidden", QUOTA))
+        for number in range(60):
+            c.submit(f"j{number}")
+        await c.pass_time(120)
+        before = posts(c)
+        await c.pass_time(600, step=5)
+        assert 2 <= posts(c) - before <= 12, "once a minute, however many wait"
+        other = scavengerjob_dict("other", namespace="free", created=c.stamp())
+        c.api.put(SCAVENGERJOBS, other)
+        c.submit("kind", cpu="2")
+        await c.until(lambda: c.api.get(JOBS, "free", "other") is not None, limit=5)
+        await c.until(lambda: posts(c) > before, limit=5)
+        c.api.heal()
+        await c.until(lambda: set(c.phases().values()) == {"Running"}, limit=120)
+
+
+async def test_a_successor_does_not_ask_again_for_every_job() -> None:
+    async with empty_harness() as c:
+        c.node(cpu="1000")
+        first = c.admitter()
+        c.api.fail(403, times=ALWAYS, methods={"POST"}, path="/lab/jobs", body=status_body(403, "Forbidden", QUOTA))
+        for number in range(60):
+            c.submit(f"j{number}")
+        await c.pass_time(120)
+        await first.kill()
+        before = posts(c)
+        c.admitter()
+        await c.pass_time(60)
+        assert posts(c) - before <= 15

@@ -103,6 +103,7 @@ class AdmissionFeed:
         if outcome.figures.waited_seconds is not None:
             attempt.failures, attempt.pulls_on = 0, ""
             self._state.futile.came_off(key)
+            self._state.refused.came_off(key)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
@@ -110,6 +111,8 @@ class AdmissionFeed:
                 queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
                 self._state.assumed_starts.assume(key, run, shape, pods, queue=queue)
             attempt.adopt(run)
+            if len(self._informers.members(job)) >= job.spec.parallelism:
+                self._state.refused.came_off(key)
         elif not attempt.under_way and not (active and attempt.holds_room(run)):
             self._give_back(key)
         self.update_running(job)
@@ -153,6 +156,7 @@ class AdmissionFeed:
         """The job is gone, or another one has its name."""
         self._state.kept_room.release(key)
         self._state.futile.forget(key)
+        self._state.refused.ended(key)
         self._state.delete_candidate(key)
         self._state.running.delete(key)
         self._give_back(key)
@@ -176,8 +180,8 @@ class AdmissionFeed:
     def _start_failed(self, key: str, job: ScavengerJob, *, late: bool) -> None:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max
         self._records[key].attempt.failed(self._clock, first, most, late=late)
-        self._give_back(key)
         self._bar(job)
+        self._give_back(key)
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
 
     def _bar(self, job: ScavengerJob) -> None:
@@ -185,13 +189,15 @@ class AdmissionFeed:
         why, now = _why_not(job), micros(self._clock.now())
         if why in FAILED_BY_ITSELF:  # after an interruption from outside, others are asked again
             self._state.futile.failed(job.key, now)
-        if why in OF_NAMESPACE:
+        if (reason := WaitReason.of(why)) in OF_NAMESPACE:
             self._state.futile.failed(job.metadata.namespace, now)
+            self._state.refused.refused(candidate(job, 0), reason, now)
 
     def _give_back(self, key: str) -> None:
         """Nothing is held for a start of that job any more, beyond the pods that exist."""
         if self._records[key].attempt.stage is not Stage.REFUSED:
             self._records[key].attempt.drop()
+            self._state.refused.ended(key)
         self._state.assumed_starts.forget(key)
         self._slots.leave(key)
 
@@ -280,6 +286,7 @@ class AdmissionFeed:
         run = run_of(job)
         self._records[key].attempt.grant(run, start, now)
         self._state.kept_room.release(key)
+        self._state.refused.granted(chosen)
         self._state.assumed_starts.assume(
             key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
         )

@@ -67,7 +67,10 @@ class Admitter:
         self._settings = settings
         self._client = context.client
         self._clock = context.clock
-        self._state = ClusterState(tolerated_taints=settings.tolerated_taints)
+        self._state = ClusterState(
+            tolerated_taints=settings.tolerated_taints,
+            start_backoff=(settings.start_backoff, settings.start_backoff_max),
+        )
         self._budget = WriteBudget(
             self._clock,
             rate=settings.write_rate,
@@ -232,7 +235,7 @@ class Admitter:
         """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
         while True:
             await self._clock.sleep(REMIND_SECONDS)
-            if self._admission.unserved or self._state.kept_room.keys():
+            if self._admission.unserved or self._state.kept_room.keys() or self._state.refused:
                 self._admission.wake()
 
     def _enqueue(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:

@@ -165,15 +165,17 @@ def shape_of(job: ScavengerJob) -> Shape:
 def candidate(job: ScavengerJob, not_before: int) -> Candidate:
     """A job in line. `not_before`: it is not looked at before, microseconds since the epoch."""
     queued = job.status.queued_timestamp
+    spec, shape = job.spec, shape_of(job)
     return Candidate(
         key=job.key,
         uid=job.metadata.uid,
-        queue=job.spec.queue,
-        shape=shape_of(job),
+        queue=spec.queue,
+        shape=shape,
         parallelism=job.spec.parallelism,
         interrupted_count=job.earned_count,
         queued_at=micros(queued) if queued else 0,
         not_before=not_before,
+        kind=hash((spec.queue, shape, spec.parallelism, spec.image, spec.service_account_name)),
     )
 
 

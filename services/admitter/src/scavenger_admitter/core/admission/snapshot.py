@@ -116,6 +116,7 @@ class Candidate:
         interrupted_count: how often others interrupted it; more goes first.
         queued_at: its place in line, microseconds since the epoch.
         not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
+        kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
     """
 
     key: str
@@ -126,6 +127,7 @@ class Candidate:
     interrupted_count: int = 0
     queued_at: int = 0
     not_before: int = 0
+    kind: int = 0
 
     @property
     def namespace(self) -> str:

@@ -30,6 +30,7 @@ from scavenger_admitter.core.admission.load_overlap import overlap
 from scavenger_admitter.core.admission.node_sums import NodeSums
 from scavenger_admitter.core.admission.object_facts import PodFacts, pod_facts
 from scavenger_admitter.core.admission.queue_access import QueueAccess
+from scavenger_admitter.core.admission.refused import RefusedStarts
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.shown import Shown
@@ -42,6 +43,7 @@ from scavenger_admitter.core.admission.snapshot import (
     Snapshot,
 )
 from scavenger_admitter.core.admission.sums import add, sums_of
+from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
 
@@ -58,9 +60,12 @@ class ClusterState:
 
     Args:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
+        start_backoff: the first and the longest delay of starts that are refused, seconds.
     """
 
-    def __init__(self, *, tolerated_taints: Iterable[str] = ()) -> None:
+    def __init__(
+        self, *, tolerated_taints: Iterable[str] = (), start_backoff: tuple[float, float] = (5.0, 300.0)
+    ) -> None:
         self._pods: dict[str, PodFacts] = {}
         self._nodes = NodeSums(tolerated_taints)
         # scavenger pods by job
@@ -73,6 +78,9 @@ class ClusterState:
         self.assumed_starts: Final = self.held.starts
         self.kept_room: Final = self.held.kept
         self.futile: Final = FutileStarts()
+        self.refused: Final = RefusedStarts(
+            first=round(start_backoff[0] * SECOND), most=round(start_backoff[1] * SECOND)
+        )
         # waiting jobs
         self._queues: dict[str, QueueView] = {}
         self._access = QueueAccess()
@@ -228,7 +236,7 @@ class ClusterState:
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
             shut=rule.shut,
-            blocked=self._blocked(closed),
+            blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
@@ -280,9 +288,9 @@ class ClusterState:
             for name, admission in rule.admission_ppm
         )
 
-    def _blocked(self, closed: Mapping[str, float]) -> dict[str, Wait]:
+    def _blocked(self, closed: Mapping[str, float], now: int) -> dict[str, Wait]:
         """No second life beside the first: jobs in line that have pods alive, or are just being started. And those of
-        namespaces of which nobody starts."""
+        namespaces of which nobody starts, or which refuse them."""
         waits = {namespace: _closed(namespace, seconds) for namespace, seconds in closed.items()}
         waiting = self._waiting.keys() if closed else ()
         blocked = {key: wait for key in waiting if (wait := waits.get(key.partition("/")[0])) is not None}
@@ -293,7 +301,7 @@ class ClusterState:
             alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if self._may_compute(pod))
             if alive:
                 blocked[key] = _pods_remain(*alive[0])
-        return blocked
+        return blocked | self.refused.blocked(self._waiting.lines(), blocked, now)
 
     def _may_compute(self, pod: PodFacts) -> bool:
         """Whether a job waits for the end of this pod. On a node that is lost nobody sees the end, and the lifecycle of
