@@ -209,7 +209,9 @@ def test_a_status_edited_by_hand(place: Place) -> None:
 # --- uninstall ------------------------------------------------------------------------------------------------------
 
 
-def test_uninstall_leaves_no_finalizer(cluster: Cluster, place: Place) -> None:
+@pytest.mark.parametrize("managed", ["false", "true"])
+def test_uninstall_leaves_no_finalizer(cluster: Cluster, place: Place, managed: str) -> None:
+    start_admitter(cluster, SCAVENGER_MANAGED_JOBS=managed)
     jobs = [f"j{number}" for number in range(12)]
     place.submit(*jobs, parallelism=2)
     for name in jobs:
