@@ -46,6 +46,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
         "ask an administrator which admission webhook does not answer: kubectl get validatingwebhookconfigurations",
     ),
     WaitReason.INSTALLATION_INCOMPLETE: ("ask an administrator to complete the installation", _RETRIED),
+    WaitReason.SPEC_TOO_LARGE: ("put large values into a ConfigMap or Secret, mount it, and submit the job again",),
     WaitReason.POD_SECURITY: (
         "submit it again without what the message names",
         "ask an administrator for the label that the message names",

@@ -210,6 +210,15 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         )
         for name in names.RESERVED_ENV
     ),
+    *(
+        (f"{field}-large", job(**{field: value}), f"spec.{field}: Invalid value: more than the 262144 characters")
+        for field, value in (
+            ("env", [{"name": f"A{i}", "value": "x" * 100_000} for i in range(3)]),
+            ("args", ["x" * 100_000] * 3),
+            ("command", ["x" * 100_000] * 3),
+        )
+    ),
+    ("selector-long", job(nodeSelector={"a": "x" * 64}), "spec.nodeSelector.a: Too long"),
     (
         "env-from-both",
         job(envFrom=[{"configMapRef": {"name": "a"}, "secretRef": {"name": "a"}}]),

@@ -21,6 +21,7 @@ JOB = {"name": "a-b", "n": 3, "list": [1, 2], "map": {"cpu": "500m", "memory": 2
         ("!(self.n != 3) && true", True),
         ("has(self.list) && !has(self.nothing)", True),
         ("self.list.all(x, x > 0) && self.list.exists(y, y == 2)", True),
+        ("self.list.map(x, x).sum() == 3 && self.list.filter(x, x > 9).map(x, x).sum() == 0", True),
         ("[has(self.a), has(self.n)].filter(x, x).size() == 1", True),
         ("self.map.all(k, quantity(string(self.map[k])).isGreaterThan(quantity('0')))", True),
         ("quantity('1').compareTo(quantity('1000m')) == 0 && quantity('2Gi').isLessThan(quantity('3Gi'))", True),

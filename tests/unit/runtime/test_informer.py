@@ -17,6 +17,7 @@ from scavenger_runtime import Change, Informer
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
 from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED, RESUMABLE_SECONDS, UNREADABLE, WATCH_READ_TIMEOUT
+from scavenger_runtime.paging import PAGE_BYTES
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
 Logs = list[MutableMapping[str, Any]]
@@ -89,6 +90,30 @@ async def test_lists_in_pages_then_follows(api: FakeApi, start: Start) -> None:
         ("modified", "default/p0", False),
     ]
     assert running.recorded[-1] == ("deleted", "default/p1", False)
+
+
+class Measured(ApiClient):
+    """A client that remembers how long answers were."""
+
+    longest = 0
+
+    async def request(self, *words: Any, **options: Any) -> bytes:
+        body = await super().request(*words, **options)
+        self.longest = max(self.longest, len(body))
+        return body
+
+
+async def test_a_page_is_bounded_in_bytes_wherever_large_objects_are(api: FakeApi, start: Start) -> None:
+    """Small ones first: what the size of a page has been says nothing of the next one."""
+    put(api, [f"a{n}" for n in range(20)])
+    put(api, [f"b{n}" for n in range(12)], annotations={"large": "x" * 1_000_000})
+    put(api, ["c"], annotations={"larger": "x" * (PAGE_BYTES + 1)})
+    async with Measured(api.url) as client:
+        running = start(client=client, page_size=20)
+        await synced(running, api)
+        assert len(running.informer) == 33
+        assert PAGE_BYTES < client.longest < PAGE_BYTES + 2_000  # the one that alone is larger
+    assert running.informer.get("default/b11") is not None
 
 
 async def test_a_deletion_tells_the_final_state(api: FakeApi, start: Start) -> None:

@@ -90,6 +90,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 _METHODS: Final[dict[str, Callable[..., Any]]] = {
     "size": len,
+    "sum": sum,
     "contains": lambda text, part: part in text,
     "startsWith": str.startswith,
     "endsWith": str.endswith,
@@ -117,6 +118,7 @@ _MACROS: Final[dict[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "all": _all,
     "exists": lambda values, test: _or([functools.partial(test, value) for value in values]),
     "filter": lambda values, test: [value for value in values if test(value)],
+    "map": lambda values, each: [each(value) for value in values],
 }
 
 

@@ -68,6 +68,17 @@ _NOTHING_SET_ASIDE: Final = (
 )
 
 
+def _bounded(field: str, texts: str) -> dict[str, str]:
+    """CEL: the texts of a list, as numbers, are together no longer than a spec may be. The webhook counts bytes of the
+    whole spec."""
+    return cel(
+        f"!has(self.{field}) || self.{field}{texts}.sum() <= {names.MAX_SPEC_BYTES}",
+        f"more than the {names.MAX_SPEC_BYTES} characters that a spec may have; put large values into a "
+        "ConfigMap or Secret",
+        field_path=f".{field}",
+    )
+
+
 def _same_on_both_sides(whose: str) -> str:
     """CEL: requests equal limits, for jobs of one capacity; those on reclaimed capacity may request 0."""
     return (
@@ -77,6 +88,9 @@ def _same_on_both_sides(whose: str) -> str:
         + f"{_SAME})"
     )
 
+
+Word = Annotated[str, Field(max_length=131072)]
+"""Of a command: Linux takes no longer one (MAX_ARG_STRLEN)."""
 
 Id = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int64"})]
 
@@ -97,9 +111,9 @@ class ScavengerJobSpec(Model):
         tuple[LocalObjectReference, ...] | None, Field(max_length=16, json_schema_extra=list_map("name"))
     ] = None
     """Secrets of the namespace with the registry's credentials."""
-    command: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
+    command: Annotated[tuple[Word, ...] | None, Field(max_length=1024)] = None
     """The program, instead of the image's entrypoint. It is process 1 and must handle SIGTERM itself."""
-    args: Annotated[tuple[str, ...] | None, Field(max_length=1024)] = None
+    args: Annotated[tuple[Word, ...] | None, Field(max_length=1024)] = None
     """The program's arguments, instead of the image's."""
     env: Annotated[tuple[EnvVar, ...] | None, Field(max_length=256, json_schema_extra=list_map("name"))] = None
     """Environment variables. The admitter adds SCAVENGER_INDEX, SCAVENGER_PARALLELISM, SCAVENGER_PEERS,
@@ -109,7 +123,7 @@ class ScavengerJobSpec(Model):
     service_account_name: DnsSubdomain | None = None
     """The service account the pods run as; by default the namespace's."""
     node_selector: Annotated[
-        dict[str, str] | None,
+        dict[str, Annotated[str, Field(max_length=63)]] | None,
         Field(max_length=MAX_ITEMS, json_schema_extra={"x-kubernetes-map-type": "atomic"}),
     ] = None
     """Labels a node must have."""
@@ -199,6 +213,9 @@ class ScavengerJobSpec(Model):
                 "0 is root, and securityContext.runAsNonRoot is true; write another id, such as 65532",
                 field_path=".runAsUser",
             ),
+            _bounded("command", ".map(x, size(x))"),
+            _bounded("args", ".map(x, size(x))"),
+            _bounded("env", ".filter(x, has(x.value)).map(x, size(x.value))"),
         )
     )
 

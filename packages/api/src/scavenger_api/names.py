@@ -93,6 +93,9 @@ RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_
 REASON_RUNNING: Final = "Running"
 
 DEFAULT_QUEUE: Final = "default"
+MAX_SPEC_BYTES: Final = 256 * 1024
+"""Bytes of the spec of a ScavengerJob as JSON."""
+
 MAX_NAME_LENGTH: Final = 52
 MAX_RECENT_TIMESTAMPS: Final = 20
 

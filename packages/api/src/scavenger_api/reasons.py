@@ -78,6 +78,7 @@ class WaitReason(Reason):
         "Its last start was taken back: the PriorityClasses of scavenger jobs are not installed.",
     )
     # it will not start before the job or the cluster is changed
+    SPEC_TOO_LARGE = "SpecTooLarge", "Its spec is larger than 256 KiB as JSON."
     POD_SECURITY = "PodSecurity", "It asks for what scavenger jobs of its namespace may not have."
     NO_NODE = "NoNode", "The cluster has no node."
     NO_SELECTOR_MATCH = "NoSelectorMatch", "No node has the labels of spec.nodeSelector."
@@ -108,6 +109,7 @@ class WaitReason(Reason):
 
 NEVER: Final = frozenset(
     {
+        WaitReason.SPEC_TOO_LARGE,
         WaitReason.POD_SECURITY,
         WaitReason.NO_NODE,
         WaitReason.NO_SELECTOR_MATCH,

@@ -17,12 +17,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+import aiohttp
 import msgspec
 from scavenger_api.names import LABEL_EVICTION
 
 from scavenger_kube import credentials
 from scavenger_kube.endpoint import Endpoint, KubeconfigError
-from scavenger_kube.errors import NotFound, TooManyRequests, error_for_status
+from scavenger_kube.errors import NotFound, TooLarge, TooManyRequests, error_for_status
 from scavenger_kube.resources import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -131,17 +132,19 @@ class ApiClient:
         content_type: str | None = None,
         timeout: float | None = None,
         urgent: bool = False,
+        at_most: int | None = None,
     ) -> bytes:
         """Send one request and return the body of its answer.
 
         body: bytes, or anything `resources.encode` takes. timeout: seconds for the whole request. urgent: do
         not wait for a place among `max_concurrency` (lease renewals must not queue behind a thousand
-        patches). A 429 with a short Retry-After is waited for and sent again. Raises ApiError.
+        patches). at_most: bytes of the answer. A 429 with a short Retry-After is waited for and sent again. Raises
+        ApiError; TooLarge for a longer answer.
         """
         if urgent:
-            return await self._request(method, path, params, body, content_type, timeout)
+            return await self._request(method, path, params, body, content_type, timeout, at_most)
         async with self._places:
-            return await self._request(method, path, params, body, content_type, timeout)
+            return await self._request(method, path, params, body, content_type, timeout, at_most)
 
     async def get(self, resource: Resource[Any], namespace: str | None, name: str) -> bytes:
         """Read an object. Raises NotFound, ApiError."""
@@ -322,6 +325,7 @@ class ApiClient:
         body: Any,
         content_type: str | None,
         timeout: float | None,
+        at_most: int | None,
     ) -> bytes:
         total = timeout if timeout is not None else self.request_timeout
         data = None if body is None else encode(body)
@@ -331,7 +335,7 @@ class ApiClient:
                 async with self._transport.send(
                     method, path, params=params, data=data, content_type=content_type, total=total, read=total
                 ) as response:
-                    return await response.read()
+                    return await _read(response, at_most)
             except TooManyRequests as refusal:
                 wait = _retry_after(refusal)
                 if wait is None or attempt == MAX_RETRIES:
@@ -340,6 +344,19 @@ class ApiClient:
             finally:
                 self._transport.observer.took(method, time.perf_counter() - started)
         raise AssertionError("unreachable")
+
+
+async def _read(response: aiohttp.ClientResponse, at_most: int | None) -> bytes:
+    """The body. Raises TooLarge."""
+    if at_most is None:
+        return await response.read()
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > at_most:
+            raise TooLarge(message=f"the answer is longer than {at_most} bytes")
+    return b"".join(chunks)
 
 
 def _retry_after(refusal: TooManyRequests) -> float | None:

@@ -219,11 +219,11 @@ class ModelDecoder(_RawDecoder[T]):
 
     def _object(self, raw: bytes | msgspec.Raw) -> T:
         obj = self._validate(bytes(raw))
-        _out_of_sight(obj)
+        out_of_sight(obj)
         return obj
 
 
-def _out_of_sight(value: object) -> None:
+def out_of_sight(value: object) -> None:
     """Take a model, and what it is made of, out of the garbage collector's view, as projections are (`gc=False`).
 
     It holds no cycles, and so many of them are kept that going through them holds up the event loop for tens of
@@ -244,7 +244,7 @@ def _out_of_sight(value: object) -> None:
         parts = value
     for part in parts:
         if isinstance(part, _CONTAINERS):
-            _out_of_sight(part)
+            out_of_sight(part)
 
 
 _CONTAINERS: Final = (BaseModel, dict, tuple, list)

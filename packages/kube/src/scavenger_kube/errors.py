@@ -62,6 +62,10 @@ class Gone(ApiError):  # noqa: N818 - the API's own word
     """410: the resource version or continue token is too old. List again."""
 
 
+class TooLarge(ApiError):  # noqa: N818 - as its neighbours
+    """The answer is longer than whoever asked has room for. Ask for less at once."""
+
+
 class Forbidden(ApiError):  # noqa: N818 - the API's own word
     """403: the service account lacks a right, a quota is used up, or an admission plugin refused."""
 

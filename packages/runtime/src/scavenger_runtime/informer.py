@@ -46,6 +46,7 @@ from scavenger_runtime.cache import (
 )
 from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.paging import PAGE_SIZE, PagedList
 
 __all__ = [
     "Change",
@@ -58,9 +59,6 @@ __all__ = [
     "by_node",
     "by_owner_uid",
 ]
-
-PAGE_SIZE = 500
-"""Objects per page of a list: what the API server serves from its cache without holding up others."""
 
 WATCH_SECONDS = (300, 600)
 """Between these a watch ends in good order; drawn at random, so that a fleet does not reconnect in step."""
@@ -104,7 +102,7 @@ class Informer(Generic[T]):
     there are two informers of one kind. indices: functions naming the values under which `by_index` finds an
     object. transform: what is kept of an object, with its metadata's key, uid and resourceVersion; what it raises makes
     an object malformed. stale_after: see `healthy`. read_timeout: seconds of silence that end a watch.
-    page_size: objects per page.
+    page_size: objects per page, at most; fewer where they are large (`paging`).
     """
 
     def __init__(
@@ -279,11 +277,9 @@ class Informer(Generic[T]):
         found: dict[str, T] = {}
         unreadable: set[str] = set()
         token: str | None = None
+        pages = PagedList(self._client, self._path, self._selectors, limit)
         while True:
-            body = await self._client.request(
-                "GET", self._path, params={**self._selectors, "limit": limit, "continue": token}
-            )
-            page = self._decoder.page(body)
+            page = self._decoder.page(await pages.page(token))
             for obj in page.items:
                 self._collect(obj, found, unreadable)
             for malformed in page.malformed:

@@ -21,6 +21,7 @@ from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
 from scavenger_runtime import Clock, Informer
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.paging import PagedList
 
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
@@ -28,7 +29,6 @@ from scavenger_admitter.core.lifecycle.pods import deleting, moment
 from scavenger_admitter.facts import run_of, version
 from scavenger_admitter.writer import SCAVENGERJOBS, Item, metadata_now
 
-PAGE: Final = 500
 AGAIN_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 10.0
 """A watch that has not brought by then what the API server has is given up, and everything is listed."""
@@ -53,9 +53,9 @@ async def metadata_of(client: ApiClient, resource: Resource[Any], labels: str | 
     """Metadata of all objects of a kind, from the API server. Raises ApiError."""
     found: list[ObjectMeta] = []
     token = ""
+    pages = PagedList(client, resource.path(), {"labelSelector": labels})
     while True:
-        params: Params = {"labelSelector": labels, "limit": PAGE, "continue": token or None}
-        page = msgspec.json.decode(await client.request("GET", resource.path(), params=params), type=_List)
+        page = msgspec.json.decode(await pages.page(token or None), type=_List)
         found += [item.metadata for item in page.items]
         token = page.metadata.continue_
         if not token:

@@ -21,6 +21,7 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
 from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.slim_jobs import slim
 from scavenger_admitter.writer import SCAVENGERJOBS
 
 
@@ -38,7 +39,13 @@ class Informers:
         self._records = records
         self._namespace = context.settings.namespace
         self.jobs = add(
-            Informer(client, SCAVENGERJOBS, clock=clock, indices={"queue": queue_of, "namespace": by_namespace})
+            Informer(
+                client,
+                SCAVENGERJOBS,
+                clock=clock,
+                indices={"queue": queue_of, "namespace": by_namespace},
+                transform=slim,
+            )
         )
         self.queues = add(Informer(client, SCAVENGERQUEUES, clock=clock))
         self.namespaces = add(Informer(client, NAMESPACES, clock=clock))

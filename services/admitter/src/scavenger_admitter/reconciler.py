@@ -36,6 +36,7 @@ from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.losses import Losses
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.slim_jobs import size_of
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
@@ -282,6 +283,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             assumed_started=attempt.stage is Stage.POSTED,
+            spec_bytes=size_of(job),
             level=informers.level(job.metadata.namespace),
             pods_created=record.created == run,
             failed_starts=attempt.failures,

@@ -33,6 +33,7 @@ from scavenger_admitter.core.lifecycle.actions import (
 from scavenger_admitter.core.lifecycle.start_failures import NAME_TAKEN
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
+from scavenger_admitter.slim_jobs import size_of, slim
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
 
@@ -141,7 +142,7 @@ class Writer:
             own["preemption"] = None
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
-        return ScavengerJob.model_validate_json(body)
+        return slim(ScavengerJob.model_validate_json(body))
 
     def record(self, job: ScavengerJob, notes: Iterable[EventNote]) -> None:
         """Say something in Events on the job."""
@@ -157,6 +158,7 @@ class Writer:
             NameTaken: somebody else's Service has the name that the gang needs.
             ApiError: the API server refuses, or does not answer.
         """
+        job = await self._whole(job)
         await self._see_to_service(job, action)
         body = job_manifest(
             job,
@@ -200,6 +202,16 @@ class Writer:
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
         """The Job of that name, as the API server has it. Raises NotFound, ApiError."""
         found: dict[str, Any] = msgspec.json.decode(await self._client.get(JOBS, namespace, name))
+        return found
+
+    async def _whole(self, job: ScavengerJob) -> ScavengerJob:
+        """The job with all of its spec, of which a part may be kept. Raises Conflict where it is another one by now."""
+        if size_of(job) is None:
+            return job
+        body = await self._client.get(SCAVENGERJOBS, job.metadata.namespace, job.metadata.name)
+        found = ScavengerJob.model_validate_json(body)
+        if found.metadata.uid != job.metadata.uid:
+            raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"ScavengerJob {job.metadata.name} is not this one")
         return found
 
     async def _see_to_service(self, job: ScavengerJob, action: CreateJob) -> None:

@@ -10,10 +10,12 @@ from scavenger_api.rules.mounts import mount_problems
 from scavenger_api.rules.problem import Problem, shown
 from scavenger_api.rules.quantities import quantity_problems
 from scavenger_api.rules.references import reference_problems
+from scavenger_api.rules.size import size_problems
 
 
 def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Everything that is wrong with the fields of a job."""
+    yield from size_problems(spec)
     yield from _image_problems(spec)
     yield from quantity_problems(spec)
     yield from reference_problems(spec)

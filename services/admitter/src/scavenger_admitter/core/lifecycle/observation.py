@@ -90,6 +90,8 @@ class Observation:
     """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
     last_write: datetime | None = None
     """When this process wrote the status last; None when it has not."""
+    spec_bytes: int | None = None
+    """How large the spec is as JSON, where only a part of it is kept."""
     level: Level = Level.RESTRICTED
     """What pods of scavenger jobs in this namespace keep to."""
     pods_created: bool = False

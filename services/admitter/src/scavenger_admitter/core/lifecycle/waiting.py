@@ -9,6 +9,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import NEVER, WaitReason
+from scavenger_api.rules.size import size_problem
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
@@ -141,7 +142,7 @@ def _rest(draft: Draft) -> float:
     return min(left, settings.most_pause.total_seconds())
 
 
-_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY)
+_STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE)
 
 
 def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
@@ -151,6 +152,8 @@ def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
         return Wait(WaitReason.HELD_BACK, _foreign(batch))
     if overdue := next((pod.message for pod in left if pod.overdue), ""):
         return Wait(WaitReason.HELD_BACK, overdue)
+    if draft.seen.spec_bytes is not None and (problem := size_problem(draft.seen.spec_bytes)) is not None:
+        return Wait(WaitReason.SPEC_TOO_LARGE, f"it may not start: spec: {problem}")
     found = "; ".join(str(breach) for breach in breaches(draft.seen.job.spec, draft.seen.level))
     if not found or draft.seen.assumed_started:
         return None

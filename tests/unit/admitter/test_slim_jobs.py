@@ -1,0 +1,77 @@
+"""Of a large spec a part is kept: what admission reads. A spec that is too large is told and never started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scavenger_admitter.slim_jobs import KEPT_BYTES, size_of, slim
+from scavenger_api.names import MAX_SPEC_BYTES
+from scavenger_api.rules.size import spec_bytes
+from scavenger_kube.resources import JOBS
+
+from . import builders as b
+from .harness import NS, empty_harness
+from .test_controller import runs
+
+
+def variables(size: int, count: int = 4) -> list[dict[str, Any]]:
+    """So many variables of so many bytes together, and one that refers to a Secret."""
+    secret = {"secretKeyRef": {"name": "token", "key": "token"}}
+    return [
+        *({"name": f"V{number}", "value": "x" * (size // count)} for number in range(count)),
+        {"name": "TOKEN", "valueFrom": secret},
+    ]
+
+
+def test_what_admission_reads_is_kept_of_a_large_spec() -> None:
+    spec = {"env": variables(100_000), "args": ["y" * 50_000], "nodeSelector": {"disk": "ssd"}, "parallelism": 3}
+    job = b.job(spec=spec)
+    kept = slim(job)
+    assert spec_bytes(kept.spec) < 1_000
+    assert size_of(kept) == spec_bytes(job.spec) > 150_000
+    assert (kept.spec.placed_by, kept.spec.node_selector, kept.spec.parallelism) == (
+        job.spec.placed_by, job.spec.node_selector, job.spec.parallelism)  # fmt: skip
+    assert [variable.name for variable in kept.spec.env or ()] == ["TOKEN"]
+
+
+def test_a_small_spec_is_kept_as_it_is_without_labels_and_annotations() -> None:
+    job = b.job()
+    assert slim(job) is job
+    meta = job.metadata.model_copy(update={"annotations": {"spec-bytes": "7", "note": "x" * 200_000}})
+    kept = slim(job.model_copy(update={"metadata": meta}))
+    assert (kept.metadata.annotations, kept.spec, size_of(kept)) == ({}, job.spec, None)
+
+
+def test_nothing_large_is_left_of_a_spec_that_is_too_large() -> None:
+    mounts = [
+        {"name": "n" * 250, "mountPath": f"/{number}" + "p" * 1000, "subPath": "s" * 1000} for number in range(60)
+    ]
+    whole = {"env": variables(200_000), "configMaps": mounts, "secrets": [], "command": ["c" * 100_000]}
+    job = b.job(spec=whole)
+    assert spec_bytes(job.spec) > MAX_SPEC_BYTES
+    assert spec_bytes(slim(job).spec) < KEPT_BYTES
+
+
+async def test_the_whole_spec_goes_into_the_job() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("a", env=variables(100_000))
+        await runs(c, "a")
+        whole = c.api.get(JOBS, NS, "a")
+        assert whole is not None
+        env = whole["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert sum(len(variable.get("value", "")) for variable in env) > 100_000
+
+
+async def test_a_spec_that_is_too_large_is_told_and_not_started() -> None:
+    async with empty_harness() as c:
+        c.node()
+        c.admitter()
+        c.submit("large", env=variables(MAX_SPEC_BYTES + 1))
+        c.submit("small")
+        await runs(c, "small")
+        await c.until(lambda: "bytes as JSON are more than" in c.status("large").get("message", ""))
+        admitted = next(one for one in c.status("large")["conditions"] if one["type"] == "Admitted")
+        assert admitted["reason"] == "SpecTooLarge"
+        assert c.jobs_ever("large") == 0
