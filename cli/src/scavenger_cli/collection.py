@@ -135,5 +135,5 @@ class _Printer(Generic[T]):
     def _rows(self, rows: Sequence[Sequence[str]], *, headers: bool) -> None:
         colour = colourful()
         for line in columns(self._collection.header, rows, colour=colour, headers=headers, widths=self._widths):
-            say(line)
+            sys.stdout.write(line + "\n")
         sys.stdout.flush()

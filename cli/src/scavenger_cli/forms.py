@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
+from scavenger_domain.plain_text import CONTROLS, plain
 
 from scavenger_cli.exits import CliError, ExitCode
 
@@ -75,7 +76,7 @@ def yaml_text(data: Any) -> str:
     """Plain data as kubectl writes it: keys sorted, lists not indented, strings bare where that is unmistakable."""
     import yaml
 
-    return str(yaml.dump(data, Dumper=_dumper(), allow_unicode=True, width=1 << 30))
+    return str(yaml.dump(data, Dumper=_dumper(), allow_unicode=True, width=1 << 30)).translate(CONTROLS)
 
 
 @functools.cache
@@ -89,7 +90,8 @@ def _dumper() -> Any:
 
     def text(dumper: Any, value: str) -> Any:
         bare = _BARE.fullmatch(value) and value.lower() not in _WORDS
-        style = "|" if "\n" in value else None if bare else '"'
+        lines = "\n" in value and plain(value) == value  # else as escapes, which only a quoted string may have
+        style = "|" if lines else None if bare else '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
@@ -97,7 +99,7 @@ def _dumper() -> Any:
 
 
 def _json(data: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(data), indent=4).decode()
+    return msgspec.json.format(msgspec.json.encode(data), indent=4).decode().translate(CONTROLS)
 
 
 def _yaml_list(items: Iterable[dict[str, Any]]) -> Iterator[str]:

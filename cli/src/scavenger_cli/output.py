@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 from scavenger_api.states import Phase
+from scavenger_domain.plain_text import plain
 
 from scavenger_cli.exits import CliError
 
@@ -56,7 +57,7 @@ def columns(
     colour: mark phases and states, which changes no width. headers: begin with the header. widths: what the columns
     take at least; set to what they take now, for rows that are printed under these later.
     """
-    table = [*([list(header)] if headers else []), *(list(row) for row in rows)]
+    table = [*([list(header)] if headers else []), *([plain(cell) for cell in row] for row in rows)]
     least = widths or [0] * len(header)
     found = [max(least[i], *(len(row[i]) for row in table)) if table else least[i] for i in range(len(header))]
     if widths is not None:
@@ -76,13 +77,13 @@ def _line(row: Sequence[str], widths: Sequence[int], colour: bool) -> str:
 
 
 def say(text: str = "") -> None:
-    """A line on standard output."""
-    sys.stdout.write(text + "\n")
+    """A line on standard output. What others wrote is no more than text in it."""
+    sys.stdout.write(plain(text) + "\n")
 
 
 def note(text: str) -> None:
     """A line on standard error: what is not the answer itself."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(plain(text) + "\n")
 
 
 def say_error(error: CliError) -> None:
@@ -90,6 +91,7 @@ def say_error(error: CliError) -> None:
     label = (
         typer.style("error:", fg="red", bold=True) if sys.stderr.isatty() and "NO_COLOR" not in os.environ else "error:"
     )
-    note(f"{label} {error.message}")
+    sys.stderr.write(f"{label} ")
+    note(error.message)
     if error.remedy:
         note(f"  {error.remedy}")

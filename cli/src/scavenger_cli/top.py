@@ -15,6 +15,7 @@ from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Phase
 from scavenger_domain.accounts import Account
+from scavenger_domain.plain_text import plain
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli import objects
@@ -250,7 +251,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bo
             Text(str(job.status.interrupted_count)),
             Text(age(job.started_at, now)),
             Text(age(job.metadata.creation_timestamp, now)),
-            Text(job.status.message.replace("\n", " "), no_wrap=True, overflow="ellipsis"),
+            Text(plain(job.status.message.replace("\n", " ")), no_wrap=True, overflow="ellipsis"),
         ]
         table.add_row(*cells)
     counts = {phase: sum(displayed_phase(job) == phase for job in jobs) for phase in objects.PHASES}
@@ -276,7 +277,7 @@ def levels_screen(view: LevelsView, now: datetime, width: int) -> Group:
     facts.append(f"measured every {levels.period_seconds:g} s")
     parts.append(Text("; ".join(facts) + "."))
     if levels.message and levels.message != known:
-        parts.append(Text(levels.message))
+        parts.append(Text(plain(levels.message)))
     for name in levels.resources:
         parts += [Text(""), *_scale(name, levels, width)]
     return Group(*parts)

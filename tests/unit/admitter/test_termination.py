@@ -757,3 +757,11 @@ def test_what_the_kubelet_says_of_an_eviction_for_memory_is_told() -> None:
     assert "Container main was using 817152Ki, request is 0" in outcome.status.message
     (note,) = outcome.events
     assert "The node was low on resource: memory" in note.message
+
+
+def test_what_a_program_says_as_it_ends_is_text_in_the_status() -> None:
+    job = b.job(Phase.RUNNING, running=[10])
+    outcome = b.decide(b.seen(job, 110, b.batch(), b.pod(ended=100, code=1, message="\x1b[2Jbye\u202e\x9b")))
+    told = outcome.status.message or ""
+    assert "\\u001b[2Jbye\\u202e\\u009b" in told
+    assert told.isprintable()

@@ -129,3 +129,9 @@ async def test_failures_are_nobodys_problem(api: FakeApi, recorder: EventRecorde
     (event,) = api.list(EVENTS)
     assert event["reason"] == "Three"
     assert len(event["message"].encode()) == MESSAGE_BYTES
+
+
+async def test_what_strangers_wrote_is_text(api: FakeApi, recorder: EventRecorder) -> None:
+    recorder.warning(PODS, pod("p"), "Failed", "exit code 1: \x1b[2J\u202ebye")
+    await recorder.flush()
+    assert [event["message"] for event in api.list(EVENTS)] == ["exit code 1: \\u001b[2J\\u202ebye"]

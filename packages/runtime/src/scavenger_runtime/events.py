@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.resources import EVENTS, Resource
@@ -148,7 +149,7 @@ class EventRecorder:
     def record(self, resource: Resource[Any], obj: Described, type: str, reason: str, message: str) -> None:
         """Have an event written about `obj`; returns at once, raises nothing. type: Normal or Warning."""
         meta = obj.metadata
-        key = _Key(meta.uid or f"{meta.namespace}/{meta.name}", type, reason, _shortened(message))
+        key = _Key(meta.uid or f"{meta.namespace}/{meta.name}", type, reason, _shortened(plain(message)))
         now = self._clock.now()
         waiting = self._pending.get(key)
         if waiting is not None:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import orjson
 import structlog
+from scavenger_domain.plain_text import CONTROLS, plain
 from structlog.typing import Processor
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -75,7 +76,7 @@ def _formatter(service: str, format: str) -> logging.Formatter:
     if format == "json":
         last = [structlog.processors.format_exc_info, _order, structlog.processors.JSONRenderer(_dumps)]
     elif format == "console":
-        last = [structlog.dev.ConsoleRenderer(timestamp_key="time", colors=sys.stderr.isatty())]
+        last = [_plain, structlog.dev.ConsoleRenderer(timestamp_key="time", colors=sys.stderr.isatty())]
     else:
         raise ValueError(f"log format {format!r} is neither json nor console")
     return structlog.stdlib.ProcessorFormatter(
@@ -90,8 +91,13 @@ def _order(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
     return first | {key: value for key, value in event.items() if key not in first}
 
 
+def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For a terminal, which obeys what strangers write."""
+    return {key: plain(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
 def _dumps(event: Any, **_options: Any) -> str:
-    return orjson.dumps(event, default=_as_text, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(event, default=_as_text, option=orjson.OPT_NON_STR_KEYS).decode().translate(CONTROLS)
 
 
 def _as_text(value: Any) -> Any:

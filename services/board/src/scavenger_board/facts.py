@@ -13,6 +13,7 @@ from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.plain_text import plain
 from scavenger_domain.queues import in_line_since, queue_state
 from scavenger_domain.requests import pod_requests
 from scavenger_domain.taints import blocking
@@ -108,7 +109,7 @@ def job_facts(job: Job) -> JobFacts:
 
 def _message(admitted: Condition | None, status: ShownStatus) -> str:
     waits = admitted is not None and admitted.status != "True"
-    return (admitted.message if waits and admitted is not None else "") or status.message
+    return plain((admitted.message if waits and admitted is not None else "") or status.message)
 
 
 def _moments(stamps: tuple[str, ...]) -> tuple[datetime, ...]:
@@ -189,7 +190,7 @@ def event_facts(event: BoardEvent) -> EventFacts | None:
         about=reference(about),
         uid=about.uid,
         reason=event.reason,
-        message=event.message,
+        message=plain(event.message),
         related=reference(event.related) if event.related is not None else "",
     )
 

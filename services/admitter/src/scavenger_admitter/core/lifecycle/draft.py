@@ -8,6 +8,7 @@ from typing import Any
 
 from scavenger_api.job import Phase, ScavengerJobStatus
 from scavenger_api.reasons import InterruptionReason
+from scavenger_domain.plain_text import plain
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
@@ -76,7 +77,7 @@ class Draft:
     def enter(self, phase: Phase, reason: str, message: str) -> None:
         """Go to a phase (or stay in it), with one word and a sentence on why."""
         self.reason = reason
-        self.set(phase=phase, message=message[:4096])
+        self.set(phase=phase, message=plain(message)[:4096])
 
     @property
     def cpu_time(self) -> accounting.CpuTime:
