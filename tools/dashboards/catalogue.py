@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNTIME: Final = "runtime"
-SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
+SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 SCHEDULER: Final = "scheduler"
 SCHEDULER_SOURCE: Final = ROOT / "services" / "scheduler" / "pkg" / "preemption" / "metrics.go"
 
@@ -26,7 +26,6 @@ BOUNDS: Final = {
     "class": "`preemptible`, `non-preemptible`; of the scheduler's victims also `ordinary`",
     "code": "HTTP status, or the kind of failure of a connection",
     "component": "the service",
-    "direction": "`down`, `up`",
     "informer": "the lists a service follows",
     "kind": "the kinds of write of the prioritizer",
     "lease": "the Lease of a service",
@@ -44,7 +43,6 @@ BOUNDS: Final = {
     "source": "where figures come from: a fixed list in the code",
     "state": "states of the regulator",
     "step": "steps of a rotation of certificates",
-    "to": "as `class`",
     "unit": "`core`, `byte`, `integer`, as of kube-state-metrics",
     "urgency": "a fixed list in the code",
     "version": "the version of the service",

@@ -21,7 +21,7 @@ GOOD = Metric("scavenger_lost_cpu_seconds_total", "counter", ("queue",), "What w
 
 def test_every_service_shows_some() -> None:
     by_service = {metric.shown_by for metric in METRICS}
-    assert by_service == {"runtime", "admitter", "regulator", "prioritizer", "webhook", "board", "scheduler"}
+    assert by_service == {"runtime", "admitter", "regulator", "prioritizer", "webhook", "scheduler"}
 
 
 def test_of_go_name_type_and_labels_are_read() -> None:

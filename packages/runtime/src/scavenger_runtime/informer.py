@@ -80,7 +80,6 @@ LIST_AFTER_FAILURES = 4
 """Failures in a row to resume a watch after which the place to resume from is given up and everything listed anew."""
 
 OBJECTS = metrics.gauge("informer_objects", "Objects in the cache.", ["informer"])
-LISTS = metrics.counter("informer_lists", "Complete lists, the first one included.", ["informer"])
 WATCH_ERRORS = metrics.counter("informer_watch_errors", "Lists and watches that failed.", ["informer", "reason"])
 MALFORMED = metrics.counter("informer_malformed_objects", "Objects that could not be decoded.", ["informer"])
 UNREADABLE = metrics.gauge("informer_unreadable_objects", "Objects that are there and cannot be read.", ["informer"])
@@ -266,7 +265,6 @@ class Informer(Generic[T]):
         except Gone:
             pages = await self._pages(None)
         self._replace(*pages)
-        LISTS.labels(self.name).inc()
         self._follow()
         if not self._synced.is_set():
             self._synced.set()

@@ -20,10 +20,8 @@ from scavenger_runtime.queue import PriorityQueue, ShutDown
 DRAIN_SECONDS = 20.0
 """How long reconciles under way may go on after the loop was told to stop."""
 
-SECONDS = metrics.histogram("reconcile_seconds", "Duration of a reconcile.", ["loop"])
 OUTCOMES = metrics.counter("reconciles", "Reconciles, by outcome.", ["loop", "outcome"])
 DEPTH = metrics.gauge("reconcile_queue_depth", "Keys waiting, ready or not.", ["loop"])
-RETRIES = metrics.counter("reconcile_retries", "Keys queued again after a failure.", ["loop"])
 
 log = get_logger(__name__)
 
@@ -138,7 +136,6 @@ class ReconcileLoop:
                 return
 
     async def _handle(self, key: str, priority: int) -> None:
-        started = self._clock.monotonic()
         try:
             result = await self._reconcile(key)
         except Exception as error:
@@ -149,7 +146,6 @@ class ReconcileLoop:
             if result is not None and result.requeue_after is not None:
                 outcome = "requeue"
                 self.queue.add(key, after=result.requeue_after, priority=priority)
-        SECONDS.labels(self.name).observe(self._clock.monotonic() - started)
         OUTCOMES.labels(self.name, outcome).inc()
 
     def _failed(self, key: str, priority: int, error: Exception) -> str:
@@ -165,7 +161,6 @@ class ReconcileLoop:
             self._log.warning("reconcile failed", key=key, retries=retries, reason=error.reason, error=str(error))
         else:
             self._log.error("reconcile failed", key=key, retries=retries, exc_info=error)
-        RETRIES.labels(self.name).inc()
         after = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         self.queue.add(key, after=after, rate_limited=True, priority=priority)
         return type(error).__name__ if isinstance(error, ApiError) else "error"

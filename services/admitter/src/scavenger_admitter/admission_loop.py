@@ -177,7 +177,6 @@ class AdmissionLoop:
         self._state.held.promised(plan.promised, micros(now))
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)
-        metrics.RECLAIMED_CPU.set(self._state.reclaimed.get("cpu", 0) / 1000)
         for key in {preemption.waiting for preemption in plan.preemptions}:
             self._state.futile.room_made(key, micros(now))
         for preemption in plan.preemptions:
@@ -195,7 +194,6 @@ class AdmissionLoop:
         if self._measured_jobs is measurement.jobs:  # else there are newer figures, which the next cycle looks at
             self._measured_jobs = None
         self._starvation = starvation
-        metrics.STARVED.set(len(starvation.since))
         for starved in starvation.interrupt:
             job = self._job(starved.key)
             if job is not None:
@@ -221,7 +219,6 @@ class AdmissionLoop:
 
 def _show(snapshot: Snapshot, plan: AdmissionPlan, seconds: float) -> None:
     """The figures of a cycle on /metrics."""
-    metrics.CYCLES.inc()
     metrics.CYCLE_SECONDS.observe(seconds)
     for limit in snapshot.limits:
         metrics.LOAD.labels(limit.resource).set(limit.ppm() / PPM)

@@ -38,14 +38,11 @@ RECLAIMS: Final = counter(
     "reclaims", "Jobs interrupted to give a queue its share back, by the queue they are of and the one they went for.",
     ("queue", "receiver"),
 )  # fmt: skip
-RECLAIMED_CPU: Final = gauge("running_reclaimed_cpu_cores", "Reclaimed CPU that is placed on nodes: cores.")
-STARVED: Final = gauge("starved_jobs", "Jobs on reclaimed capacity that got too little CPU when last looked at.")
 QUEUE_ALLOCATED: Final = gauge("queue_allocated", "What a queue has.", ("queue", "resource", "unit"))
 QUEUE_DESERVED: Final = gauge("queue_deserved", "What a queue deserves.", ("queue", "resource", "unit"))
 CYCLE_SECONDS: Final = histogram(
     "admission_cycle_seconds", "Snapshot and plan of one admission cycle.", buckets=LATENCY_BUCKETS
 )
-CYCLES: Final = counter("admission_cycles", "Admission cycles.")
 ORDINARY_WAITING: Final = gauge("ordinary_pods_waiting", "Ordinary pods without a node that wait for room.")
 ORDINARY_WAIT_SECONDS: Final = histogram(
     "ordinary_pod_wait_seconds",

@@ -28,7 +28,6 @@ from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.threads import in_thread
 from starlette.types import ASGIApp
 
-from scavenger_board import metrics
 from scavenger_board.app import create_app
 from scavenger_board.core.history import History, LoadRow
 from scavenger_board.core.now import picture_now
@@ -235,8 +234,7 @@ class BoardView:
 
     async def picture(self) -> Picture:
         """Of this moment."""
-        with metrics.PICTURE_SECONDS.time():
-            return await in_thread(picture_now, self.snapshot(), levels_about=self._levels_about)
+        return await in_thread(picture_now, self.snapshot(), levels_about=self._levels_about)
 
     async def picture_at(self, moment: datetime) -> Picture:
         """Of a moment that is over."""

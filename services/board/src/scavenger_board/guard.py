@@ -12,8 +12,6 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from scavenger_board import metrics
-
 ACCESS_PATH: Final = "/scavenger/board"
 """The nonResourceURL that who looks must be allowed to `get`, with --access=token."""
 
@@ -56,7 +54,6 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                metrics.REQUESTS.labels(str(message["status"])).inc()
                 added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)

@@ -13,7 +13,6 @@ import aiohttp
 from msgspec.structs import replace
 from scavenger_runtime.logging import get_logger
 
-from scavenger_board import metrics
 from scavenger_board.core.history import MOST_POINTS, LoadRow
 from scavenger_board.core.past import Recorded
 from scavenger_board.core.recorded import (
@@ -85,17 +84,13 @@ class Prometheus:
         """All answers. Raises AnswerError."""
         try:
             async with asyncio.timeout(self._timeout):
-                answers = await asyncio.gather(*asked)
+                return await asyncio.gather(*asked)
         except TimeoutError:
             problem = f"it did not answer within {self._timeout:g} s (--prometheus-timeout)"
         except AnswerError as error:
             problem = str(error)
         except (aiohttp.ClientError, OSError) as error:
             problem = f"it is not reached: {error}"
-        else:
-            metrics.PROMETHEUS.labels("answered").inc()
-            return answers
-        metrics.PROMETHEUS.labels("failed").inc()
         log.warning("Prometheus says nothing", problem=problem)
         raise AnswerError(problem)
 

@@ -12,7 +12,6 @@ from scavenger_api.times import format_time
 from scavenger_runtime.clock import Clock, changed_or_after
 from scavenger_runtime.logging import get_logger
 
-from scavenger_board import metrics
 from scavenger_board.core.delta import delta
 from scavenger_board.core.picture import Picture
 
@@ -92,14 +91,12 @@ class Hub:
             raise TooManyListeners
         news = asyncio.Event()
         self._listeners.add(news)
-        metrics.LISTENERS.set(len(self._listeners))
         self._watched.set()
         self._news.set()
         try:
             yield news
         finally:
             self._listeners.discard(news)
-            metrics.LISTENERS.set(len(self._listeners))
             if not self._listeners:
                 self._watched.clear()
 

@@ -217,8 +217,7 @@ class Prioritizer:
 
     async def decide(self) -> ClassPlan:
         """Have the classes decided on a snapshot of now, and record the decision in metrics, log and Events."""
-        with metrics.DECISION_SECONDS.time():
-            plan = await in_thread(self._judge, await self.snapshot())
+        plan = await in_thread(self._judge, await self.snapshot())
         self._record_source(plan.share)
         return plan
 
@@ -235,7 +234,6 @@ class Prioritizer:
             uid = verdict.gang.job.uid
             if uid not in self._changes or recorded.get(uid) == verdict.class_:
                 continue
-            metrics.CHANGES.labels(verdict.class_).inc()
             log.info(
                 "class changed",
                 job=f"{verdict.gang.job.namespace}/{verdict.gang.job.name}",

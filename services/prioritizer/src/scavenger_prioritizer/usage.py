@@ -67,9 +67,7 @@ class ReclaimedUsage:
 
     async def poll(self) -> None:
         """Take one set of figures in, where there is anything to measure."""
-        answered = await self._usage.poll(self._pods)
-        if answered is not None:
-            metrics.USAGE_POLLS.labels("done" if answered else "failed").inc()
+        await self._usage.poll(self._pods)
 
 
 def _key(pod: PodFacts) -> str:

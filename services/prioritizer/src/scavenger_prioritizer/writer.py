@@ -116,7 +116,6 @@ class PlanWriter:
                 turns -= made
             if made < len(step.writes):
                 break
-        metrics.PENDING.set(pending)
         if plan.writes:
             log.info(
                 "classes written",

@@ -160,20 +160,18 @@ class Regulator:
         return await in_thread(self._decide, self._look(measurement))
 
     def _decide(self, seen: _Seen) -> tuple[Snapshot, Decision]:
-        with metrics.DECISION_SECONDS.time():
-            snapshot = self._snapshot(seen)
-            if self._rules.offers.enabled:
-                self.measurements.add_cpu_time(snapshot)
-            self.store.observe(snapshot)
-            decision = regulate(snapshot, self.store.states, self._rules, self.store.reclaimed)
+        snapshot = self._snapshot(seen)
+        if self._rules.offers.enabled:
+            self.measurements.add_cpu_time(snapshot)
+        self.store.observe(snapshot)
+        decision = regulate(snapshot, self.store.states, self._rules, self.store.reclaimed)
         for scope in self.store.states.keys() - decision.scopes.keys():
             metrics.forget_scope(scope)
         self.store.states = decision.states
-        metrics.show(decision, snapshot.history.get(CLUSTER, {}))
+        metrics.show(decision)
         metrics.show_use(snapshot, self._queue_of)
         if self.store.reclaimed is not None:
             metrics.show_offers(decision.offers.values(), self.store.reclaimed.uses.values())
-            metrics.show_node_memory(decision.node_memory)
         log_decision(decision, self._last)
         self._last = decision.scopes[CLUSTER]
         return snapshot, decision

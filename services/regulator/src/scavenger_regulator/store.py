@@ -13,7 +13,6 @@ from scavenger_kube.errors import ApiError
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.threads import in_thread
 
-from scavenger_regulator import metrics
 from scavenger_regulator.core.history import NODE_BUCKETS, Figures, History, dump_histories, load_histories
 from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import Decision
@@ -165,7 +164,5 @@ class Store:
         try:
             await apply_configmap(self._client, self._settings.namespace, name, {**data, KEY_SOURCE: self._source})
         except ApiError as error:
-            metrics.SAVED.labels("failed").inc()
             log.warning(f"{what} not saved", error=str(error))
             raise
-        metrics.SAVED.labels("written").inc()

@@ -193,10 +193,8 @@ class Writer:
                 self._client, settings.namespace, names.LEVELS_CONFIGMAP, new.to_data()
             )
         except ApiError as error:
-            metrics.PUBLISHED.labels("failed").inc()
             log.warning("levels not published", error=str(error))
             return False
-        metrics.PUBLISHED.labels("written").inc()
         old, self._published = self._published, new
         if old is None or (old.state, old.message) != (new.state, new.message):
             text = f"{_loads(new)}; state {new.state.value}" + (f": {new.message}" if new.message else "")
@@ -229,8 +227,6 @@ class Writer:
         if not self._settings.dry_run:
             outcome = await evict_gang(self._client, candidate.gang.pods, EvictionNote(reason, self._clock.now()))
         metrics.EVICTIONS.labels(reason.value, outcome.value).inc()
-        if outcome.interrupted:
-            metrics.LOST.labels(reason.value).inc(candidate.loss)
         log.info(
             "eviction",
             job=candidate.gang.key,
@@ -254,7 +250,6 @@ class Writer:
             return
         outcomes = await in_order([partial(shorten, self._client, one) for one in pods])
         for pod, done in zip(pods, outcomes, strict=True):
-            metrics.SHORTENED.labels("done" if done else "failed").inc()
             if done:
                 log.info("grace period shortened", pod=pod.key, seconds=pod.grace)
 
@@ -278,7 +273,6 @@ class Writer:
         outcomes = await in_order([partial(resize, self._client, one) for one in wanted])
         for one, outcome in zip(wanted, outcomes, strict=True):
             direction = "throttled" if one.throttles else "restored"
-            metrics.RESIZES.labels(direction, outcome.value).inc()
             if outcome is ResizeOutcome.DONE:
                 log.info("resized", pod=one.pod.key, container=one.container, cores=one.cores, direction=direction)
 
@@ -289,8 +283,6 @@ class Writer:
         if self._settings.dry_run or not offers:
             return  # whoever came by an offer could not be evicted before its node runs out of memory
         outcomes = await in_order([partial(write_offer, self._client, one.node, one.amounts) for one in offers])
-        for outcome in outcomes:
-            metrics.OFFERS.labels(outcome.value).inc()
         written = sum(outcome is OfferOutcome.WRITTEN for outcome in outcomes)
         log.debug("offers", written=written, failed=len(offers) - written)
 
@@ -301,7 +293,6 @@ class Writer:
             return
         for name in nodes:
             outcome = await write_offer(self._client, name, None)
-            metrics.OFFERS.labels(outcome.value).inc()
             if outcome is OfferOutcome.FORBIDDEN:
                 self._may_withdraw = False
                 log.warning(
