@@ -70,7 +70,10 @@ def test_the_smallest_job_to_the_letter() -> None:
             "template": {
                 "metadata": {
                     "labels": {**labels, "scavenger.dev/preemption-class": "preemptible"},
-                    "annotations": {"scavenger.dev/run": RUN},
+                    "annotations": {
+                        "scavenger.dev/run": RUN,
+                        "controller.kubernetes.io/pod-deletion-cost": "-2147483648",
+                    },
                     "finalizers": ["scavenger.dev/interruption-record"],
                 },
                 "spec": {

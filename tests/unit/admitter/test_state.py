@@ -500,6 +500,45 @@ def test_a_candidate_does_not_wait_for_a_deleted_pod_on_a_node_that_is_lost() ->
     assert "ns/job" in snap(state).blocked
 
 
+KARPENTER = {"karpenter.sh/nodepool": "default"}
+CANDIDATE = [{"key": "DeletionCandidateOfClusterAutoscaler", "value": "1", "effect": "PreferNoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("keep", "more", "spared"),
+    [
+        (None, {}, False),
+        (None, {"labels": KARPENTER}, True),
+        (None, {"taints": CANDIDATE}, True),
+        (True, {}, True),
+        (False, {"labels": KARPENTER}, False),
+    ],
+)
+def test_where_an_autoscaler_is_jobs_go_where_ordinary_pods_are(
+    keep: bool | None, more: dict[str, Any], spared: bool
+) -> None:
+    """kube-scheduler would take the emptiest node: the start is bound to the other one."""
+    state = ClusterState(keep_scale_down=keep)
+    state.apply_node(node("busy", **more))
+    state.apply_node(node("empty", **more))
+    state.apply_pod(pod("web", node="busy", cpu=5))
+    state.apply_pod(scavenger("other", job="x", node="empty", cpu=5))
+    state.apply_candidate(candidate("job"))
+    seen = snap(state)
+    assert seen.spare_nodes == ({"empty"} if spared else set())
+    start = plan_admissions(seen).starts[0]
+    assert start.target.only == (("busy",) if spared else ())
+
+
+def test_a_nearly_empty_node_is_taken_when_no_other_has_room() -> None:
+    state = ClusterState(keep_scale_down=True)
+    state.apply_node(node("busy"))
+    state.apply_node(node("empty"))
+    state.apply_pod(pod("web", node="busy", cpu=8))
+    state.apply_candidate(candidate("job"))
+    assert [start.target.only for start in plan_admissions(snap(state)).starts] == [("empty",)]
+
+
 def test_a_job_being_started_is_not_started_again() -> None:
     state = ClusterState()
     state.apply_candidate(candidate("job"))

@@ -85,6 +85,18 @@ SINGLE = (
             ("its machine is about to go", b.node(taint=SCALED_DOWN), 101, INTERRUPTED, Cause.NODE_LOST),
         )
     ),
+    # --- a node that is about to go: they are told while they can still save their state
+    *(
+        Row(
+            f"runs on a node with {taint}",
+            (b.pod(),),
+            INTERRUPTED,
+            Cause.NODE_DRAINED,
+            nodes={"node-1": b.node(taint=taint)},
+        )
+        for taint in (SHUT_DOWN, SCALED_DOWN, "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn")
+    ),
+    Row("runs on a node with a taint of somebody", (b.pod(),), RUNNING, nodes={"node-1": b.node(taint="team")}),
     Row(
         "fails by itself on a node that goes down later",
         (b.pod(ended=100, code=3, exit_reason="Error"),),

@@ -543,6 +543,13 @@ def test_pods_of_a_job_that_leaves_are_left_alone() -> None:
 # --- budgets ---
 
 
+def test_without_budgets_the_label_alone_protects() -> None:
+    """For clusters whose scheduler reads it: a budget would keep an autoscaler from removing the node."""
+    plan = plan_classes(snapshot([gang("j")], 0, rules=Rules(budgets=False), budgets={"lab": True}))
+    assert (plan.budgets_needed, plan.budgets_surplus) == ((), ("lab",))
+    assert [write.class_ for write in plan.protect] == [NON_PREEMPTIBLE]
+
+
 @pytest.mark.parametrize(
     ("present", "percentage", "needed", "surplus"),
     [

@@ -143,7 +143,7 @@ class InterruptionReason(Reason):
     )
     NODE_MEMORY = "NodeMemory", "Its node was short of memory, and it gave way before the kubelet had to choose."
     KUBELET_EVICTED = "KubeletEvicted", "Its node ran short of a resource, and the kubelet ended it."
-    NODE_DRAINED = "NodeDrained", "Its node was tainted with NoExecute, as some drains do."
+    NODE_DRAINED = "NodeDrained", "Its node had a taint that ends pods, or that announces its own end."
     NODE_LOST = "NodeLost", "Its node was lost."
     NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
     QUEUE_RECLAIMED = "QueueReclaimed", "Another queue was under its share and took its room back."

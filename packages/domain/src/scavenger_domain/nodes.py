@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking
+
+LEAVING: Final = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "cloud.google.com/impending-node-termination",
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "aws-node-termination-handler/rebalance-recommendation",
+)
+"""Keys of taints that announce the end of a node: of cluster-autoscaler (utils/taints), karpenter (pkg/apis/v1
+taints.go), cloud-provider (api/well_known_taints.go), GKE, and aws-node-termination-handler (pkg/node)."""
 
 
 class _Metadata(Protocol):
@@ -42,6 +56,11 @@ class NodeLike(Protocol):
 def cordoned(node: NodeLike) -> bool:
     """Whether the node is closed to new pods by an administrator or an autoscaler: cordoned, or being deleted."""
     return node.spec.unschedulable or node.metadata.deletion_timestamp is not None
+
+
+def leaving(node: NodeLike) -> str:
+    """The key of the taint that announces the end of the node; empty where none does."""
+    return next((taint.key for taint in node.spec.taints if taint.key in LEAVING), "")
 
 
 def available(node: NodeLike) -> bool:

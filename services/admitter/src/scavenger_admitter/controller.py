@@ -70,6 +70,7 @@ class Admitter:
         self._state = ClusterState(
             tolerated_taints=settings.tolerated_taints,
             start_backoff=(settings.start_backoff, settings.start_backoff_max),
+            keep_scale_down={"auto": None, "always": True, "never": False}[settings.keep_scale_down],
         )
         self._budget = WriteBudget(
             self._clock,

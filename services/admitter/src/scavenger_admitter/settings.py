@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
@@ -40,6 +40,11 @@ class AdmitterSettings(ServiceSettings):
     )
     count_candidate: bool = option(True, "count the load with the job that asks to start, not without it")
     tolerated_taints: Names = TOLERATED_TAINTS
+    keep_scale_down: Literal["auto", "always", "never"] = option(
+        "auto",
+        "start jobs on nodes that ordinary pods hold anyway, and on nearly empty ones last; auto: where a node of"
+        " Karpenter, or a taint of Cluster Autoscaler, has been seen",
+    )
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)

@@ -22,7 +22,7 @@ from scavenger_api.states import ConditionType
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import MICROSECONDS, run_name
-from scavenger_domain.nodes import cordoned
+from scavenger_domain.nodes import LEAVING, cordoned
 from scavenger_domain.requests import computing_requests, on_reclaimed_capacity
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
 from scavenger_kube.resources import PodDisruptionBudget, scavenger_jobs
@@ -43,9 +43,6 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
         "matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}],
     },
 }
-
-DRAIN_TAINTS: Final = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
-"""What autoscalers put on a node they are about to drain, where they do not cordon it."""
 
 _DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER)
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -138,7 +135,7 @@ def _told_to_go(meta: ObjectMeta) -> int | None:
     return None if by is None else by - (meta.deletion_grace_period_seconds or 0) * MICROSECONDS
 
 
-def is_cordoned(node: Node, taints: Collection[str] = DRAIN_TAINTS) -> bool:
+def is_cordoned(node: Node, taints: Collection[str] = LEAVING) -> bool:
     """Whether the node is on its way out: cordoned, being deleted, or carrying one of the drain taints."""
     return cordoned(node) or any(taint.key in taints for taint in node.spec.taints)
 

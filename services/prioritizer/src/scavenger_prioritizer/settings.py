@@ -5,6 +5,7 @@ from __future__ import annotations
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_api.weights import weights_of
 from scavenger_domain.gang import MICROSECONDS
+from scavenger_domain.nodes import LEAVING
 from scavenger_runtime.settings import (
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
@@ -19,7 +20,6 @@ from scavenger_runtime.settings import (
 )
 
 from scavenger_prioritizer.core.snapshot import Rules
-from scavenger_prioritizer.facts import DRAIN_TAINTS
 
 
 class PrioritizerSettings(ServiceSettings):
@@ -57,7 +57,12 @@ class PrioritizerSettings(ServiceSettings):
         unit="seconds",
         gt=0,
     )
-    drain_taints: Names = option(DRAIN_TAINTS, "keys of taints that announce a drain: such nodes count as cordoned")
+    drain_taints: Names = option(LEAVING, "keys of taints that announce a drain: such nodes count as cordoned")
+    budgets: bool = option(
+        True,
+        "make PodDisruptionBudgets over non-preemptible pods; false where scavenger-scheduler is the scheduler of all"
+        " pods, which reads the label: budgets keep autoscalers from removing nodes",
+    )
     max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
     concurrent_writes: int = option(
         8, "writes under way at once, where somebody waits for them; the others are made one by one", ge=1, le=1000
@@ -74,5 +79,6 @@ class PrioritizerSettings(ServiceSettings):
             step=self.priority_step,
             status_step=self.status_step,
             ratio=self.priority_ratio,
+            budgets=self.budgets,
             hold=round(self.class_hold * MICROSECONDS),
         )

@@ -22,6 +22,10 @@ MAX_ENV_BYTES: Final = 128 * 1024
 """What Linux lets one string of an environment have, the name and the closing NUL included (MAX_ARG_STRLEN: 32 pages).
 With a longer one no program can be started."""
 
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+LOWEST_COST: Final = str(-(2**31))
+"""For Karpenter, which takes the nodes first whose pods cost least; the Job controller does not look at it."""
+
 
 def service_name(job: ScavengerJob) -> str:
     """The name of the gang's headless Service, and the subdomain of its pods."""
@@ -90,7 +94,7 @@ def job_manifest(
                 "metadata": {
                     "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
                     # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
-                    "annotations": {names.ANNOTATION_RUN: run},
+                    "annotations": {names.ANNOTATION_RUN: run, POD_DELETION_COST: LOWEST_COST},
                     "finalizers": [names.FINALIZER],
                 },
                 "spec": {

@@ -334,10 +334,11 @@ def _budgets(
 ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
     """Namespaces whose budget has to be written, those whose budget has to go, and all whose budget protects nothing,
     with since when. It stays for a while: the next job to be protected there needs it again."""
-    wanted = {v.gang.job.namespace for v in verdicts if v.class_ == NON_PREEMPTIBLE}
+    protected = {v.gang.job.namespace for v in verdicts if v.class_ == NON_PREEMPTIBLE}
+    wanted = protected if snapshot.rules.budgets else set()
     present = snapshot.budgets or {}
     needed = sorted(namespace for namespace in wanted if not present.get(namespace, False))
-    now, stay = snapshot.now, snapshot.rules.budget_stay
+    now, stay = snapshot.now, snapshot.rules.budget_stay if snapshot.rules.budgets else 0
     idle = {ns: min(snapshot.idle_budgets.get(ns, now), now) for ns in present if ns not in wanted}
     surplus = sorted(namespace for namespace, since in idle.items() if not present[namespace] or now - since >= stay)
     return tuple(needed), tuple(surplus), idle

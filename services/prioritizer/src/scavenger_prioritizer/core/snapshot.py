@@ -150,6 +150,7 @@ class Rules:
     longest interval that is taken at its word. weights: of resources, in what is at risk. step, status_step: by
     how many CPU-seconds the running priority must have moved before it is written to a pod, and to a status. ratio: and
     by which share of the smaller of the two values.
+    budgets: whether non-preemptible pods have PodDisruptionBudgets.
     """
 
     startup_cost: int = STARTUP_COST
@@ -158,6 +159,7 @@ class Rules:
     step: int = 60
     status_step: int = 600
     ratio: float = 1.0
+    budgets: bool = True
     returning: int = 15 * MICROSECONDS
     """A job that left its room to nobody counts as running for so long: it comes back, and until then whoever needs
     that room has it for nothing."""

@@ -56,8 +56,10 @@ class CycleUsage:
         if index is None or index.source is not snapshot.nodes:
             index = NodeIndex(snapshot.nodes)
         closed, headroom = snapshot.closed_nodes, snapshot.headroom
-        self.room = Room(index, closed, headroom=headroom)
-        self.soon = Room(index, closed, terminating, headroom, leaving) if terminating or leaving else self.room
+        spare = snapshot.spare_nodes
+        self.room = self.soon = Room(index, closed, headroom=headroom, spare=spare)
+        if terminating or leaving:
+            self.soon = Room(index, closed, terminating, headroom, leaving, spare)
         self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)

@@ -77,10 +77,17 @@ class Headroom:
                     )
         return columns
 
-    def target(self, shape: Shape, nodes: Sequence[str], closed: frozenset[str]) -> Target:
-        """Where the pods of a start may go that was granted these nodes. closed: nodes at or above their level."""
+    def target(self, shape: Shape, nodes: Sequence[str], closed: frozenset[str], *, pinned: bool = False) -> Target:
+        """Where the pods of a start may go that was granted these nodes.
+
+        Args:
+            shape: of each pod.
+            nodes: that were granted.
+            closed: nodes at or above their level.
+            pinned: whether other nodes were left empty on purpose.
+        """
         full = closed | self.crowded if shape.reclaimed else closed
-        if not full and not self.left:
+        if not full and not self.left and not pinned:
             return ANYWHERE
         only = tuple(sorted(set(nodes)))
         return Target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +15,21 @@ from scavenger_kube.kinds import Node, Pod, Taint
 
 from scavenger_admitter.core.admission.pending import Verdict, verdict
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
-from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
+from scavenger_admitter.core.admission.snapshot import Amounts, NodeView, PendingPod
 from scavenger_admitter.core.admission.units import SECOND
 
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
+
+KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
+"""A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
+
+AUTOSCALER_TAINTS: Final = (
+    "DeletionCandidateOfClusterAutoscaler",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+)
+"""Keys of the taints by which autoscalers take nodes away."""
 
 UNTRIED: Final = 60 * SECOND
 """A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
@@ -93,6 +103,24 @@ def pod_facts(pod: Pod) -> PodFacts:
         created=_second(meta.creation_timestamp),
         started=_started(pod),
         shape=shape,
+    )
+
+
+def autoscaled(node: Node) -> bool:
+    """Whether the node shows that an autoscaler looks after it: a label of Karpenter, a taint of either."""
+    return KARPENTER_NODEPOOL in node.metadata.labels or any(t.key in AUTOSCALER_TAINTS for t in node.spec.taints)
+
+
+def spare(nodes: Iterable[NodeView]) -> frozenset[str]:
+    """Nodes of which ordinary pods request less than half, of CPU and of memory: by default Cluster Autoscaler removes
+    such nodes (--scale-down-utilization-threshold), and Karpenter finds their pods a place elsewhere."""
+    return frozenset(
+        node.name
+        for node in nodes
+        if all(
+            2 * (node.used.get(name, 0) - node.scavenger.get(name, 0)) < node.allocatable.get(name, 0)
+            for name in ("cpu", "memory")
+        )
     )
 
 

@@ -13,6 +13,9 @@ Why it is quick: what of the nodes does not change is looked up in a `NodeIndex`
 looking at every node (`place_search.py`). All pods of a gang are equal, so how many fit is a sum over nodes, known
 before the first is taken: nothing is ever rolled back. What no waiting will change is told apart in `empty_cluster.py`.
 
+Where an autoscaler removes nodes, jobs leave it those that ordinary pods hardly use: these are places only when no
+other is left, and a start is bound to the nodes that it was granted, as the scheduler would take the emptiest.
+
 Closed nodes (at or above a level of their own, says the regulator) take no new scavenger job, and the others no more
 than their headroom (`headroom.py`). Ordinary pods and starts under way may still land there, so they reserve room there
 as well, and what they reserve comes off the headroom. The score stays that of the scheduler.
@@ -21,6 +24,7 @@ as well, and what they reserve comes off the headroom. The score stays that of t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 from functools import cached_property
 from typing import Final
 
@@ -48,6 +52,14 @@ MOST_HOLDERS: Final = 3
 _ANY: Final = 1 << 62
 
 
+class Among(Enum):
+    """Which nodes are looked at."""
+
+    HELD = "those that new jobs may use and that ordinary pods hold anyway"
+    OPEN = "those that new jobs may use"
+    ALL = "closed ones as well, which ordinary pods may use"
+
+
 class Room:
     """Free amounts of all nodes, from which a cycle takes.
 
@@ -57,6 +69,7 @@ class Room:
         terminating: per node what counts as free, though pods that have been told to go still request it.
         leaving: per node what the figures behind the headroom show of them, and of those that have gone.
         headroom: up to the levels that nodes have of their own.
+        spare: names of nodes that an autoscaler may remove: jobs take them last.
 
     Attributes:
         looks: nodes that were looked at to see whether whole gangs fit; counted down from `MOST_LOOKS`.
@@ -69,13 +82,18 @@ class Room:
         terminating: Mapping[str, Amounts] | None = None,
         headroom: Headroom = UNKNOWN,
         leaving: Mapping[str, Amounts] | None = None,
+        spare: frozenset[str] = frozenset(),
     ) -> None:
         self._index = index
         self._nodes = index.nodes
-        self._schedulable = self._open = index.schedulable
+        self._schedulable = index.schedulable
+        self._usable_by: Final = {Among.ALL: index.schedulable, Among.OPEN: index.schedulable}
         if closed:
-            self._open = [node.schedulable and node.name not in closed for node in self._nodes]
-        self._every_schedulable, self._every_open = all(self._schedulable), all(self._open)
+            self._usable_by[Among.OPEN] = [node.schedulable and node.name not in closed for node in self._nodes]
+        if spare:
+            usable = zip(self._usable_by[Among.OPEN], self._nodes, strict=True)
+            self._usable_by[Among.HELD] = [open_ and node.name not in spare for open_, node in usable]
+        self._every: Final = {among: all(usable) for among, usable in self._usable_by.items()}
         self._terminating = terminating or {}
         # One column per resource, made when first asked for: a filter over one list of integers is the
         # fastest loop there is in Python.
@@ -83,11 +101,15 @@ class Room:
         self._left: Final = headroom.columns(self._nodes, leaving or {})
         self.looks = MOST_LOOKS
         self._taken: list[int] = []
-        self._usable: dict[tuple[int, bool], list[int]] = {}
-        self._searches: dict[tuple[int, bool], PlaceSearch] = {}
+        self._usable: dict[tuple[int, Among], list[int]] = {}
+        self._searches: dict[tuple[int, Among], PlaceSearch] = {}
         self._among: dict[int, frozenset[int]] = {}
-        self._found: dict[Shape, Places] = {}  # open places, for jobs
-        self._found_all: dict[Shape, Places] = {} if closed or self._left else self._found
+        found: dict[Shape, Places] = {}  # open places, for jobs
+        self._found: Final[dict[Among, dict[Shape, Places]]] = {
+            Among.HELD: {},
+            Among.OPEN: found,
+            Among.ALL: {} if closed or self._left else found,
+        }
         self._kept: list[tuple[int, PendingPod]] = []
         self._promised: list[str] = []
         self._unbarred: dict[tuple[Shape, int], int] = {}
@@ -102,9 +124,12 @@ class Room:
         places = self._places_of(shape)
         if count > 1 and not self._fits(shape, count, places):
             return None
+        first = self._places_of(shape, Among.HELD) if Among.HELD in self._usable_by else None
         taken = []
         for _ in range(count):
-            i = places.best()
+            i = first.best() if first is not None else None
+            if i is None:
+                i = places.best()
             if i is None:
                 return None  # the first and only one: how many of a gang fit was known before
             self._take(i, shape)
@@ -131,7 +156,7 @@ class Room:
             if count and i is not None and self._schedulable[i] and self._holds(i, shape):
                 self._take(i, shape)
                 count -= 1
-        places = self._places_of(shape, closed_too=True)
+        places = self._places_of(shape, Among.ALL)
         for _ in range(count):
             i = places.best()
             if i is None:
@@ -145,7 +170,7 @@ class Room:
         if i is None or not self._schedulable[i]:
             if pod.barred and not self._fits_unbarred(pod):
                 return
-            i = self._places_of(pod.shape, closed_too=True).best()
+            i = self._places_of(pod.shape, Among.ALL).best()
             if i is None:
                 return
             self._promised.append(pod.key)
@@ -158,7 +183,7 @@ class Room:
         kind = (pod.shape, pod.barred)
         left = self._unbarred.get(kind)
         if left is None:
-            nodes = self._usable_nodes(self._index.matching(pod.shape), closed_too=True)
+            nodes = self._usable_nodes(self._index.matching(pod.shape), Among.ALL)
             barred = pod.barred - (len(self._nodes) - len(nodes))  # the scheduler counts nodes that we left out as well
             if barred <= 0:
                 left = _ANY
@@ -211,7 +236,7 @@ class Room:
 
     def places(self, shape: Shape) -> list[int]:
         """Positions of the nodes that would let a new job of this shape in, if they had the room."""
-        return self._usable_nodes(self._index.matching(shape), closed_too=False)
+        return self._usable_nodes(self._index.matching(shape), Among.OPEN)
 
     def _column(self, resource: str) -> list[int]:
         column = self._free.get(resource)
@@ -225,51 +250,50 @@ class Room:
     def _holds(self, i: int, shape: Shape) -> bool:
         return all(self._column(resource)[i] >= amount for resource, amount in shape.requests)
 
-    def _usable_nodes(self, matching: list[int], *, closed_too: bool) -> list[int]:
-        key = (id(matching), closed_too)
+    def _usable_nodes(self, matching: list[int], among: Among) -> list[int]:
+        key = (id(matching), among)
         found = self._usable.get(key)
         if found is None:
-            usable = self._schedulable if closed_too else self._open
-            every = self._every_schedulable if closed_too else self._every_open
-            found = self._usable[key] = matching if every else [i for i in matching if usable[i]]
+            usable = self._usable_by[among]
+            found = self._usable[key] = matching if self._every[among] else [i for i in matching if usable[i]]
         return found
 
-    def _places_of(self, shape: Shape, *, closed_too: bool = False) -> Places:
-        known = self._found_all if closed_too else self._found
+    def _places_of(self, shape: Shape, among: Among = Among.OPEN) -> Places:
+        known = self._found[among]
         places = known.get(shape)
         if places is None:
-            places = known[shape] = self._seek(shape, closed_too=closed_too)
+            places = known[shape] = self._seek(shape, among)
         return places
 
-    def _seek(self, shape: Shape, *, closed_too: bool) -> Places:
+    def _seek(self, shape: Shape, among: Among) -> Places:
         asked, column, offered = dict(shape.requests), self._column, self._index.offered
         needs = [(column(name), amount) for name, amount in shape.requests]
-        if self._left and not closed_too and not shape.reclaimed:
+        if self._left and among is not Among.ALL and not shape.reclaimed:
             needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
         ask = Ask(
             needs=tuple(needs),
             scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
             size=offered("cpu"),
         )
-        nodes = self._usable_nodes(self._index.matching(shape), closed_too=closed_too)
+        nodes = self._usable_nodes(self._index.matching(shape), among)
         if len(nodes) <= FEW:
             return Places(ask, nodes)
         selected = self._index.selected(shape.node_selector)
         everywhere = self._index.selected(())
-        among: Collection[int] | None = None
-        if (id(selected), closed_too) not in self._searches and len(self._searches) >= MOST_SEARCHES:
-            among = self._among.setdefault(id(nodes), frozenset(nodes))
+        only: Collection[int] | None = None
+        if (id(selected), among) not in self._searches and len(self._searches) >= MOST_SEARCHES:
+            only = self._among.setdefault(id(nodes), frozenset(nodes))
             selected = everywhere
-        return Places(ask, nodes, self._search(selected, closed_too=closed_too), self._index.kinds(shape), among)
+        return Places(ask, nodes, self._search(selected, among), self._index.kinds(shape), only)
 
-    def _search(self, selected: list[int], *, closed_too: bool) -> PlaceSearch:
-        key = (id(selected), closed_too)
+    def _search(self, selected: list[int], among: Among) -> PlaceSearch:
+        key = (id(selected), among)
         search = self._searches.get(key)
         if search is None:
             cpu, memory = SCORED
             search = self._searches[key] = PlaceSearch(
                 self._index.blocks(selected),
-                self._schedulable if closed_too else self._open,
+                self._usable_by[among],
                 (self._column(cpu), self._column(memory)),
                 (self._index.offered(cpu), self._index.offered(memory)),
                 self._taken,
@@ -295,7 +319,7 @@ class Room:
         """Whether no node takes even one pod, though by requests one has room for it."""
         if not self._left or shape.reclaimed or self._places_of(shape).best() is not None:
             return False
-        return self._places_of(shape, closed_too=True).best() is not None
+        return self._places_of(shape, Among.ALL).best() is not None
 
     def _no_headroom(self, shape: Shape, count: int) -> str:
         needs, places = _needs(shape, count), self.places(shape)

@@ -282,7 +282,7 @@ class _Cycle:
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
         seen = self._snapshot
-        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes)
+        target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
         self._starts.append(Start(candidate, nodes, self._usage.load_ppm(), target))
         self._pods += len(nodes)
 

@@ -28,7 +28,7 @@ from scavenger_admitter.core.admission.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
 from scavenger_admitter.core.admission.load_overlap import overlap
 from scavenger_admitter.core.admission.node_sums import NodeSums
-from scavenger_admitter.core.admission.object_facts import PodFacts, pod_facts
+from scavenger_admitter.core.admission.object_facts import PodFacts, autoscaled, pod_facts, spare
 from scavenger_admitter.core.admission.queue_access import QueueAccess
 from scavenger_admitter.core.admission.refused import RefusedStarts
 from scavenger_admitter.core.admission.running import RunningJobs
@@ -61,11 +61,17 @@ class ClusterState:
     Args:
         tolerated_taints: keys of NoSchedule and NoExecute taints that do not take a node out of the load.
         start_backoff: the first and the longest delay of starts that are refused, seconds.
+        keep_scale_down: whether jobs take nearly empty nodes last; None: from when a node of an autoscaler is seen.
     """
 
     def __init__(
-        self, *, tolerated_taints: Iterable[str] = (), start_backoff: tuple[float, float] = (5.0, 300.0)
+        self,
+        *,
+        tolerated_taints: Iterable[str] = (),
+        start_backoff: tuple[float, float] = (5.0, 300.0),
+        keep_scale_down: bool | None = None,
     ) -> None:
+        self._keep_scale_down = keep_scale_down
         self._pods: dict[str, PodFacts] = {}
         self._nodes = NodeSums(tolerated_taints)
         # scavenger pods by job
@@ -91,6 +97,8 @@ class ClusterState:
     def apply_node(self, node: Node) -> None:
         """A node was added or changed."""
         self._nodes.apply(node)
+        if self._keep_scale_down is None and autoscaled(node):
+            self._keep_scale_down = True
 
     def delete_node(self, name: str) -> None:
         """A node is gone. Pods still bound to it stay known, and count again if it comes back."""
@@ -235,6 +243,7 @@ class ClusterState:
             counted_with_candidate=rule.counted_with_candidate,
             closed_nodes=rule.closed_nodes,
             headroom=self._headroom(rule),
+            spare_nodes=spare(nodes.values()) if self._keep_scale_down else frozenset(),
             shut=rule.shut,
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),

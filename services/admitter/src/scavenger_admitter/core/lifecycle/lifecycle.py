@@ -32,7 +32,14 @@ from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.observation import Figures, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import Removal, deleting, moment
-from scavenger_admitter.core.lifecycle.termination import Checkpointed, Removed, Run, Undecided, find_termination
+from scavenger_admitter.core.lifecycle.termination import (
+    Checkpointed,
+    Removed,
+    Run,
+    Undecided,
+    announced,
+    find_termination,
+)
 
 
 def plan_lifecycle(seen: Observation) -> Outcome:
@@ -114,6 +121,7 @@ def _progress(draft: Draft) -> None:
     found = find_termination(run, seen.nodes, seen.now, seen.settings.final_delete_slack, seen.reboots)
     if seen.decision is not None and (found is None or isinstance(found, Undecided)):
         found = Removed(Removal(seen.now, seen.now, seen.decision.cause, "", True, seen.decision.detail))
+    found = found or announced(run, seen.nodes, seen.now)
     if found is None:
         running.go_on(draft, run)
     elif isinstance(found, Undecided):  # it computes nothing any more, so nothing becomes useful

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.checkpoints import saved_its_state
+from scavenger_domain.nodes import leaving
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.leftover_pods import OUT_OF_SERVICE
@@ -32,13 +33,6 @@ FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
 node-monitor-grace-period of kube-controller-manager), and peers of a lost member fail within seconds."""
 _BY_SIGNAL: Final = (128 + 9, 128 + 15)
-# cloud-provider api/well_known_taints.go; cluster-autoscaler utils/taints; karpenter pkg/apis/v1 taints.go.
-_GOING_TAINTS: Final = (
-    OUT_OF_SERVICE,
-    "node.cloudprovider.kubernetes.io/shutdown",
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupted",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +143,17 @@ def find_termination(
     return Undecided(until) if suspects and now < until else Failed(exits[0])
 
 
+def announced(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime) -> Removed | None:
+    """The end of a run of which a node is about to go: its pods are to save their state while they can. Not every
+    autoscaler evicts pods of so low a priority before it ends the machine."""
+    for pod in sorted(run.pods, key=lambda pod: pod.metadata.name):
+        node = nodes.get(pod.spec.node_name)
+        if node is not None and not over(pod) and (taint := leaving(node)):
+            detail = f"node {pod.spec.node_name} has the taint {taint}"
+            return Removed(Removal(now, now, InterruptionReason.NODE_DRAINED, pod.metadata.name, True, detail))
+    return None
+
+
 def _job_removed(run: Run, now: datetime) -> list[Removal]:
     """The Job is gone or going: its pods go with it, or are orphaned."""
     if run.batch is not None and run.batch.metadata.deletion_timestamp is None:
@@ -211,7 +216,8 @@ def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> s
         return "has rebooted"
     if (since := moment(ready.last_transition_time)) is not None and since > at:
         return "has not been ready meanwhile"
-    taint = next((taint.key for taint in node.spec.taints if taint.key in _GOING_TAINTS), "")
+    out = any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+    taint = OUT_OF_SERVICE if out else leaving(node)
     return f"has the taint {taint}" if taint else ""
 
 
