@@ -7,7 +7,9 @@ figures of protected jobs are written anew.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from scavenger_api.levels import LevelsView
 from scavenger_api.names import PREEMPTIBLE
@@ -18,6 +20,8 @@ from scavenger_prioritizer.core.snapshot import Gang, JobFacts, PodFacts, Share,
 from scavenger_simulator.clock import moment, stamp, ticks
 from scavenger_simulator.jobs import NAMESPACE, Job, Stage
 from scavenger_simulator.world import World
+
+NEVER: Final = sys.maxsize
 
 
 class Classes:
@@ -34,12 +38,13 @@ class Classes:
         self._gangs: dict[int, tuple[int, Gang]] = {}
         self._written_at: dict[str, int] = {}
         self._exposed_at: dict[str, int] = {}
+        self._due = NEVER
         self.changed: Callable[[Job], None] = lambda job: None
 
     def update(self) -> None:
         """Have the classes as they are at this moment."""
         world = self._world
-        due = world.now - self._at >= ticks(world.settings.prioritizer_period)
+        due = world.now - self._at >= ticks(world.settings.prioritizer_period) or stamp(world.now) >= self._due
         if world.decider.since is not None or not (due or world.published is not self._published):
             return
         self._at, self._published = world.now, world.published
@@ -55,6 +60,7 @@ class Classes:
                 exposed_at=self._exposed_at,
             )
         )
+        self._due = NEVER if plan.due is None else plan.due
         self._carry_out(plan)
 
     def _current(self) -> list[Gang]:

@@ -493,7 +493,8 @@ def test_protection_costs_a_label_and_no_figure_that_schedulers_can_tell_themsel
 
 def test_a_figure_that_schedulers_cannot_tell_comes_with_the_class() -> None:
     born = pod("p", written=None, started=ago(HALF_HOUR + 10), cost=2000)
-    plan = plan_classes(snapshot([gang("j", started=HALF_HOUR + 10, pods=[born], written=None)], 0))
+    subject = gang("j", started=HALF_HOUR + 10, pods=[born], written=None)
+    plan = plan_classes(snapshot([subject], 0, rules=replace(NO_STARTUP, window=0)))
     assert plan.protect == (PodWrite(born, NON_PREEMPTIBLE, 20),)
 
 
@@ -580,9 +581,38 @@ def test_a_budget_that_protects_nothing_goes_after_an_hour() -> None:
     assert plan_classes(needed).idle_budgets == {}, "and begins anew when it has protected somebody meanwhile"
 
 
+def started_over(name: str, seconds: float, cost: int = 1000, **facts: Any) -> Gang:
+    return gang(name, started=HALF_HOUR + seconds, cost=cost, **facts)
+
+
+def test_a_job_that_starts_over_is_preemptible_whatever_its_place_and_beside_the_others() -> None:
+    """A hundred cores for six seconds are more than a core for nine minutes, and ranked last of ten."""
+    others = [gang(f"j{n}", started=60 * n + 1, class_=NON_PREEMPTIBLE) for n in range(9)]
+    for seconds, also in ((0, {"large"}), (6, {"large"}), (59, {"large"}), (60, set())):
+        subject = started_over("large", seconds, 100_000, class_=NON_PREEMPTIBLE)
+        first = {"j0", "j1"} if seconds == 0 else {"j0", "j1", "j2"}  # of no risk at all it is the first by its place
+        assert preemptible(plan_classes(snapshot([*others, subject], 30))) == first | also
+    fresh = gang("large", started=6, cost=100_000, class_=NON_PREEMPTIBLE)
+    assert "large" not in preemptible(plan_classes(snapshot([*others, fresh], 33))), "it has written nothing yet"
+    reported = gang("large", started=900, cost=100_000, class_=NON_PREEMPTIBLE, checkpoints=(ago(6),))
+    assert "large" in preemptible(plan_classes(snapshot([*others, reported], 33)))
+    off = replace(NO_STARTUP, window=0)
+    assert "large" not in preemptible(plan_classes(snapshot([*others, reported], 33, rules=off)))
+    subject = started_over("large", 6, class_=NON_PREEMPTIBLE)
+    assert preemptible(plan_classes(snapshot([subject], None))) == set(), "classes are kept"
+
+
+def test_the_next_pass_is_due_when_the_first_protected_job_starts_over() -> None:
+    protected = [gang("a", started=600), gang("b", started=900)]
+    assert plan_classes(snapshot(protected, 0)).due == ago(-900)
+    assert plan_classes(snapshot(protected, 100)).due is None
+    assert plan_classes(snapshot(protected, None)).due is None
+    assert plan_classes(snapshot(protected, 0, rules=replace(NO_STARTUP, window=0))).due is None
+
+
 def test_who_has_lost_its_protection_a_moment_ago_does_not_have_it_back_yet() -> None:
     gangs = [gang("exposed", started=1000), gang("other", started=900), gang("cheap", started=10)]
-    for seconds, expected in ((0, {"exposed", "cheap"}), (119, {"exposed", "cheap"}), (120, {"cheap"})):
+    for seconds, expected in ((0, {"exposed", "cheap"}), (59, {"exposed", "cheap"}), (60, {"cheap"})):
         found = replace(snapshot(gangs, 33), exposed_at={"lab/exposed": ago(seconds)})
         assert preemptible(plan_classes(found)) == expected
     protected = gang("exposed", started=1000, class_=NON_PREEMPTIBLE)

@@ -84,7 +84,10 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         gangs=draw(gangs()),
         cordoned=frozenset(draw(st.sets(st.sampled_from(["n1", "n2"])))),
         budgets=draw(st.dictionaries(st.sampled_from(["lab", "elsewhere"]), st.booleans())),
-        rules=Rules(startup_cost=draw(st.sampled_from([0, 60 * MICROSECONDS]))),
+        rules=Rules(
+            startup_cost=draw(st.sampled_from([0, 60 * MICROSECONDS])),
+            window=draw(st.sampled_from([0, 60 * MICROSECONDS])),
+        ),
         used=draw(st.dictionaries(st.from_regex(r"\Apod-[0-7]-[0-4]\Z"), st.integers(0, 64_000))),
     )
 
@@ -134,7 +137,8 @@ def test_a_higher_percentage_protects_nobody_more(snapshot: Snapshot, other: flo
 @thoroughly
 @given(snapshots())
 def test_none_at_0_all_at_100_but_for_the_cordoned(snapshot: Snapshot) -> None:
-    none = plan_classes(replace(snapshot, share=published(0)))
+    rules = replace(snapshot.rules, window=0)
+    none = plan_classes(replace(snapshot, share=published(0), rules=rules))
     assert {v.gang.job.uid for v in none.verdicts if v.class_ == PREEMPTIBLE} == {
         v.gang.job.uid for v in none.verdicts if v.cordoned
     }
@@ -145,7 +149,8 @@ def test_none_at_0_all_at_100_but_for_the_cordoned(snapshot: Snapshot) -> None:
 @thoroughly
 @given(snapshots())
 def test_nobody_protected_has_less_at_risk_than_somebody_preemptible_elsewhere(snapshot: Snapshot) -> None:
-    verdicts = [v for v in plan_classes(snapshot).verdicts if not v.cordoned]
+    by_place = replace(snapshot, rules=replace(snapshot.rules, window=0))
+    verdicts = [v for v in plan_classes(by_place).verdicts if not v.cordoned]
     preempted = [v.risk for v in verdicts if v.class_ == PREEMPTIBLE]
     protected = [v.risk for v in verdicts if v.class_ == NON_PREEMPTIBLE]
     assert max(preempted, default=0) <= min(protected, default=max(preempted, default=0))

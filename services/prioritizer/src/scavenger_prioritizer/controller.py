@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from scavenger_api import names
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
+from scavenger_domain.gang import MICROSECONDS
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Node, Pod
@@ -179,12 +180,20 @@ class Prioritizer:
     async def _pass(self, key: str) -> Result:
         try:
             with metrics.PASS_SECONDS.time():
-                pending = await self.writer.carry_out(await self.decide(), self._outdated)
+                plan = await self.decide()
+                pending = await self.writer.carry_out(plan, self._outdated)
         except ApiError:
             metrics.PASSES.labels("failed").inc()
             raise
         metrics.PASSES.labels("done").inc()
-        return Result(requeue_after=self._settings.debounce if pending else self._settings.period)
+        return Result(requeue_after=self._settings.debounce if pending else self._until(plan.due))
+
+    def _until(self, due: int | None) -> float:
+        """Seconds until the next pass when nothing happens: a job that starts over is not waited for."""
+        if due is None:
+            return self._settings.period
+        seconds = (due - micros(self._clock.now())) / MICROSECONDS
+        return min(self._settings.period, max(self._settings.debounce, seconds))
 
     def _outdated(self) -> bool:
         """Whether the next pass is due: one that explains something for seconds keeps nobody waiting for room."""

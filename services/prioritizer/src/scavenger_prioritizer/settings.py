@@ -48,8 +48,11 @@ class PrioritizerSettings(ServiceSettings):
     priority_ratio: float = option(
         1.0, "and by this share of the smaller of the old and the new value; 1 is doubled or halved", ge=0
     )
+    start_over_window: Seconds = option(
+        60.0, "a job is preemptible for so long after a checkpoint, reported or due; 0 is off", unit="seconds", ge=0
+    )
     class_hold: Seconds = option(
-        120.0, "a job that has lost its protection is not protected again sooner", unit="seconds", ge=0
+        60.0, "a job that has lost its protection is not protected again sooner", unit="seconds", ge=0
     )
     usage_period: Seconds = option(
         30.0,
@@ -80,5 +83,6 @@ class PrioritizerSettings(ServiceSettings):
             status_step=self.status_step,
             ratio=self.priority_ratio,
             budgets=self.budgets,
+            window=round(self.start_over_window * MICROSECONDS),
             hold=round(self.class_hold * MICROSECONDS),
         )

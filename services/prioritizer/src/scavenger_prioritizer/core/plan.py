@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from scavenger_api.job import Phase
 from scavenger_api.names import NON_PREEMPTIBLE, PREEMPTIBLE
-from scavenger_domain.gang import at_risk, cpu_seconds, estimated_at_risk
+from scavenger_domain.gang import at_risk, cpu_seconds, estimated_at_risk, start_over
 
 from scavenger_prioritizer.core.snapshot import (
     Gang,
@@ -71,6 +71,8 @@ class ClassPlan:
     share: Share
     now: int = 0
     """The moment of the snapshot, in microseconds."""
+    due: int | None = None
+    """When the first of the protected jobs starts over, and with that loses its protection."""
     budgets_needed: tuple[str, ...] = ()
     """Namespaces whose budget is missing or wrong."""
     protect: tuple[PodWrite, ...] = ()
@@ -121,6 +123,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
         verdicts=verdicts,
         share=snapshot.share,
         now=snapshot.now,
+        due=_due(ranked, verdicts, snapshot),
         budgets_needed=needed,
         protect=protect,
         unprotect=unprotect,
@@ -141,6 +144,17 @@ class Ranked(Record, frozen=True, gc=False):
     risk: int
     start: int
     cordoned: bool
+    since: int
+    """Up to here its work is safe."""
+
+    def safe(self, now: int, window: int) -> bool:
+        """Whether it has passed a checkpoint of this run, reported or due, no longer ago than that."""
+        return self.start < self.since and now - self.since < window
+
+    def next_start_over(self, now: int) -> int:
+        """When its next checkpoint is due, in microseconds."""
+        interval = self.gang.job.interval
+        return start_over(self.start, interval, now) + interval
 
 
 def rank(snapshot: Snapshot) -> list[Ranked]:
@@ -173,7 +187,7 @@ def _rank_one(gang: Gang, snapshot: Snapshot) -> Ranked:
     rules = snapshot.rules
     found = at_risk(gang.job, gang.pods, snapshot.now, rules.startup_cost, rules.trusted, snapshot.used)
     cordoned = any(pod.live and pod.node in snapshot.cordoned for pod in gang.pods)
-    return Ranked(gang, found.cost, found.started, cordoned)
+    return Ranked(gang, found.cost, found.started, cordoned, found.since)
 
 
 # --- classes ---
@@ -212,8 +226,9 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     it back when they were. Who was preempted does not count. His room is taken, and the next ordinary pod needs that of
     another: with his place kept for him a burst had used up all preemptible jobs, and waited.
 
-    Who has lost its protection a moment ago does not have it back yet: a load that jumps up and down would have half of
-    all jobs change their class twice a minute.
+    Beside those, jobs are preemptible that have just written a checkpoint, or are to have: whoever goes now loses next
+    to nothing, however many cores it has. And who has lost its protection a moment ago does not have it back yet: a
+    load that jumps up and down would have half of all jobs change their class twice a minute.
     """
     percentage, count = snapshot.share.percentage, None
     if percentage is not None:
@@ -223,14 +238,25 @@ def _judge(ranked: Sequence[Ranked], snapshot: Snapshot) -> Iterable[Verdict]:
     for position, r in enumerate(ranked):
         current = current_class(r.gang)
         class_ = current if count is None else PREEMPTIBLE if position < count else NON_PREEMPTIBLE
-        if class_ == NON_PREEMPTIBLE and current == PREEMPTIBLE and _held(r.gang.job, snapshot):
+        if count is not None and position >= count and _exposed(r, current, snapshot):
             class_ = PREEMPTIBLE
         yield Verdict(r.gang, r.risk, r.start, r.cordoned, PREEMPTIBLE if r.cordoned else class_, current)
 
 
-def _held(job: JobFacts, snapshot: Snapshot) -> bool:
-    at = snapshot.exposed_at.get(job.key)
-    return at is not None and at <= snapshot.now < at + snapshot.rules.hold
+def _exposed(ranked: Ranked, current: str, snapshot: Snapshot) -> bool:
+    """Whether a job is preemptible that is not by its place."""
+    now, rules = snapshot.now, snapshot.rules
+    if ranked.safe(now, rules.window):
+        return True
+    at = snapshot.exposed_at.get(ranked.gang.job.key) if current == PREEMPTIBLE else None
+    return at is not None and at <= now < at + rules.hold
+
+
+def _due(ranked: Sequence[Ranked], verdicts: Sequence[Verdict], snapshot: Snapshot) -> int | None:
+    if snapshot.share.percentage is None or not snapshot.rules.window:
+        return None
+    protected = (r for r, v in zip(ranked, verdicts, strict=True) if v.class_ == NON_PREEMPTIBLE)
+    return min((r.next_start_over(snapshot.now) for r in protected), default=None)
 
 
 def current_class(gang: Gang) -> str:

@@ -165,7 +165,9 @@ class Rules:
     that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
-    hold: int = 120 * MICROSECONDS
+    window: int = 60 * MICROSECONDS
+    """A job is preemptible for so long after its checkpoint, reported or due, whatever its place."""
+    hold: int = 60 * MICROSECONDS
     """A job that has lost its protection is not protected again sooner, however the percentage trembles."""
     budget_stay: int = 3600 * MICROSECONDS
     """A budget that selects nothing is in nobody's way, and is deleted only after so long."""
