@@ -15,21 +15,22 @@ import (
 // jobIndex is the name of an index of the pod informer: pods by job.
 const jobIndex = "scavenger.dev/job"
 
-// jobKey names a job. A scavenger pod without the label is a job of its own.
+// jobKey names one run of a job: pods of an earlier run that do not go are no members of the gang. A scavenger pod
+// without the label is a job of its own.
 type jobKey struct {
-	namespace, job string
+	namespace, job, run string
 }
 
 func keyOf(pod *v1.Pod) jobKey {
 	if job := pod.Labels[labelJob]; job != "" {
-		return jobKey{pod.Namespace, job}
+		return jobKey{pod.Namespace, job, pod.Annotations[annotationRun]}
 	}
-	return jobKey{pod.Namespace, "/" + pod.Name}
+	return jobKey{pod.Namespace, "/" + pod.Name, ""}
 }
 
 // String is the key in the informer's index.
 func (k jobKey) String() string {
-	return k.namespace + "/" + k.job
+	return k.namespace + "/" + k.job + "/" + k.run
 }
 
 // runOf identifies one run of a job: the batch Job it has for this run, or the pod itself where there is none.

@@ -172,6 +172,29 @@ func TestWeightsThatAreNone(t *testing.T) {
 	}
 }
 
+// A pod of an earlier run that does not go is no member of the gang.
+func TestPodOfAnEarlierRun(t *testing.T) {
+	run := func(p pod, run string) pod { return p.annotate(annotationRun, run) }
+	stuck := run(scavenger("gang", "node-000", "1", "5").terminating(0), "1")
+	stuck.Name = "stuck"
+	members := gang("gang", []string{"node-001", "node-002"}, "1", "10")
+	for i, p := range members {
+		members[i] = run(p, "2")
+	}
+	s := world{nodes: nodes(3, "1"), pods: append(slices.Clone(members), stuck)}.start(t)
+	for range 2 { // the second time from memory
+		at := s.plugin.newAttempt(pending("web", "1").Pod, noon)
+		if j := at.job(keyOf(stuck.Pod), stuck.Pod); !j.lost {
+			t.Errorf("the stuck pod is taken for %+v", j)
+		}
+		for _, p := range members {
+			if j := at.job(keyOf(p.Pod), p.Pod); j.lost || j.seconds != 10 {
+				t.Errorf("%s is taken for %+v", p.Name, j)
+			}
+		}
+	}
+}
+
 func TestRiskOfAGang(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

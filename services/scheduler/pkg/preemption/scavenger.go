@@ -19,6 +19,7 @@ const (
 	labelClass                  = "scavenger.dev/preemption-class"
 	annotationRisk              = "scavenger.dev/running-priority"
 	annotationCheckpoint        = "scavenger.dev/last-checkpoint"
+	annotationRun               = "scavenger.dev/run"
 	annotationLatency           = "scavenger.dev/latency"
 	latencyInteractive          = "interactive"
 	resourceReclaimedCPU        = "scavenger.dev/reclaimed-cpu"
