@@ -10,13 +10,15 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import structlog
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
-from scavenger_kube.resources import JOBS, PODS
+from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_testing import FakeApi, VirtualClock
 
 from tests.unit.admitter.harness import NS, Harness, Instance, Object
@@ -25,6 +27,9 @@ from tests.unit.admitter.test_stale_caches import completes
 JOBS_AT_MOST = 4
 STEPS = 40
 WATCHED = (PODS, JOBS, SCAVENGERJOBS)
+OTHER = "other"
+HANGS = 0.02
+"""Of the requests that fail; each takes as long as the client waits, in real time."""
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
 
 
@@ -59,6 +64,8 @@ class History(Harness):
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
         self.happened: list[str] = []
+        queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": OTHER}}
+        self.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1}})
 
     # --- the cluster --------------------------------------------------------------------------------
 
@@ -105,8 +112,9 @@ class History(Harness):
     def step(self) -> Callable[[], Any]:
         """What happens next."""
         often = (self.evict, self.fall_behind, self.lose)
-        once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.finish)
-        act = self.random.choice((*often, *often, *once, self.catch_up, self.cut, self.kill))
+        once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.move, self.finish)
+        machines = (self.lose_node, self.return_node, self.step_clock, self.kill)
+        act = self.random.choice((*often, *often, *once, self.catch_up, self.cut, *machines))
         self.happened.append(act.__name__)
         return act
 
@@ -147,6 +155,13 @@ class History(Harness):
     def _suspend(self, job: Object, *, suspended: bool) -> None:
         self.api.edit(SCAVENGERJOBS, NS, job["metadata"]["name"], lambda obj: obj["spec"].update(suspend=suspended))
 
+    def move(self) -> None:
+        """A job goes to another queue, as far as the rule of the CRD lets it."""
+        if free := [job for job in self.api.list(SCAVENGERJOBS) if "jobName" not in job.get("status", {})]:
+            queue = self.random.choice((names.DEFAULT_QUEUE, OTHER))
+            name = self.random.choice(free)["metadata"]["name"]
+            self.api.edit(SCAVENGERJOBS, NS, name, lambda job: job["spec"].update(queue=queue))
+
     def finish(self) -> None:
         running = [name for name, phase in self.phases().items() if phase == "Running"]
         for pod in self.pods(self.random.choice(running)) if running else ():
@@ -162,10 +177,33 @@ class History(Harness):
     def lose(self) -> None:
         """A request fails, before or after it took effect."""
         method, path = self.random.choice((("POST", "/jobs"), ("POST", "/pods"), ("PATCH", "/jobs"), *OFTEN))
-        if self.random.random() < 0.4:
+        chance = self.random.random()
+        if chance < HANGS:
+            self.api.hang(methods={method}, path=path)
+        elif chance < 0.4:
             self.api.fail(self.random.choice((403, 409, 500)), methods={method}, path=path)
         else:
             self.api.drop(methods={method}, path=path, after_write=self.random.random() < 0.7)
+
+    def lose_node(self) -> None:
+        """The machine falls silent, and what runs on it is to be evicted."""
+        self.kubelet = False
+        self._ready("Unknown")
+        for pod in self.api.list(PODS):
+            if not _deleting(pod) and self.random.random() < 0.5:
+                self.delete_pod(pod)
+
+    def return_node(self) -> None:
+        if not self.kubelet:
+            self._ready("True")
+            self.kubelet = True
+
+    def _ready(self, status: str) -> None:
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": self.stamp()}
+        self.api.edit(NODES, None, "n1", lambda node: node["status"].update(conditions=[condition]))
+
+    def step_clock(self) -> None:
+        self.random.choice(self.replicas).clock.skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
 
     def cut(self) -> None:
         self.random.choice((self.api.drop_watches, self.api.expire_watches))()
@@ -185,6 +223,9 @@ class History(Harness):
         """Nothing goes wrong any more, and no job is suspended."""
         self.api.heal()
         self.catch_up()
+        self.return_node()
+        for replica in self.replicas:
+            replica.clock.skew = timedelta()
         for job in self.api.list(SCAVENGERJOBS):
             self._suspend(job, suspended=False)
 
@@ -265,7 +306,7 @@ async def play(c: History) -> None:
     await c.until(c.all_done, limit=600, step=5)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HISTORIES", "20"))))
+@pytest.mark.parametrize("seed", range(*map(int, os.environ.get("HISTORIES", "20").split("-"))))
 async def test_nothing_is_done_twice_or_lost(seed: int) -> None:
     clock = VirtualClock()
     with structlog.testing.capture_logs():

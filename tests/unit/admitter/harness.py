@@ -117,7 +117,7 @@ class Harness:
 
     def admitter(self, *, skew: float = 0.0, **settings: Any) -> Instance:
         """An admitter at work; `skew`: seconds by which the wall clock of its machine is ahead."""
-        instance = Instance(self, settings, Skewed(self.clock, skew))
+        instance = Instance(self, settings, Skewed(self.clock, timedelta(seconds=skew)))
         self._admitters.append(instance)
         return instance
 
@@ -360,16 +360,16 @@ class _Client(ApiClient):
 
 
 class Skewed:
-    """The clock of a machine whose wall clock is so many seconds ahead."""
+    """The clock of a machine whose wall clock is so much ahead."""
 
-    def __init__(self, clock: VirtualClock, skew: float) -> None:
+    def __init__(self, clock: VirtualClock, skew: timedelta) -> None:
         self._clock = clock
-        self._skew = timedelta(seconds=skew)
+        self.skew = skew
         self.monotonic = clock.monotonic
         self.sleep = clock.sleep
 
     def now(self) -> datetime:
-        return self._clock.now() + self._skew
+        return self._clock.now() + self.skew
 
 
 class Process:
@@ -391,7 +391,8 @@ class Process:
 class Instance(Process):
     """An admitter."""
 
-    def __init__(self, harness: Harness, settings: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, harness: Harness, settings: Mapping[str, Any], clock: Skewed) -> None:
+        self.clock = clock
         self.settings = AdmitterSettings(**{**ALONE, "explain_after": 1.0, **settings})
         self.context = _context(harness, names.ADMITTER, self.settings, clock)
         self.admitter = Admitter(self.context)
