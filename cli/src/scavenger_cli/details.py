@@ -86,6 +86,7 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
         (cpu_time_label(job), cpu_account(job, now)),
+        *device_accounts(job),
         ("Class", job.preemption_class),
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
@@ -139,6 +140,15 @@ def cpu_account(job: Job, now: datetime) -> str:
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
         parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now))} at risk")
     return ", ".join(parts)
+
+
+def device_accounts(job: Job) -> list[tuple[str, str]]:
+    """A line per device such as a GPU, with the time of it that was useful and lost."""
+    useful, lost = job.status.useful_seconds, job.status.lost_seconds
+    return [
+        (name, f"{cpu_time(useful.get(name, 0.0))} useful, {cpu_time(lost.get(name, 0.0))} lost")
+        for name in sorted({*useful, *lost})
+    ]
 
 
 def condition_rows(job: Job, now: datetime) -> list[list[str]]:

@@ -148,3 +148,52 @@ def test_a_pod_that_is_gone_ran_until_the_job_controller_missed_it() -> None:
     status = b.decide(b.seen(job, 20000, batch)).status
     assert (status.phase, status.interrupted_count) == (Phase.INTERRUPTED, 1)
     assert status.useful_cpu_seconds + status.lost_cpu_seconds == pytest.approx(100 * 2)
+
+
+# --- devices ---
+
+
+def gpus(count: int = 2, **more: Any) -> dict[str, Any]:
+    amounts = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": str(count)}
+    return {"resources": {"requests": amounts, "limits": amounts}, "interruptionAfter": "60s", **more}
+
+
+@pytest.mark.parametrize(
+    ("now", "pods", "useful", "lost"),
+    [
+        pytest.param(75, (b.pod(),), 120.0, 0.0, id="start-over"),
+        pytest.param(200, (b.pod(ended=110),), 200.0, 0.0, id="completed"),
+        pytest.param(200, (b.pod(ended=110, code=1),), 120.0, 80.0, id="failed"),
+        pytest.param(200, (b.pod(deleted=110, ended=111, code=143),), 120.0, 80.0, id="interrupted"),
+    ],
+)
+def test_time_of_devices_is_booked_beside_cpu_time(
+    now: float, pods: tuple[Any, ...], useful: float, lost: float
+) -> None:
+    found = outcome(now, *pods, spec=gpus())
+    assert (found.useful_seconds, found.lost_seconds) == ({"nvidia.com/gpu": useful}, {"nvidia.com/gpu": lost})
+    assert found.useful_cpu_seconds == useful, "as many cores as GPUs"
+
+
+def test_without_devices_nothing_is_said_of_them() -> None:
+    found = outcome(200, b.pod(ended=110, code=1), spec={"interruptionAfter": "60s"})
+    assert (found.useful_seconds, found.lost_seconds) == (None, None)
+
+
+def test_nothing_is_written_of_devices_before_there_is_something_to_tell() -> None:
+    found = outcome(40, spec=gpus())
+    assert (found.useful_seconds, found.lost_seconds) == (None, None)
+
+
+def test_what_had_been_saved_after_all_is_given_back_and_no_more_than_was_lost() -> None:
+    status = b.job(**RUNNING, ended_timestamp=b.at(50), lost_cpu_seconds=80.0, lost_seconds={"nvidia.com/gpu": 30.0})
+    found = accounting.saved_after_all(status.status, b.job(spec=gpus()).spec, b.at(40), lambda a, b_: 60.0)
+    assert found is not None
+    booked = found.devices(status.status, b.job(spec=gpus()).spec)
+    assert booked == {"useful_seconds": {"nvidia.com/gpu": 30.0}, "lost_seconds": {"nvidia.com/gpu": 0.0}}
+
+
+def test_a_status_accounts_for_eight_devices_at_most() -> None:
+    amounts = {"cpu": "2", "memory": "1Gi", **{f"example.com/r{i}": "1" for i in range(12)}}
+    found = outcome(75, spec={"resources": {"requests": amounts, "limits": amounts}, "interruptionAfter": "60s"})
+    assert found.useful_seconds == {f"example.com/r{i}": 60.0 for i in (0, 1, 10, 11, 2, 3, 4, 5)}

@@ -210,6 +210,13 @@ def test_a_job_that_saved_its_state_and_waits_to_go_on() -> None:
     assert lines["Checkpoints"] == "at least every 30m, and one whenever it ends with code 85; last reported 5m ago"
 
 
+def test_each_device_has_a_line_with_its_time() -> None:
+    status = {"usefulSeconds": {"nvidia.com/gpu": 90.0}, "lostSeconds": {"amd.com/gpu": 7200.0, "nvidia.com/gpu": 30}}
+    lines = dict(job_details(job(phase="Completed", status=status), NOW, None))
+    assert lines["nvidia.com/gpu"] == "90 s useful, 30 s lost"
+    assert lines["amd.com/gpu"] == "0 s useful, 2.0 h lost"
+
+
 def test_the_timeline_of_a_job_with_more_interruptions_than_the_status_keeps() -> None:
     status = {
         "interruptedCount": 30,

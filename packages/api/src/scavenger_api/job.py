@@ -229,6 +229,12 @@ class ScavengerJobSpec(Model):
         return amounts(self.resources.effective())
 
     @cached_property
+    def devices(self) -> Mapping[str, int]:
+        """The extended resources that the whole gang asks for, as many as a status names, and how many of each."""
+        asked = sorted(name for name in self.requests if "/" in name)[: names.MAX_DEVICES]
+        return {name: self.requests[name] * self.parallelism for name in asked}
+
+    @cached_property
     def placed_by(self) -> Mapping[str, int]:
         """What one pod is placed by: its requests, or the extended resources in their place (`capacity: Reclaimed`)."""
         return self.requests if self.capacity is Capacity.GUARANTEED else placed_by(self.requests)
@@ -245,6 +251,9 @@ class Preemption(Model):
     class_: Annotated[Literal["preemptible", "non-preemptible"] | None, Field(alias="class")] = None
     running_priority: Annotated[Seconds | None, Field(ge=0)] = None
     """CPU-seconds that would be lost if the job went now."""
+
+
+DeviceSeconds = Annotated[Seconds, Field(ge=0)]
 
 
 class ScavengerJobStatus(Model):
@@ -284,6 +293,10 @@ class ScavengerJobStatus(Model):
     """CPU request times the time that was kept, in core-seconds."""
     lost_cpu_seconds: Annotated[Seconds, Field(ge=0, alias="lostCPUSeconds")] = 0.0
     """CPU request times the time that was thrown away, in core-seconds."""
+    useful_seconds: Annotated[dict[str, DeviceSeconds] | None, Field(max_length=names.MAX_DEVICES)] = None
+    """Devices requested times the time that was kept, in seconds, by extended resource such as `nvidia.com/gpu`."""
+    lost_seconds: Annotated[dict[str, DeviceSeconds] | None, Field(max_length=names.MAX_DEVICES)] = None
+    """Devices requested times the time that was thrown away, in seconds, by extended resource."""
     job_name: Annotated[str | None, Field(max_length=63)] = None
     """The batch/v1 Job of the run in progress, or of the last one once finished."""
     message: Annotated[str | None, Field(max_length=4096)] = None

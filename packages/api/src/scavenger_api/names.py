@@ -98,6 +98,8 @@ MAX_SPEC_BYTES: Final = 256 * 1024
 
 MAX_NAME_LENGTH: Final = 52
 MAX_RECENT_TIMESTAMPS: Final = 20
+# Extended resources that a status accounts for.
+MAX_DEVICES: Final = 8
 
 # --- defaults of the spec ---
 DEFAULT_INTERRUPTION_AFTER: Final = "30m"

@@ -49,13 +49,15 @@ class ScavengerJobStatus(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
-    """status, with what is shown to people. CPU time in core-seconds."""
+    """status, with what is shown to people. CPU time in core-seconds, of devices in seconds."""
 
     queued_timestamp: str | None = None
     interrupted_timestamps: tuple[str, ...] = ()
     finished_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)
     lost_cpu_seconds: float = msgspec.field(name="lostCPUSeconds", default=0.0)
+    useful_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
+    lost_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     message: str = ""
 
 

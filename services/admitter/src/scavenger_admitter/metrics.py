@@ -31,6 +31,12 @@ STALLED: Final = counter("stalled_runs", "Runs that report checkpoints no longer
 LOST_CPU_SECONDS: Final = counter(
     "lost_cpu_seconds", "CPU request times time thrown away; on reclaimed capacity, CPU time.", ("queue",)
 )
+LOST_SECONDS: Final = counter(
+    "lost_seconds", "Devices requested times time thrown away, by extended resource.", ("queue", "resource")
+)
+USEFUL_SECONDS: Final = counter(
+    "useful_seconds", "Devices requested times time kept, by extended resource.", ("queue", "resource")
+)
 USEFUL_CPU_SECONDS: Final = counter(
     "useful_cpu_seconds", "CPU request times time kept; on reclaimed capacity, CPU time.", ("queue",)
 )

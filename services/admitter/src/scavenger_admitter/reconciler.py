@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -299,10 +300,13 @@ class Reconciler:
         self._records[job.key].wrote(written, self._clock.now())
         queue = self._informers.queue_label(written)
         _count(queue, outcome)
+        for name, more in _grown(job.status.useful_seconds, written.status.useful_seconds).items():
+            metrics.USEFUL_SECONDS.labels(queue, name).inc(max(0.0, more))
         self._writer.record(written, outcome.events)
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
-        self._losses.book(job.key, queue, outcome.figures.lost)
+        devices = _grown(job.status.lost_seconds, written.status.lost_seconds)
+        self._losses.book(job.key, queue, {"cpu": outcome.figures.lost, **devices})
         return written
 
 
@@ -358,6 +362,11 @@ def _count(queue: str, outcome: Outcome) -> None:
     if figures.finished is not None:
         metrics.FINISHED.labels(queue, figures.finished.value).inc()
     metrics.USEFUL_CPU_SECONDS.labels(queue).inc(max(0.0, figures.useful))
+
+
+def _grown(before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> dict[str, float]:
+    """By how much the figures of each device have grown."""
+    return {name: value - (before or {}).get(name, 0.0) for name, value in (after or {}).items()}
 
 
 def _log_phase(before: ScavengerJob, after: ScavengerJob) -> None:

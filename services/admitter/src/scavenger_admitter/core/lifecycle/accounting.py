@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
@@ -39,10 +39,40 @@ CpuTime: TypeAlias = Callable[[datetime, datetime], float]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU time, in core-seconds. `lost` is negative where it turns out that what was lost had been saved."""
+    """What was computed. `lost` is negative where it turns out that what was lost had been saved.
+
+    Attributes:
+        useful: core-seconds.
+        lost: core-seconds.
+        kept_for: seconds by the clock that were useful.
+        lost_for: seconds by the clock that were lost.
+    """
 
     useful: float = 0.0
     lost: float = 0.0
+    kept_for: float = 0.0
+    lost_for: float = 0.0
+
+    @classmethod
+    def between(cls, begin: datetime, reference: datetime, end: datetime, used: CpuTime) -> Self:
+        """Useful up to the reference, and lost from there."""
+        kept_for, lost_for = _span(begin, reference), _span(reference, end)
+        return cls(used(begin, reference), used(reference, end), kept_for, lost_for)
+
+    def devices(self, status: ScavengerJobStatus, spec: ScavengerJobSpec) -> dict[str, dict[str, float]]:
+        """`useful_seconds` and `lost_seconds` of the status with this; nothing where no device comes in."""
+        if not spec.devices or not (self.kept_for or self.lost_for):
+            return {}
+        useful, lost = dict(status.useful_seconds or {}), dict(status.lost_seconds or {})
+        for name, count in spec.devices.items():
+            more = max(self.lost_for * count, -lost.get(name, 0.0))  # never more than was counted as lost
+            lost[name] = lost.get(name, 0.0) + more
+            useful[name] = useful.get(name, 0.0) + (-more if self.lost_for < 0 else self.kept_for * count)
+        return {"useful_seconds": useful, "lost_seconds": lost}
+
+
+def _span(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())
 
 
 def second(value: datetime) -> datetime:
@@ -136,7 +166,7 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
     alive_until = {pod.metadata.key: ended_at(pod) for pod in pods}
 
     def requested(since: datetime, until: datetime) -> float:
-        return max(0.0, (until - since).total_seconds()) * cores(spec)
+        return _span(since, until) * cores(spec)
 
     if spec.capacity is Capacity.GUARANTEED or usage is None:
         return requested
@@ -154,7 +184,8 @@ def cpu_time(spec: ScavengerJobSpec, pods: Sequence[kinds.Pod] = (), usage: Usag
 
 def advance(before: ScavengerJobStatus, after: ScavengerJobStatus, start: datetime, used: CpuTime) -> Spent:
     """What became useful because start-over or checkpoint moved from `before` to `after`."""
-    return Spent(useful=used(recorded_reference(before, start), recorded_reference(after, start)))
+    reference = recorded_reference(after, start)
+    return Spent.between(recorded_reference(before, start), reference, reference, used)
 
 
 def settle(
@@ -177,9 +208,9 @@ def settle(
         return Spent()
     counted = recorded_reference(status, start)
     if kept:
-        return Spent(useful=used(counted, end))
+        return Spent.between(counted, end, end, used)
     reference = max(_judged(status, spec, start, end), counted if checkpoint is None else min(checkpoint, end))
-    return Spent(useful=used(counted, reference), lost=used(reference, end))
+    return Spent.between(counted, reference, end, used)
 
 
 def saved_after_all(
@@ -191,8 +222,9 @@ def saved_after_all(
     if end is None or not status.running_timestamps:
         return None
     judged = _judged(status, spec, status.running_timestamps[-1], end)
-    saved = min(used(judged, min(checkpoint, end)), status.lost_cpu_seconds)
-    return Spent(useful=saved, lost=-saved) if saved > 0 else None
+    until = min(checkpoint, end)
+    saved, saved_for = min(used(judged, until), status.lost_cpu_seconds), _span(judged, until)
+    return Spent(saved, -saved, saved_for, -saved_for) if saved > 0 else None
 
 
 def _judged(status: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime, end: datetime) -> datetime:

@@ -116,9 +116,11 @@ class Draft:
     def spend(self, spent: Spent) -> None:
         """Count CPU time as useful or lost."""
         self.spent = Spent(self.spent.useful + spent.useful, self.spent.lost + spent.lost)
+        devices: dict[str, Any] = spent.devices(self.status, self.seen.job.spec)
         self.set(
             useful_cpu_seconds=self.status.useful_cpu_seconds + spent.useful,
             lost_cpu_seconds=self.status.lost_cpu_seconds + spent.lost,
+            **devices,
         )
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
