@@ -146,7 +146,8 @@ SETTINGS_HEADER: Final = f"""\
 Each setting of a service is a flag, an environment variable and a value of its chart: `--start-timeout`,
 `{ENV_PREFIX}START_TIMEOUT` and `settings.startTimeout`. A flag goes before the variable, and that before the default.
 Durations are seconds, or `90s`, `5m`, `1h30m`; lists are separated by commas, and are lists in values. A value that is
-misspelt or out of its bounds is refused by helm, and by the service itself, by name.
+misspelt or out of its bounds is refused by helm, and by the service itself, by name. The service also refuses settings
+that do not go together; what has to hold is listed below the table.
 [install.md](install.md#settings) says how to set them, and what a change does.
 """
 SERVICES: Final = charts.SERVICES
@@ -156,16 +157,25 @@ def settings_page() -> str:
     """The page."""
     common = ServiceSettings.model_fields
     parts = [SETTINGS_HEADER, "\n## Every service\n\n", settings_table(ServiceSettings, list(common))]
+    parts.append(refusals(ServiceSettings, None))
     for service in SERVICES:
         found = charts.settings_of(service)
         own = [name for name in found.model_fields if name not in common]
         title, meaning = service.capitalize(), " ".join((found.__doc__ or "").split())
-        parts.append(f"\n## {title}\n\n{meaning}\n\n{settings_table(found, own)}")
+        parts.append(f"\n## {title}\n\n{meaning}\n\n{settings_table(found, own)}{refusals(found, ServiceSettings)}")
         other = [name for name in common if found.model_fields[name].default != common[name].default]
         if other := [name for name in other if common[name].default_factory is None]:
             changed = ", ".join(f"`{flag(name)}` is {shown(found, name)}" for name in other)
             parts.append(f"\nUnlike above, {changed}.\n")
     return "".join(parts)
+
+
+def refusals(settings: type[ServiceSettings], but_for: type[ServiceSettings] | None) -> str:
+    """What has to hold of several settings together, as its validators say it; not what holds of `but_for`."""
+    known = but_for.__pydantic_decorators__.model_validators if but_for is not None else {}
+    found = settings.__pydantic_decorators__.model_validators
+    said = [" ".join((one.func.__doc__ or "").split()) for name, one in found.items() if name not in known]
+    return "\nRefused where it does not hold:\n\n" + "".join(f"- {text}\n" for text in said) if any(said) else ""
 
 
 def settings_table(settings: type[ServiceSettings], chosen: Sequence[str]) -> str:

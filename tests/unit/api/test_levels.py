@@ -179,6 +179,15 @@ def test_parsing_never_raises_and_what_it_accepts_is_sane(change: dict[str, str]
             assert 0 <= levels.load <= 100
 
 
+def test_stale_when_the_regulator_says_so() -> None:
+    levels = replace(LEVELS, stale_after_seconds=116)
+    data = levels.to_data()
+    assert data["staleAfterSeconds"] == "116"
+    assert LevelsView.of(data, NOW + timedelta(seconds=116)).visibility is Visibility.FRESH
+    assert LevelsView.of(data, NOW + timedelta(seconds=117)).visibility is Visibility.STALE
+    assert PublishedLevels.parse({**data, "staleAfterSeconds": "-1"}).state is LevelsState.BLIND
+
+
 @pytest.mark.parametrize(
     ("age", "stale"),
     [

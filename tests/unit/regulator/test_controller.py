@@ -596,6 +596,11 @@ async def test_runs_period_after_period_and_saves_at_the_end() -> None:
         ({"order": "class,beauty"}, "no sorter 'beauty'"),
         ({"initial_lower": 90}, "initial-lower"),
         ({"period": 0}, "period"),
+        ({"max_age": 20}, "max-age 20 cannot work.*30 s old.*at least 45"),
+        (
+            {"source": "prometheus", "prometheus_url": "http://p", "max_age": 50},
+            "max-age 50 .*prometheus-window, the scrape interval, is 60 s.*at least 75",
+        ),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], says: str) -> None:
@@ -606,7 +611,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], says: str) -> None:
 def test_settings_have_the_designs_defaults() -> None:
     rules = RegulatorSettings().rules()
     assert (rules.reserve, rules.floor, rules.cooldown, rules.risk.startup_cost) == (20, 33, 300, 60)
-    assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 90)
+    assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 60)
     assert rules.yield_at_checkpoint
     assert not RegulatorSettings().throttle_rules().enabled
 

@@ -30,7 +30,7 @@ def test_publishing_only_when_it_matters() -> None:
     assert not worth(published(5.04))
     assert worth(published(5.05))
     assert not worth(later, 30)
-    assert worth(later, 40)  # or it would be 80 s old the next time, and stale soon after
+    assert worth(later, 50)  # or it would be 90 s old the next time, and stale soon after
     assert not worth(old, 60), "to write the same time again refreshes nothing"
     assert worth(replace(old, admit=False))
     assert worth(replace(old, state=LevelsState.BLIND))

@@ -30,6 +30,7 @@ from scavenger_api.levels_text import (
     RAMPING,
     REQUESTS_SOURCE,
     SOURCE,
+    STALE_AFTER,
     UNTIL,
     USED_OF_REQUESTS,
     GarbageError,
@@ -87,7 +88,7 @@ class PublishedLevels:
     the oldest sample used; None only when Blind. averaged_since: when its averaging began; None where samples are of a
     moment. crowded_nodes: millicores by node, see CROWDED_NODES. headroom: thousandths of CPU and memory by node, see
     NODE_HEADROOM. message: why it is Blind, or what the regulator is at. source: see SOURCE; "" where nobody says.
-    until: see UNTIL.
+    until: see UNTIL. stale_after_seconds: see STALE_AFTER; 0 where three periods are meant.
     """
 
     state: LevelsState
@@ -104,6 +105,7 @@ class PublishedLevels:
     headroom: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
     until: datetime | None = None
+    stale_after_seconds: float = 0.0
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> PublishedLevels:
@@ -126,10 +128,10 @@ class PublishedLevels:
             data[names.LEVELS_RESERVE] = number(self.reserve)
         if self.observed_at is not None:
             data[names.LEVELS_OBSERVED_AT] = format_time(self.observed_at)
-        if self.averaged_since is not None:
-            data[AVERAGED_SINCE] = format_time(self.averaged_since)
-        if self.until is not None:
-            data[UNTIL] = format_time(self.until)
+        times = {AVERAGED_SINCE: self.averaged_since, UNTIL: self.until}
+        data |= {key: format_time(at) for key, at in times.items() if at is not None}
+        if self.stale_after_seconds:
+            data[STALE_AFTER] = number(self.stale_after_seconds)
         for resource, levels in self.resources.items():
             for name in names.LEVELS_PER_RESOURCE:
                 value: float | None = getattr(levels, name)
@@ -149,7 +151,7 @@ class PublishedLevels:
         return data | {key: text for key, text in lists.items() if text}
 
     def stale(self, now: datetime) -> bool:
-        """Whether `observedAt` is further from `now` than 3 periods; true where there is none.
+        """Whether `observedAt` is further from `now` than `stale_after`; true where there is none.
 
         Further in either direction: a regulator whose clock runs far ahead could otherwise be dead for as
         long before anybody noticed. A future time within the tolerance is ordinary clock skew and counts as
@@ -157,7 +159,12 @@ class PublishedLevels:
         """
         if self.observed_at is None:
             return True
-        return abs(now - self.observed_at) > timedelta(seconds=names.STALE_AFTER_PERIODS * self.period_seconds)
+        return abs(now - self.observed_at) > timedelta(seconds=self.stale_after)
+
+    @property
+    def stale_after(self) -> float:
+        """Seconds after `observed_at` from which nobody relies on the levels."""
+        return self.stale_after_seconds or names.STALE_AFTER_PERIODS * self.period_seconds
 
     # Plain access per resource, in percent; None where the resource is not published.
 
@@ -229,8 +236,7 @@ class LevelsView:
             return cls(
                 Visibility.STALE,
                 levels,
-                f"the levels were observed {age:.0f} s ago, stale after "
-                f"{names.STALE_AFTER_PERIODS * levels.period_seconds:.0f} s",
+                f"the levels were observed {age:.0f} s ago, stale after {levels.stale_after:.0f} s",
             )
         return cls(Visibility.FRESH, levels)
 
@@ -397,6 +403,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
         reserve=read_optional(data, names.LEVELS_RESERVE),
         observed_at=_read_time(data),
         period_seconds=period,
+        stale_after_seconds=read_number(data, STALE_AFTER, high=MAX_PERIOD_SECONDS) if STALE_AFTER in data else 0.0,
         resources=MappingProxyType(resources),
         closed_nodes=frozenset(data.get(CLOSED_NODES, "").split()),
         crowded_nodes=MappingProxyType(read_crowded(data)),

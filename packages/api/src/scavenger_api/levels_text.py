@@ -43,6 +43,10 @@ AVERAGED_SINCE: Final = "averagedSince"
 """Beyond the contract's keys: when the averaging behind the oldest sample began. A pod that started after it is not, or
 not fully, in the load yet: what is measured is an average over the last ten seconds or more."""
 
+STALE_AFTER: Final = "staleAfterSeconds"
+"""Beyond the contract's keys: seconds after `observedAt` from which the levels are stale. Without it, three periods.
+The oldest figure that the regulator believes has to last until the next publication."""
+
 GIVES_WAY: Final = "givesWay"
 """Beyond the contract's keys, per resource (`givesWay.cpu`): the points of `load` that are CPU on reclaimed capacity.
 The kernel gives it to others as soon as they want it, so it keeps nobody from starting. Written where there is any."""

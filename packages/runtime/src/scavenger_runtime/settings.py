@@ -142,12 +142,14 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _lease_times_in_order(self) -> Self:
+        """lease-duration > renew-deadline > retry-period."""
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("it must be that lease-duration > renew-deadline > retry-period")
         return self
 
     @model_validator(mode="after")
     def _metrics_without_contradiction(self) -> Self:
+        """metrics-auth and metrics-port have a `metrics-tls-folder`, and metrics-port differs from health-port."""
         if not self.metrics_tls_folder:
             if self.metrics_auth != "none":
                 raise ValueError("metrics-auth needs metrics-tls-folder: tokens would be sent in clear")

@@ -111,6 +111,7 @@ class AdmitterSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _watched_for_long_enough(self) -> Self:
+        """starved-after is several times usage-period, or no pod is watched enough."""
         if self.starved_after < LOOKS * self.usage_period:
             raise ValueError(f"it must be that starved-after >= {LOOKS} * usage-period, or no pod is watched enough")
         return self

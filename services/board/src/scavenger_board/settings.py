@@ -34,18 +34,21 @@ class BoardSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _tokens_over_tls(self) -> Self:
+        """Access token has a `tls-folder`: tokens would be sent in clear."""
         if self.access == "token" and not self.tls_folder:
             raise ValueError("access token needs tls-folder: tokens would be sent in clear")
         return self
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
+        """port differs from health-port and metrics-port."""
         if self.port and self.port in (self.health_port, self.metrics_tls_folder and self.metrics_port):
             raise ValueError("port must differ from health-port and metrics-port")
         return self
 
     @model_validator(mode="after")
     def _periods_in_order(self) -> Self:
+        """check >= period."""
         if self.check < self.period:
             raise ValueError("it must be that check >= period")
         return self

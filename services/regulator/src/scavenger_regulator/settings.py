@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import field_validator, model_validator
+from scavenger_api.names import STALE_AFTER_PERIODS
 from scavenger_api.weights import weights_of
 from scavenger_runtime.settings import (
     RESOURCE_WEIGHTS,
@@ -29,6 +30,12 @@ from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.throttle import ThrottleRules
 from scavenger_regulator.sources.prometheus import NODE_CPU, NODE_MEMORY, POD_CPU, POD_MEMORY, TAKEN, Queries
 
+METRICS_INTERVAL: Final = 15.0
+"""Seconds between two measurements of a kubelet, and between two questions of metrics-server to it."""
+
+LATE: Final = 15.0
+"""Seconds by which figures may be late beside that."""
+
 
 class RegulatorSettings(ServiceSettings):
     """Draws the water levels, publishes the preemptible percentage, evicts exactly as much as needed."""
@@ -40,7 +47,13 @@ class RegulatorSettings(ServiceSettings):
 
     source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
     source_timeout: Seconds = option(10.0, "for a measurement to arrive", unit="seconds", gt=0)
-    max_age: Seconds = option(0.0, "older figures are none; 0 is three periods", unit="seconds", ge=0)
+    max_age: Seconds = option(
+        0.0,
+        "older figures are none; 0 is two periods, and at least 45 s with source metrics-api, or 15 s more than "
+        "prometheus-window with source prometheus",
+        unit="seconds",
+        ge=0,
+    )
     coverage: float = option(0.8, "least share of the nodes' room that must have figures", ge=0, le=1)
     pod_coverage: float = option(
         0.95, "least share of the scavenger pods that must have figures for a sample of the ordinary load", ge=0, le=1
@@ -54,7 +67,9 @@ class RegulatorSettings(ServiceSettings):
     prometheus_pod_cpu: str = option(POD_CPU, "PromQL: cores used by pod")
     prometheus_pod_memory: str = option(POD_MEMORY, "PromQL: bytes used by pod")
     prometheus_taken: str = option(TAKEN, "PromQL: Unix time of the samples, by node or for all")
-    prometheus_window: Seconds = option(60.0, "over which the CPU queries average", unit="seconds", ge=0)
+    prometheus_window: Seconds = option(
+        60.0, "over which the CPU queries average: the scrape interval", unit="seconds", ge=0
+    )
     prometheus_node_label: str = option("node", "label with the node's name")
     prometheus_history_cpu: str = option(
         "", "PromQL: ordinary CPU load in percent, to take mean and deviation from; without, own history"
@@ -139,6 +154,7 @@ class RegulatorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Source prometheus has a `prometheus-url`, and initial-lower <= initial-admission <= initial-upper."""
         if self.source == "prometheus" and not self.prometheus_url:
             raise ValueError("--source prometheus needs --prometheus-url")
         if not self.initial_lower <= self.initial_admission <= self.initial_upper:
@@ -146,7 +162,48 @@ class RegulatorSettings(ServiceSettings):
         return self
 
     @model_validator(mode="after")
+    def _figures_in_time(self) -> Self:
+        """`max-age` is 0 or at least the age that figures reach before there are newer ones: 30 s with source
+        metrics-api, as a kubelet measures every 15 s and metrics-server asks every 15 s; `prometheus-window`, which is
+        to be the scrape interval, with source prometheus."""
+        oldest = self.oldest_figure
+        if 0 < self.max_age < oldest:
+            raise ValueError(
+                f"--max-age {self.max_age:g} cannot work: figures of --source {self.source} get {oldest:g} s old "
+                f"{self._why_so_old} before there are newer ones; "
+                f"set --max-age to at least {oldest + LATE:g}, or to 0"
+            )
+        return self
+
+    @property
+    def oldest_figure(self) -> float:
+        """How old figures of the source get before there are newer ones, in seconds."""
+        return {"metrics-api": 2 * METRICS_INTERVAL, "prometheus": self.prometheus_window}.get(self.source, 0.0)
+
+    @property
+    def _why_so_old(self) -> str:
+        if self.source == "prometheus":
+            return f"(--prometheus-window, the scrape interval, is {self.prometheus_window:g} s)"
+        return (
+            f"(a kubelet measures every {METRICS_INTERVAL:g} s, and metrics-server asks every {METRICS_INTERVAL:g} s)"
+        )
+
+    @property
+    def believed(self) -> float:
+        """Seconds: older figures are none. By default what may still be read until the next publication."""
+        least = self.oldest_figure + LATE if self.oldest_figure else 0.0
+        return self.max_age or max(2 * self.period, least)
+
+    @property
+    def stale_after(self) -> float:
+        """Seconds after which readers call the levels stale: no sooner than the oldest figure that is believed would be
+        read, a period later, after a measurement that took as long as it may, with times cut off to whole seconds."""
+        return max(STALE_AFTER_PERIODS * self.period, self.believed + self.period + self.source_timeout + 1.0)
+
+    @model_validator(mode="after")
     def _can_reclaim(self) -> Self:
+        """With `reclaimed`, `source` is not requests, as nothing is idle then that is reserved; reclaimed-half-life >=
+        reclaimed-min-samples x period, and reclaimed-step >= reclaimed-hysteresis."""
         if not self.reclaimed:
             return self
         if self.source == "requests":
@@ -178,6 +235,7 @@ class RegulatorSettings(ServiceSettings):
             label_wait=1.5 * self.period,
             settle=self.settle,
             per_node=self.per_node,
+            stale_after=self.stale_after,
             trust=self._trust(),
             risk=self._risk(),
             eviction=EvictionRules(
@@ -193,7 +251,7 @@ class RegulatorSettings(ServiceSettings):
         )
 
     def _trust(self) -> Trust:
-        return Trust(self.max_age or 3 * self.period, self.coverage, self.pod_coverage)
+        return Trust(self.believed, self.coverage, self.pod_coverage)
 
     def _risk(self) -> RiskRules:
         return RiskRules(self.startup_cost, self.trusted_interval, weights_of(self.resource_weights))
@@ -207,7 +265,7 @@ class RegulatorSettings(ServiceSettings):
             hysteresis=self.reclaimed_hysteresis,
             min_samples=self.reclaimed_min_samples,
             half_life=self.reclaimed_half_life,
-            silent_after=self.max_age or 3 * self.period,
+            silent_after=self.believed + self.period,
         )
 
     def node_memory_rules(self) -> NodeMemoryRules:

@@ -59,12 +59,14 @@ class WebhookSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _stops_in_time(self) -> Self:
+        """shutdown-timeout > shutdown-delay."""
         if self.shutdown_delay >= self.shutdown_timeout:
             raise ValueError("it must be that shutdown-timeout > shutdown-delay")
         return self
 
     @model_validator(mode="after")
     def _ports_differ(self) -> Self:
+        """port and metrics-port differ where /metrics is served over TLS."""
         if self.metrics_tls_folder and self.port and self.port == self.metrics_port:
             raise ValueError("port and metrics-port must differ")
         return self

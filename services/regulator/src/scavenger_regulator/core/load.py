@@ -118,7 +118,7 @@ class Trust:
     share of the scavenger pods that must have figures for the *ordinary* load to be known.
     """
 
-    max_age: float = 90.0
+    max_age: float = 60.0
     coverage: float = 0.8
     pod_coverage: float = 0.95
 

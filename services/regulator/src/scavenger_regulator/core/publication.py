@@ -68,6 +68,7 @@ def published_levels(
         observed_at=cluster.reading.observed_at,
         averaged_since=cluster.reading.since,
         period_seconds=rules.period,
+        stale_after_seconds=rules.stale_after,
         resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
         closed_nodes=closed_nodes,
         message=_message(cluster, now),
@@ -125,7 +126,7 @@ def _message(cluster: ScopeDecision, now: datetime) -> str:
 def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: datetime, period: float) -> bool:
     """Whether to write: something changed, or what stands there would be getting stale by the next time.
 
-    Readers call it stale after three periods; half of one is left for the way there.
+    Half a period is left for the way there.
     """
     if old is None or _shape(old) != _shape(new):
         return True
@@ -136,7 +137,7 @@ def worth_publishing(old: PublishedLevels | None, new: PublishedLevels, now: dat
     if new.observed_at is None or old.observed_at is None:
         return new.observed_at != old.observed_at
     age = (now - old.observed_at).total_seconds()
-    return new.observed_at > old.observed_at and age + period > 2.5 * period
+    return new.observed_at > old.observed_at and age + 1.5 * period > old.stale_after
 
 
 def _headroom_moved(old: Mapping[str, tuple[int, int]], new: Mapping[str, tuple[int, int]]) -> bool:

@@ -23,7 +23,7 @@ class Rules:
     `admission`. yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction
     began plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a
     period later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions
-    for each node, too. risk: what a job would lose.
+    for each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
     """
 
     period: float = 30.0
@@ -41,6 +41,7 @@ class Rules:
     label_wait: float = 45.0
     settle: float = 120.0
     per_node: bool = False
+    stale_after: float = 101.0
     trust: Trust = field(default_factory=Trust)
     risk: RiskRules = field(default_factory=RiskRules)
     eviction: EvictionRules = field(default_factory=EvictionRules)

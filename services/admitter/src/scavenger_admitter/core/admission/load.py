@@ -117,6 +117,7 @@ class LoadRule:
         observed_at: int | None,
         now: int,
         period_seconds: float,
+        stale_after: float = 0.0,
         unseen_since: int | None = None,
         admit: bool = True,
         state: str = "",
@@ -132,7 +133,8 @@ class LoadRule:
             levels: load and admission level per resource, percent.
             observed_at: time of the oldest sample used, microseconds since the epoch.
             now: microseconds since the epoch.
-            period_seconds: how often the regulator publishes; three periods without make the levels stale.
+            period_seconds: how often the regulator publishes.
+            stale_after: seconds that make the levels stale; 0 is three periods.
             unseen_since: when the averaging of that sample began, where it is an average; microseconds since the epoch.
             admit: the regulator's own word.
             state: the regulator's state; in `Blind` nothing starts.
@@ -142,7 +144,8 @@ class LoadRule:
             on_requests: nobody measures: its load is that of requests, as they were when it looked.
             counted_with_candidate: see the class.
         """
-        why = _unreliable(levels, observed_at, now, period_seconds, state)
+        lasts = stale_after or STALE_AFTER_PERIODS * period_seconds
+        why = _unreliable(levels, observed_at, now, lasts, state)
         if why is not None or observed_at is None:
             return cls.blind(why or "")
         if not admit:
@@ -197,6 +200,7 @@ class LoadRule:
             unseen_since=micros(view.unseen_since or view.observed_at),
             now=now,
             period_seconds=view.levels.period_seconds,
+            stale_after=view.levels.stale_after,
             admit=view.admit,
             state=view.levels.state,
             closed_nodes=view.closed_nodes,
@@ -212,16 +216,14 @@ class LoadRule:
         return cls(shut=Wait(WaitReason.BLIND, f"the load of the cluster is not known, so nothing starts: {why}"))
 
 
-def _unreliable(
-    levels: Mapping[str, Level], observed_at: int | None, now: int, period_seconds: float, state: str
-) -> str | None:
+def _unreliable(levels: Mapping[str, Level], observed_at: int | None, now: int, lasts: float, state: str) -> str | None:
     if state == "Blind":
         return "the regulator has no fresh measurement (state is Blind)"
-    if observed_at is None or not math.isfinite(period_seconds) or period_seconds <= 0:
+    if observed_at is None or not math.isfinite(lasts) or lasts <= 0:
         return f"{LEVELS_CONFIGMAP} does not say when it was measured"
     # Either way round: a measurement from the far future would never grow stale.
-    if abs(now - observed_at) > STALE_AFTER_PERIODS * period_seconds * 1_000_000:
-        return f"the levels in {LEVELS_CONFIGMAP} are older than {STALE_AFTER_PERIODS} periods"
+    if abs(now - observed_at) > lasts * 1_000_000:
+        return f"the levels in {LEVELS_CONFIGMAP} are older than {lasts:.0f} s"
     for name in sorted({*LEVELS_RESOURCES, *levels}):
         level = levels.get(name)
         admission = _ppm(level.admission) if level else None
