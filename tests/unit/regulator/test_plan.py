@@ -93,8 +93,8 @@ def test_states(cpu: float, memory: float, state: str, percentage: float, admit:
     [
         ({"measurement": Measurement(failed="connection refused")}, "connection refused"),
         ({"measurement": Measurement()}, "no plausible figure"),
-        ({"age": 91}, "no older than 90 s"),
-        ({"age": -91}, "no older than 90 s"),
+        ({"age": 91}, "no older than 60 s"),
+        ({"age": -91}, "no older than 60 s"),
         ({"cpu": float("nan")}, "only 0 of 1 nodes"),
         ({"cpu": float("inf")}, "only 0 of 1 nodes"),
         ({"cpu": -1}, "only 0 of 1 nodes"),
