@@ -97,6 +97,7 @@ COMMANDS: Final = {
     "top": "showing.top",
     "levels": "showing.levels",
     "board": "boarding.board",
+    "doctor": "examining.doctor",
     "version": "describing.version",
     "simulate": "simulating.simulate",
 }

@@ -1,0 +1,114 @@
+"""`kubectl sj doctor`: what of a cluster bites, each with its remedy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from scavenger_api import names
+from scavenger_cli.examination import Cluster, examine
+from scavenger_kube.kinds import ObjectMeta
+from scavenger_kube.resources import Lease, LeaseSpec
+from scavenger_testing import builders
+
+from .cases import NOW, ago, levels
+from .conftest import Answer, Run, Server, listed, status
+
+BLIND = {"state": "Blind", "message": "the metrics API does not answer"}
+
+
+def lease(service: str, renewed: float = 5, holder: str = "pod-1") -> Lease:
+    return Lease(metadata=ObjectMeta(name=service), spec=LeaseSpec(holder, ago(renewed)))
+
+
+def leases(**silent: float) -> list[Lease]:
+    services = ("admitter", "prioritizer", "regulator")
+    return [lease(f"scavenger-{name}", silent.get(name, 5)) for name in services]
+
+
+def held(*, deleted: bool = True, phase: str = "Succeeded") -> Any:
+    stamp = ago(60) if deleted else None
+    return builders.pod("p", namespace="lab", phase=phase, finalizers=[names.FINALIZER], deleted=stamp)
+
+
+KARPENTER = builders.node("n1", labels={"karpenter.sh/nodepool": "default"})
+MESH = ObjectMeta(name="lab", labels={"istio-injection": "enabled"})
+LINKERD = ObjectMeta(name="lab", annotations={"linkerd.io/inject": "enabled"})
+CLASSES = dict(names.PRIORITY_VALUES)
+
+CASES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("nothing is known", {}, []),
+    ("all is well", {"leases": leases(), "budgets": ["lab"], "classes": CLASSES, "levels": levels()}, []),
+    ("a service is away", {"leases": leases(regulator=61)}, ["ServiceAway"]),
+    ("nobody holds the Lease", {"leases": [lease("scavenger-admitter", holder="")]}, ["ServiceAway"]),
+    ("stale budgets", {"leases": leases(prioritizer=90), "budgets": ["lab"]}, ["ServiceAway", "StaleBudgets"]),
+    ("budgets of a prioritizer that was removed", {"leases": [], "budgets": ["lab"]}, ["StaleBudgets"]),
+    ("budgets, and Leases may not be read", {"leases": None, "budgets": ["lab"]}, []),
+    ("stale finalizers", {"leases": leases(admitter=90), "job_pods": [held()]}, ["ServiceAway", "StaleFinalizers"]),
+    ("a pod that still runs", {"leases": leases(admitter=90), "job_pods": [held(phase="Running")]}, ["ServiceAway"]),
+    ("the admitter is about to record it", {"leases": leases(), "job_pods": [held()]}, []),
+    ("Karpenter and budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": ["a"]}, ["BudgetsKeepNodes"]),
+    ("Karpenter without budgets", {"leases": leases(), "nodes": [KARPENTER], "budgets": []}, []),
+    ("Kueue", {"kueue": "a: b\nmanageJobsWithoutQueueName: true\n"}, ["KueueManagesJobs"]),
+    ("Kueue leaves Jobs alone", {"kueue": "manageJobsWithoutQueueName: false\n"}, []),
+    ("a mesh", {"namespaces": [MESH], "job_namespaces": ["lab"]}, ["MeshInjection"]),
+    ("another mesh", {"namespaces": [LINKERD], "job_namespaces": ["lab"]}, ["MeshInjection"]),
+    ("a mesh where no jobs are", {"namespaces": [MESH], "job_namespaces": ["other"]}, []),
+    ("an old ordinary class", {"classes": CLASSES | {"ordinary-workload": 1000, "mid": 10}}, ["OrdinaryClassValue"]),
+    ("a low class", {"classes": CLASSES | {"batch": -1000}}, ["LowClasses"]),
+    ("a class just above", {"classes": CLASSES | {"batch": -999}}, []),
+    ("a foreign scheduler", {"pods": [builders.pod("p", scheduler="volcano")]}, ["ForeignScheduler"]),
+    ("our scheduler", {"pods": [builders.pod("p", scheduler="scavenger-scheduler")]}, []),
+    ("no measurement", {"levels": levels(**BLIND)}, ["NoMeasurement"]),
+    ("old levels", {"levels": levels(observedAt=ago(600))}, ["NoMeasurement"]),
+    ("cooling down", {"levels": levels(admit="false")}, []),
+    ("one version", {"images": {"a": ["r/a:0.2.0"], "b": ["r:5000/b:0.2.0"]}}, []),
+    ("two versions", {"images": {"a": ["r/a:0.2.0"], "b": ["r/b:0.1.0"]}}, ["VersionsDiffer"]),
+]
+
+
+@pytest.mark.parametrize(("name", "seen", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_what_bites(name: str, seen: dict[str, Any], expected: list[str]) -> None:
+    found = examine(Cluster(NOW, **seen))
+    assert [one.name for one in found] == expected
+    assert all(one.text and one.remedy for one in found)
+
+
+def test_the_old_class_names_those_that_it_outranks() -> None:
+    found = examine(Cluster(NOW, classes=CLASSES | {"ordinary-workload": 1000, "mid": 10}))
+    assert "those of mid" in found[0].text
+
+
+def _answers(server: Server) -> None:
+    empty = listed()
+    for path in (
+        "/apis/coordination.k8s.io/v1/namespaces/scavenger-system/leases",
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/api/v1/namespaces",
+        "/apis/scavenger.dev/v1alpha1/scavengerjobs",
+        "/apis/apps/v1/namespaces/scavenger-system/deployments",
+    ):
+        server.on(path, empty)
+    meta = {"name": names.DISRUPTION_BUDGET, "namespace": "lab"}
+    server.on("/apis/policy/v1/poddisruptionbudgets", listed({"metadata": meta}))
+    server.on("/apis/scheduling.k8s.io/v1/priorityclasses", Answer(403, status(403, "Forbidden", "no")))
+    for missing in (
+        "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config",
+        "/api/v1/namespaces/scavenger-system/configmaps/scavenger-levels",
+    ):
+        server.on(missing, Answer(404, status(404, "NotFound", "none")))
+
+
+def test_the_command(server: Server, sj: Run) -> None:
+    _answers(server)
+    code, out, err = sj("doctor")
+    assert code == 0
+    assert "StaleBudgets" in out
+    assert "scavengernoleader" in out
+    assert "not permitted to read priority classes" in err
+    code, out, _ = sj("doctor", "-o", "json")
+    data = json.loads(out)
+    assert [one["name"] for one in data["ailments"]] == ["StaleBudgets"]
+    assert data["notPermitted"] == ["priority classes"]
