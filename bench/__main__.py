@@ -56,7 +56,7 @@ BENCHMARKS: Final = {
     "bench.services.bench_writes": ("writes",),
     "bench.services.bench_steady": ("steady",),
     "bench.services.bench_chaos": ("chaos",),
-    "bench.tenants.bench_tenants": ("tenants.peak_mb",),
+    "bench.tenants.bench_tenants": ("tenants.peak_mb", "tenants.probe_seconds"),
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),
     "bench.scheduler.bench_burst": ("scheduler.decision_5000_nodes",),
     "bench.scheduler.bench_gang": ("scheduler.gang_victims",),

@@ -14,12 +14,15 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_kube.client import ApiClient
+from scavenger_runtime.connections import raise_file_limit
 from scavenger_testing.processes import peak_kb
 
 JOBS: Final = 200
 SETTLE_SECONDS: Final = 15.0
 GOAL: Final = "<= 200"
 IN_FLIGHT: Final = 4
+IDLE_CONNECTIONS: Final = 2000
+IDLE_ADDRESSES: Final = 40
 LARGE: Final = "𝄞" * 43_000
 """172,000 bytes; the definition counts characters."""
 
@@ -42,6 +45,7 @@ def run() -> list[Figure]:
         stack.start(cluster, services)
         time.sleep(SETTLE_SECONDS)
         after_restart = _peaks(cluster, services)
+        slowest = max(asyncio.run(_probe_beside_idlers(cluster.service(name).port)) for name in services)
     finally:
         cluster.down()
     return [
@@ -52,7 +56,31 @@ def run() -> list[Figure]:
             "goal": GOAL,
         }
         for name in services
+    ] + [
+        {"name": "tenants.probe_seconds_with_2000_connections", "value": slowest, "unit": "s", "goal": "<= 1"},
     ]
+
+
+async def _probe_beside_idlers(port: int) -> float:
+    """Seconds for a probe while 40 addresses hold as many idle connections as they get of 2,000, or a minute."""
+    raise_file_limit()
+    idlers = []
+    for number in range(IDLE_CONNECTIONS):
+        address = (f"127.0.1.{number % IDLE_ADDRESSES + 1}", 0)
+        idlers.append(await asyncio.open_connection("127.0.0.1", port, local_addr=address))
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            idlers.append((reader, writer))
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readline()
+    except TimeoutError:
+        pass
+    seconds = time.perf_counter() - started
+    for _, writer in idlers:
+        writer.close()
+    return seconds
 
 
 def _peaks(cluster: Cluster, services: list[str]) -> dict[str, float]:

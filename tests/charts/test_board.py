@@ -37,7 +37,7 @@ def test_by_default_nothing_leads_to_the_page_but_a_port_forward(helm: Path) -> 
 
     assert [o["metadata"]["name"] for o in objects.values() if o["kind"] == "Service"] == ["scavenger-board"]
     assert [port["targetPort"] for port in objects["Service"]["spec"]["ports"]] == ["http"], "metrics"
-    assert len(objects["NetworkPolicy"]["spec"]["ingress"]) == 1, "metrics"
+    assert objects["NetworkPolicy"]["spec"]["ingress"] == []
     assert [o["roleRef"]["name"] for o in objects.values() if o["kind"] == "ClusterRoleBinding"] == ["scavenger-board"]
     assert objects["Deployment"]["spec"]["replicas"] == 1
 
@@ -56,7 +56,7 @@ def test_with_tokens_it_is_served_over_tls_and_may_ask_whose_they_are(helm: Path
     ]
     services = {o["metadata"]["name"]: o for o in objects.values() if o["kind"] == "Service"}
     assert services["scavenger-board-page"]["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": 8090}]
-    assert [port["port"] for port in objects["NetworkPolicy"]["spec"]["ingress"][1]["ports"]] == [8090]
+    assert [port["port"] for port in objects["NetworkPolicy"]["spec"]["ingress"][0]["ports"]] == [8090]
     bound = [o["roleRef"]["name"] for o in objects.values() if o["kind"] == "ClusterRoleBinding"]
     assert sorted(bound) == ["scavenger-board", "system:auth-delegator"]
     assert {"nonResourceURLs": ["/scavenger/board"], "verbs": ["get"]} in rules(objects)

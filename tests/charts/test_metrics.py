@@ -43,7 +43,7 @@ def test_off_nothing_of_it_is_there(helm: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_over_tls(helm: Path, name: str) -> None:
-    objects = Chart(helm, name).objects(TLS)
+    objects = Chart(helm, name).objects({**TLS, "networkPolicy": {"metricsFrom": [{"podSelector": {}}]}})
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     main = container(objects["Deployment"])
 

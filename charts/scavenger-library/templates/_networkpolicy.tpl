@@ -17,15 +17,18 @@ spec:
         operator: In
         values: [{{ .Chart.Name }}, {{ .Chart.Name }}-uninstall]
   policyTypes: [Ingress, Egress]
+  # Probes come from the node that a pod runs on, which reaches it in any case.
+  {{- if not (or .Values.networkPolicy.metricsFrom $.open .Values.networkPolicy.extraIngress) }}
+  ingress: []
+  {{- else }}
   ingress:
-    # Metrics and probes. The node that a pod runs on reaches it in any case, and with it the kubelet.
+    {{- with .Values.networkPolicy.metricsFrom }}
     - ports:
-        - port: {{ $.metrics | default (include "scavenger.metrics.scheme" .) }}
+        - port: {{ $.metrics | default (include "scavenger.metrics.scheme" $.root) }}
           protocol: TCP
-      {{- with .Values.networkPolicy.metricsFrom }}
       from:
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+    {{- end }}
     {{- with $.open }}
     # From everywhere: the API server's address is not that of a pod, and nobody knows it beforehand.
     - ports:
@@ -34,6 +37,7 @@ spec:
     {{- with .Values.networkPolicy.extraIngress }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- end }}
   egress:
     # DNS, 5353 where its pods listen there (OpenShift).
     - ports:

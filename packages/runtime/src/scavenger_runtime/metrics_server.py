@@ -13,7 +13,7 @@ from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics_access import PATH, MetricsAccess
-from scavenger_runtime.probes import answer_metrics, listen
+from scavenger_runtime.probes import Listener, answer_metrics, listen
 from scavenger_runtime.settings import ServiceSettings
 
 log = get_logger(__name__)
@@ -28,7 +28,7 @@ class MetricsServer:
         folder = settings.metrics_tls_folder
         self._certificates = Certificates(folder, clock, flag="--metrics-tls-folder", about="metrics")
         self._access = MetricsAccess(clock) if settings.metrics_auth == "token" else None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
         self._polling: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -36,8 +36,8 @@ class MetricsServer:
         self._certificates.load()
         app = web.Application()
         app.router.add_get(PATH, self._metrics, allow_head=False)
-        self._runner = await listen(app, self._host, self.port, self._certificates.context)
-        self.port = self._runner.addresses[0][1]
+        self._listener = await listen(app, self._host, self.port, self._certificates.context)
+        self.port = self._listener.port
         self._polling = asyncio.create_task(self._certificates.keep(), name="metrics-certificate")
         log.info("metrics listen", address=f"{self._host}:{self.port}")
 
@@ -52,8 +52,8 @@ class MetricsServer:
             self._polling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._polling
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         verdict = HTTPStatus.OK

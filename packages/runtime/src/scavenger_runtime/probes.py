@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import orjson
 from aiohttp import web
 
 from scavenger_runtime import metrics
+from scavenger_runtime.connections import HANDSHAKE_SECONDS, PER_PEER, Door, Peers
 from scavenger_runtime.logging import get_logger
 
 Check = Callable[[], bool | str | None]
@@ -49,7 +51,7 @@ class ProbeServer:
         self._metrics = metrics
         self._live: list[_Named] = []
         self._ready: list[_Named] = []
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     def add_liveness(self, name: str, check: Check) -> None:
         """A failing liveness check has the kubelet restart the process: only for what a restart mends."""
@@ -66,15 +68,15 @@ class ProbeServer:
         app.router.add_get("/readyz", self._readyz)
         if self._metrics:
             app.router.add_get("/metrics", answer_metrics)
-        self._runner = await listen(app, self.host, self.port)
-        self.port = self._runner.addresses[0][1]
+        self._listener = await listen(app, self.host, self.port)
+        self.port = self._listener.port
         log.info("probes listen", address=f"{self.host}:{self.port}")
 
     async def close(self) -> None:
         """Stop to answer."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return _answer(request, self._live)
@@ -96,17 +98,41 @@ def _answer(request: web.Request, checks: list[_Named]) -> web.Response:
     )
 
 
-async def listen(app: web.Application, host: str, port: int, context: ssl.SSLContext | None = None) -> web.AppRunner:
-    """Serve an application until the runner's `cleanup`; with a context, over TLS. Raises OSError where the address is
+class Listener:
+    """An application that is being served. port: the one that was taken."""
+
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
+        self._runner = runner
+        self._server = server
+        self.port: int = server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop to answer."""
+        self._server.close()
+        await self._runner.cleanup()
+
+
+async def listen(app: web.Application, host: str, port: int, context: ssl.SSLContext | None = None) -> Listener:
+    """Serve an application, one request per connection; with a context, over TLS. Raises OSError where the address is
     taken."""
+    app.on_response_prepare.append(_last)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
+    server, peers = runner.server, Peers(PER_PEER)
+    assert server is not None
+    timeout = None if context is None else HANDSHAKE_SECONDS
     try:
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
+        made = await asyncio.get_running_loop().create_server(
+            lambda: Door(server, peers), host, port, ssl=context, ssl_handshake_timeout=timeout
+        )
     except OSError:
         await runner.cleanup()
         raise
-    return runner
+    return Listener(runner, made)
+
+
+async def _last(_request: web.Request, response: web.StreamResponse) -> None:
+    response.force_close()
 
 
 async def answer_metrics(_request: web.Request) -> web.Response:

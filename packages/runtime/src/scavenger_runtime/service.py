@@ -32,6 +32,7 @@ from scavenger_kube.errors import ApiError, Unauthorized, Unavailable
 from scavenger_runtime import metrics
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.clock import Clock, SystemClock
+from scavenger_runtime.connections import raise_file_limit
 from scavenger_runtime.election import Elector, LeadershipLost
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.informer import Informer
@@ -177,6 +178,7 @@ def run_service(settings: S, main: Main[S], *, name: str | None = None) -> int:
     log.info("starting", version=release, settings=settings.shown())
     watchdog = _Watchdog()
     tune_interpreter()
+    raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(serve(service, settings, main, ended=watchdog.watch))

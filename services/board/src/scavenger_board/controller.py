@@ -58,6 +58,9 @@ EVENT_SELECTORS: Final = {
 }
 """Which Events are followed: a cluster may have a hundred times as many others."""
 
+PER_PEER: Final = 256
+"""Connections of one address, which may be a proxy that everybody looks through."""
+
 GRACE_SECONDS: Final = 3
 """For requests that are under way when told to stop."""
 
@@ -109,7 +112,7 @@ async def main(context: ServiceContext[BoardSettings]) -> None:
 
 def http_server(app: ASGIApp, *, address: str, port: int, tls: ssl.SSLContext | None) -> HttpServer:
     """What serves the page."""
-    return HttpServer(app, address=address, port=port, tls=tls, grace=GRACE_SECONDS, http="httptools")
+    return HttpServer(app, address=address, port=port, tls=tls, grace=GRACE_SECONDS, per_peer=PER_PEER)
 
 
 class BoardView:

@@ -7,8 +7,7 @@ import ssl
 from typing import Final
 
 from fastapi import FastAPI
-from scavenger_runtime.http_server import HttpServer
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from scavenger_runtime.http_server import BoundedProtocol, HttpServer
 
 KEEP_ALIVE_SECONDS: Final = 120
 """Longer than the API server keeps an idle connection (90 s), so that it is never the server who hangs up just as the
@@ -18,6 +17,9 @@ next request is sent.
 GRACE_SECONDS: Final = 10
 """For reviews that are under way when told to stop."""
 
+PER_PEER: Final = 1024
+"""Connections of one address: an API server has one for each request that it asks about at the same time."""
+
 READ_BYTES: Final = 64 * 2**10
 """So much of a request is taken from TLS at a time."""
 
@@ -25,7 +27,7 @@ _RECEIVED: Final = memoryview(bytearray(READ_BYTES))
 """What has just been read. One for all connections: it is parsed before anything else is read."""
 
 
-class _Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
+class _Protocol(BoundedProtocol, asyncio.BufferedProtocol):
     """HTTP from a buffer that is there. Otherwise asyncio takes 256 KiB from the system for each TLS record of 16 KiB
     (`SSLProtocol._do_read__copied`), which is half of what receiving a large request costs."""
 
@@ -48,6 +50,7 @@ class TlsServer(HttpServer):
             port=port,
             tls=context,
             grace=GRACE_SECONDS,
+            per_peer=PER_PEER,
             http=_Protocol,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
