@@ -221,7 +221,7 @@ def _objects(case: dict[str, Any]) -> tuple[dict[str, Any], list[Pod]]:
         **fields,
     )
     own = AdmitterJob.model_validate(job)
-    found = accounting.newer_checkpoint(own.status, pods, own.spec, NOW, timedelta())
+    found = accounting.newer_checkpoint(own.status, pods, own.spec, NOW)
     if found is not None and found > NOW - timedelta(seconds=case["started"]):
         job["status"]["lastCheckpointTimestamp"] = format_time(found)
     return job, pods

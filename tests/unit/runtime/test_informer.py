@@ -13,10 +13,18 @@ from msgspec import structs
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
-from scavenger_runtime import Change, Informer
+from scavenger_runtime import informer as informer_module
 from scavenger_runtime.backoff import Backoff
 from scavenger_runtime.cache import by_label, by_node, by_owner_uid
-from scavenger_runtime.informer import HANDLER_ERRORS, MALFORMED, RESUMABLE_SECONDS, UNREADABLE, WATCH_READ_TIMEOUT
+from scavenger_runtime.informer import (
+    HANDLER_ERRORS,
+    MALFORMED,
+    RESUMABLE_SECONDS,
+    UNREADABLE,
+    WATCH_READ_TIMEOUT,
+    Change,
+    Informer,
+)
 from scavenger_runtime.paging import PAGE_BYTES
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, job_dict, pod_dict
 
@@ -72,9 +80,10 @@ async def synced(running: Running, api: FakeApi) -> None:
     await eventually(lambda: api.watches > 0)
 
 
-async def test_lists_in_pages_then_follows(api: FakeApi, start: Start) -> None:
+async def test_lists_in_pages_then_follows(api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer_module, "PAGE_SIZE", 3)
     put(api, [f"p{n}" for n in range(7)])
-    running = start(page_size=3)
+    running = start()
     await synced(running, api)
     assert len(running.informer) == 7
     assert running.informer.synced
@@ -103,13 +112,16 @@ class Measured(ApiClient):
         return body
 
 
-async def test_a_page_is_bounded_in_bytes_wherever_large_objects_are(api: FakeApi, start: Start) -> None:
+async def test_a_page_is_bounded_in_bytes_wherever_large_objects_are(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small ones first: what the size of a page has been says nothing of the next one."""
+    monkeypatch.setattr(informer_module, "PAGE_SIZE", 20)
     put(api, [f"a{n}" for n in range(20)])
     put(api, [f"b{n}" for n in range(12)], annotations={"large": "x" * 1_000_000})
     put(api, ["c"], annotations={"larger": "x" * (PAGE_BYTES + 1)})
     async with Measured(api.url) as client:
-        running = start(client=client, page_size=20)
+        running = start(client=client)
         await synced(running, api)
         assert len(running.informer) == 33
         assert PAGE_BYTES < client.longest < PAGE_BYTES + 2_000  # the one that alone is larger
@@ -187,10 +199,13 @@ async def test_410_as_an_error_event_is_the_same(api: FakeApi, start: Start) -> 
     await running.holds("a", "b")
 
 
-async def test_continue_token_expired_in_the_middle_of_a_list(api: FakeApi, start: Start) -> None:
+async def test_continue_token_expired_in_the_middle_of_a_list(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer_module, "PAGE_SIZE", 2)
     put(api, [f"p{n}" for n in range(5)])
     api.fail(410, methods={"GET"}, path="continue=", reason="Expired")
-    running = start(page_size=2)
+    running = start()
     await synced(running, api)
     assert len(running.informer) == 5
     assert "limit" not in api.requests[2].query, "in one piece the second time"
@@ -246,9 +261,12 @@ async def test_bookmarks_move_the_place_to_resume_from(api: FakeApi, start: Star
     assert 300 <= int(api.requests[-1].query["timeoutSeconds"]) <= 600
 
 
-async def test_without_bookmarks_an_idle_watch_ends_in_good_order(api: FakeApi, start: Start, logs: Logs) -> None:
+async def test_without_bookmarks_an_idle_watch_ends_in_good_order(
+    api: FakeApi, start: Start, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As with Events, for which the API server has no watch cache."""
-    running = start(read_timeout=2.0)
+    monkeypatch.setattr(informer_module, "WATCH_READ_TIMEOUT", 2.0)
+    running = start()
     await synced(running, api)
     await eventually(lambda: api.count("GET", watch=True) >= 3)
     assert [entry for entry in logs if entry["event"] == "cannot follow"] == []
@@ -282,11 +300,12 @@ async def test_without_bookmarks_everything_is_listed_before_the_version_is_forg
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_half_open_connection_is_given_up(api: FakeApi, start: Start) -> None:
+async def test_a_half_open_connection_is_given_up(api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list never answers, then the watch falls silent; both are noticed without any sign from below."""
     put(api, ["a"])
     api.hang(methods={"GET"}, path="/pods")
-    running = start(client=api.client(request_timeout=0.05), read_timeout=0.05)
+    monkeypatch.setattr(informer_module, "WATCH_READ_TIMEOUT", 0.05)
+    running = start(client=api.client(request_timeout=0.05))
     await synced(running, api)
     api.hang(methods={"GET"}, path="watch=true")
     await eventually(lambda: api.count("GET", watch=True) >= 3)
@@ -426,9 +445,12 @@ async def test_a_server_that_ends_watches_at_once_is_not_stormed(api: FakeApi, c
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_healthy_until_it_cannot_follow_for_too_long(api: FakeApi, client: ApiClient) -> None:
+async def test_healthy_until_it_cannot_follow_for_too_long(
+    api: FakeApi, client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer_module, "STALE_AFTER", 100)
     clock = VirtualClock()
-    informer = Informer(client, PODS, clock=clock, stale_after=100)
+    informer = Informer(client, PODS, clock=clock)
     task = asyncio.create_task(informer.run())
     await asyncio.wait_for(informer.wait_synced(), PATIENCE)
     await eventually(lambda: api.watches > 0)
@@ -456,7 +478,10 @@ async def test_selectors_and_namespace_are_the_servers_work(api: FakeApi, start:
     assert running.recorded[-1][0] == "deleted", "it left the selection"
 
 
-async def test_only_what_the_transform_leaves_is_kept(api: FakeApi, start: Start) -> None:
+async def test_only_what_the_transform_leaves_is_kept(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer_module, "PAGE_SIZE", 1)
     put(api, ["a", "b"])
     seen: list[str] = []
 
@@ -466,7 +491,7 @@ async def test_only_what_the_transform_leaves_is_kept(api: FakeApi, start: Start
             raise ValueError("not that one")
         return structs.replace(pod, metadata=structs.replace(pod.metadata, labels={}))
 
-    running = start(transform=without_labels, page_size=1)
+    running = start(transform=without_labels)
     await synced(running, api)
     put(api, ["c", "bad"])
     await running.holds("a", "b", "c")

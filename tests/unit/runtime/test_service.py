@@ -20,10 +20,13 @@ import pytest
 import structlog
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import LEASES, PODS
-from scavenger_runtime import Informer, ReconcileLoop, ServiceContext, ServiceSettings, metrics
+from scavenger_runtime import informer, metrics
+from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import configure_logging, get_logger
+from scavenger_runtime.reconcile import ReconcileLoop
+from scavenger_runtime.service import ServiceContext, serve
 from scavenger_runtime.service import _Heartbeat as Heartbeat
-from scavenger_runtime.service import serve
+from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually, pod_dict
 
 pytestmark = pytest.mark.slow
@@ -129,9 +132,11 @@ async def test_not_ready_before_the_first_list(api: FakeApi) -> None:
     assert await service.ended() == 0
 
 
-async def test_a_stale_informer_fails_the_liveness_probe(api: FakeApi) -> None:
+async def test_a_stale_informer_fails_the_liveness_probe(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer, "STALE_AFTER", -1)
+
     async def main(context: Context) -> None:
-        context.add_informer(Informer(context.client, PODS, stale_after=-1))
+        context.add_informer(Informer(context.client, PODS))
         await asyncio.Event().wait()
 
     service = Service(api, main)

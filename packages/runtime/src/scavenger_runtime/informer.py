@@ -7,7 +7,7 @@ default (kubernetes#120348): until there was one, watches are so short that thei
 
 When the place to resume from is no longer known to the server (410), everything is listed anew and what changed
 meanwhile, deletions included, is worked out from the difference. Failures are waited for with a jittered, growing
-backoff, for as long as it takes; but a cache that has not been able to follow for `stale_after` seconds is no longer
+backoff, for as long as it takes; but a cache that has not been able to follow for `STALE_AFTER` seconds is no longer
 `healthy()`, and its process should end.
 """
 
@@ -96,12 +96,14 @@ Handler = Callable[[Change[T]], None]
 class Informer(Generic[T]):
     """A cache of the objects of one resource, kept up to date by `run()`.
 
-    namespace: only that one. label_selector, field_selector: as in kubectl. decoder: how objects are read, by
-    default what fits `resource.type`. name: in logs, metrics and probes, by default the plural; needed where
-    there are two informers of one kind. indices: functions naming the values under which `by_index` finds an
-    object. transform: what is kept of an object, with its metadata's key, uid and resourceVersion; what it raises makes
-    an object malformed. stale_after: see `healthy`. read_timeout: seconds of silence that end a watch.
-    page_size: objects per page, at most; fewer where they are large (`paging`).
+    Args:
+        namespace: only that one.
+        label_selector, field_selector: as in kubectl.
+        name: in logs, metrics and probes, by default the plural; needed where there are two informers of one kind.
+        indices: functions naming the values under which `by_index` finds an object.
+        transform: what is kept of an object, with its metadata's key, uid and resourceVersion; what it raises makes an
+            object malformed.
+        backoff: between tries after a failure.
     """
 
     def __init__(
@@ -112,33 +114,24 @@ class Informer(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        decoder: Decoder[T] | None = None,
         name: str | None = None,
         indices: Mapping[str, IndexFunction[T]] | None = None,
         transform: Callable[[T], T] | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
         backoff: Backoff | None = None,
-        stale_after: float = STALE_AFTER,
-        read_timeout: float = WATCH_READ_TIMEOUT,
-        page_size: int = PAGE_SIZE,
     ) -> None:
         self.resource = resource
         self.name = name or resource.plural
         self._client = client
         self._path = resource.path(namespace)
         self._selectors: Params = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        self._decoder = decoder if decoder is not None else decoder_for(resource.type)
+        self._decoder = decoder_for(resource.type)
         self._transform = transform
         self._cache = Cache(indices or {})
         self._unreadable: set[str] = set()  # keys of objects that are there
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
-        self._rng = rng or random.Random()
-        self._backoff = backoff or Backoff(0.5, 10.0, rng=self._rng)
-        self._stale_after = stale_after
-        self._read_timeout = read_timeout
-        self._page_size = page_size
+        self._backoff = backoff or Backoff(0.5, 10.0)
         self._version = ""  # to watch from; empty when everything has to be listed
         self._bookmarked = False  # since the last failure
         self._list_due = False
@@ -162,8 +155,8 @@ class Informer(Generic[T]):
         return self._clock.monotonic() - self._followed_at
 
     def healthy(self) -> bool:
-        """Whether the cache could follow within the last `stale_after` seconds. Belongs in the liveness probe."""
-        return self.age <= self._stale_after
+        """Whether the cache could follow within the last `STALE_AFTER` seconds. Belongs in the liveness probe."""
+        return self.age <= STALE_AFTER
 
     def is_unreadable(self, key: str) -> bool:
         """Whether there is an object of that key that cannot be read; `get` shows its last readable state, if any."""
@@ -261,7 +254,7 @@ class Informer(Generic[T]):
         forgotten that one (410), a huge list is read again in one piece.
         """
         try:
-            pages = await self._pages(self._page_size)
+            pages = await self._pages(PAGE_SIZE)
         except Gone:
             pages = await self._pages(None)
         self._replace(*pages)
@@ -319,7 +312,7 @@ class Informer(Generic[T]):
 
     async def _watch(self) -> None:
         """Follow from the known version until the server ends the watch in good order."""
-        seconds = self._rng.randint(*self._watch_seconds())
+        seconds = random.randint(*self._watch_seconds())
         started = self._clock.monotonic()
         events = 0
         params: dict[str, Any] = {
@@ -329,7 +322,7 @@ class Informer(Generic[T]):
             "timeoutSeconds": seconds,
             "resourceVersion": self._version,
         }
-        lines = self._client.stream(self._path, params=params, read_timeout=self._read_timeout)
+        lines = self._client.stream(self._path, params=params, read_timeout=WATCH_READ_TIMEOUT)
         async with contextlib.aclosing(lines):  # also when an event ends it: the connection is not to wait for the GC
             async for line in lines:
                 self._apply(self._decoder.event(line))
@@ -343,7 +336,7 @@ class Informer(Generic[T]):
         """Between how many seconds a watch is to end: surely before silence would, where no bookmarks come."""
         if self._bookmarked:
             return WATCH_SECONDS
-        return max(1, int(0.4 * self._read_timeout)), max(1, int(0.8 * self._read_timeout))
+        return max(1, int(0.4 * WATCH_READ_TIMEOUT)), max(1, int(0.8 * WATCH_READ_TIMEOUT))
 
     def _doubt(self, lasted: float) -> None:
         """A watch without a single event or bookmark proves little.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
@@ -25,6 +25,12 @@ from scavenger_domain import gang
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle.pods import ended_at, index, last_words, moment, over, removal, succeeded
+
+LEAST_CYCLE: Final = timedelta(minutes=1)
+"""A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
+and every start costs everybody writes. A run that is shorter counts as one without progress."""
+MOST_PAUSE: Final = timedelta(minutes=10)
+"""The pause after runs without progress grows up to this."""
 
 _SECOND = timedelta(seconds=1)
 _DOUBLINGS = 20
@@ -119,17 +125,18 @@ def kept_place(status: ScavengerJobStatus) -> datetime | None:
     return status.queued_timestamp + timedelta(microseconds=1) if status.queued_timestamp is not None else None
 
 
-def rests_until(status: ScavengerJobStatus, least: timedelta, most: timedelta) -> datetime | None:
+def rests_until(status: ScavengerJobStatus) -> datetime | None:
     """When a job may start again whose last runs were short; None where it need not wait.
 
-    The runs of one that kept its place as its run ended begin no more often than every `least`. One that was
-    interrupted rests from its second short run in a row on. Either pause doubles with every short run, up to `most`.
+    The runs of one that kept its place as its run ended begin no more often than every `LEAST_CYCLE`. One that was
+    interrupted rests from its second short run in a row on. Either pause doubles with every short run, up to
+    `MOST_PAUSE`.
     """
     ended, queued, short = status.ended_timestamp, status.queued_timestamp, status.short_runs or 0
     if ended is None or queued is None or not status.running_timestamps:
         return None
     since, doublings = (status.running_timestamps[-1], max(0, short - 1)) if queued < ended else (ended, short - 2)
-    return since + min(least * (1 << min(doublings, _DOUBLINGS)), most) if doublings >= 0 else None
+    return since + min(LEAST_CYCLE * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE) if doublings >= 0 else None
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:
@@ -233,43 +240,41 @@ def _judged(status: ScavengerJobStatus, spec: ScavengerJobSpec, start: datetime,
     return max(recorded_reference(status, start), due)
 
 
-def reported_checkpoint(
-    pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime, slack: timedelta
-) -> datetime | None:
+def reported_checkpoint(pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime) -> datetime | None:
     """The checkpoint that the gang as a whole can restart from, in whole seconds; None when there is none.
 
     While a pod may still compute, annotations alone count: what the others say as they end is not the last word of the
-    gang. `slack`: as in `pods.removal`.
+    gang.
     """
     last = all(over(pod) for pod in pods)
-    reports = ((index(pod), _report(pod, spec, now, slack, last=last)) for pod in pods)
+    reports = ((index(pod), _report(pod, spec, now, last=last)) for pod in pods)
     found = gang_checkpoint(reports, spec.parallelism, now)
     return second(found) if found is not None else None
 
 
-def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta, *, last: bool) -> datetime | None:
+def _report(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, *, last: bool) -> datetime | None:
     """The latest checkpoint that a pod reports; with `last` also what it said as it ended."""
     annotated = moment(pod.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
     if not last:
         return annotated
     said = last_words(pod, spec.checkpoint_exit_code)
-    if said is None and _done(pod, spec, now, slack):
+    if said is None and _done(pod, spec, now):
         said = now
     # The clock of its node may be ahead of ours: a pod that has ended said nothing of the future.
     stamps = (annotated, min(said, now) if said is not None else None)
     return max((at for at in stamps if at is not None and at <= now), default=None)
 
 
-def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime, slack: timedelta) -> bool:
+def _done(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> bool:
     """Whether a member is through with its work and cannot lose any more. Where exit codes have a meaning, 0 has one,
     too; but whoever was told to stop may end with 0 as well."""
     convention = spec.checkpoint_exit_code is not None
-    return convention and succeeded(pod) and removal(pod, now, slack) is None
+    return convention and succeeded(pod) and removal(pod, now) is None
 
 
 def newer_checkpoint(
-    status: ScavengerJobStatus, pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime, slack: timedelta
+    status: ScavengerJobStatus, pods: Sequence[kinds.Pod], spec: ScavengerJobSpec, now: datetime
 ) -> datetime | None:
     """What the pods report beyond the checkpoint that the status knows; None when that is nothing new."""
-    found, known = reported_checkpoint(pods, spec, now, slack), status.last_checkpoint_timestamp
+    found, known = reported_checkpoint(pods, spec, now), status.last_checkpoint_timestamp
     return found if found is not None and (known is None or known > now or found > known) else None

@@ -29,7 +29,7 @@ def go_back(draft: Draft, found: Checkpointed) -> None:
     draft.leave_run(WaitReason.CHECKPOINTED, keep_place=True)
     draft.interrupted = None
     message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; in line to go on"
-    until = accounting.rests_until(draft.status, draft.seen.settings.least_cycle, draft.seen.settings.most_pause)
+    until = accounting.rests_until(draft.status)
     if short and until is not None:
         message += f"; {short}: not started before {until:%X} UTC"
     draft.enter(Phase.WAITING, WaitReason.CHECKPOINTED, message)
@@ -45,8 +45,7 @@ def hear_last_words(draft: Draft) -> None:
         draft.unsettled = True
         draft.awaited = frozenset(pod.metadata.uid for pod in members if pod.ended and _said(draft, pod))
         return
-    slack = seen.settings.final_delete_slack
-    checkpoint = accounting.newer_checkpoint(status, members, seen.job.spec, seen.now, slack) if members else None
+    checkpoint = accounting.newer_checkpoint(status, members, seen.job.spec, seen.now) if members else None
     if checkpoint is None:
         return
     used = accounting.cpu_time(seen.job.spec, members, seen.usage)

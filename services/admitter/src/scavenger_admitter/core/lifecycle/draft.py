@@ -94,8 +94,7 @@ class Draft:
             return Spent()
         checkpoint = None
         if run is not None:
-            slack = seen.settings.final_delete_slack
-            checkpoint = accounting.newer_checkpoint(status, run.pods, seen.job.spec, seen.now, slack)
+            checkpoint = accounting.newer_checkpoint(status, run.pods, seen.job.spec, seen.now)
         if checkpoint is not None:
             self.set(last_checkpoint_timestamp=checkpoint)
         # Not before what was counted as useful already: clocks differ, and news of an end may be late.
@@ -105,13 +104,13 @@ class Draft:
     def count_short(self, reason: str) -> str:
         """Count the run that has just been settled where it made no progress. Returns what to say of the pause that
         follows; empty where there is none."""
-        started, ended, settings = self.status.running_timestamps[-1:], self.status.ended_timestamp, self.seen.settings
-        if not started or ended is None or ended - started[0] >= settings.least_cycle:
+        started, ended = self.status.running_timestamps[-1:], self.status.ended_timestamp
+        if not started or ended is None or ended - started[0] >= accounting.LEAST_CYCLE:
             self.set(short_runs=None)
             return ""
         self.short_run = reason
         self.set(short_runs=(self.status.short_runs or 0) + 1)
-        return f"{self.status.short_runs} runs in a row ended within {settings.least_cycle.seconds} s of their start"
+        return f"{self.status.short_runs} runs in a row ended within {accounting.LEAST_CYCLE.seconds} s of their start"
 
     def spend(self, spent: Spent) -> None:
         """Count CPU time as useful or lost."""

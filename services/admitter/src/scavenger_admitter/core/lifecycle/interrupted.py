@@ -38,7 +38,7 @@ def interrupt(draft: Draft, found: Removed) -> None:
     at_most = not last and spent.lost > 0  # its pods may save more before they have ended
     removal = found.removal
     message = interruptions.tell(removal.cause, removal.pod, removal.detail, spent.lost, at_most=at_most)
-    until = rests_until(draft.status, draft.seen.settings.least_cycle, draft.seen.settings.most_pause)
+    until = rests_until(draft.status)
     if until is None:
         draft.enter(Phase.INTERRUPTED, WaitReason.QUEUED, f"{message}; in line to start again")
     else:

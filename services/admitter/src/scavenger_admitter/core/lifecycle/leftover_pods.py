@@ -19,6 +19,9 @@ from scavenger_admitter.core.lifecycle.pods import deleting, held, moment
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """An administrator's word that the node is shut down (KEP-2268); the kubelet on it can do nothing more."""
 
+LEFTOVER_PATIENCE: Final = timedelta(seconds=15)
+"""How long after its grace period a pod of an earlier run may still be there before `message` speaks of it."""
+
 ABANDONED_AFTER: Final = timedelta(minutes=5)
 """After the grace period of a pod whose node is not ready. Kubernetes deletes it when the node has not been ready for
 five minutes."""
@@ -74,7 +77,6 @@ def find_leftover_pods(
     pods: Iterable[kinds.Pod],
     nodes: Mapping[str, kinds.Node | None],
     now: datetime,
-    patience: timedelta,
     *,
     harmless: bool,
 ) -> tuple[LeftoverPod, ...]:
@@ -84,21 +86,18 @@ def find_leftover_pods(
         pods: of earlier runs.
         nodes: those that the pods are on.
         now: the moment.
-        patience: how long after its grace period a pod may still be there before its job is told.
         harmless: two runs of this job share nothing. Its pods on a node that stays lost are waited for no longer than
             `ABANDONED_AFTER`.
     """
     alive = (pod for pod in pods if not surely_ended(pod, nodes))
-    found = [_leftover(pod, nodes.get(pod.spec.node_name), now, patience, harmless=harmless) for pod in alive]
+    found = [_leftover(pod, nodes.get(pod.spec.node_name), now, harmless=harmless) for pod in alive]
     return tuple(sorted((f for f in found if f is not None), key=lambda r: (not r.overdue, r.pod.metadata.name)))
 
 
-def _leftover(
-    pod: kinds.Pod, node: kinds.Node | None, now: datetime, patience: timedelta, *, harmless: bool
-) -> LeftoverPod | None:
+def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, *, harmless: bool) -> LeftoverPod | None:
     """None where the pod is waited for no longer."""
     due = moment(pod.metadata.deletion_timestamp)
-    until = due + patience if due is not None else None
+    until = due + LEFTOVER_PATIENCE if due is not None else None
     late = until is not None and until <= now
     unreachable = node is not None and not node.ready
     if harmless and unreachable and due is not None:

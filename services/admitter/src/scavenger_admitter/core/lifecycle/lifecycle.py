@@ -118,7 +118,7 @@ def _progress(draft: Draft) -> None:
         starting.go_on(draft, run)
         return
     running.record_start(draft, run)
-    found = find_termination(run, seen.nodes, seen.now, seen.settings.final_delete_slack, seen.reboots)
+    found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if seen.decision is not None and (found is None or isinstance(found, Undecided)):
         found = Removed(Removal(seen.now, seen.now, seen.decision.cause, "", True, seen.decision.detail))
     found = found or announced(run, seen.nodes, seen.now)

@@ -25,23 +25,10 @@ class LifecycleSettings:
     """Created to running; image pulls included."""
     unschedulable_after: timedelta = timedelta(seconds=10)
     """The room a job was admitted for is gone when its pods are not placed within this."""
-    creation_grace: timedelta = timedelta(seconds=3)
-    """The Job controller's own attempts to create pods; only then is its FailedCreate an answer."""
-    leftover_patience: timedelta = timedelta(seconds=15)
-    """How long after its grace period a pod of an earlier run may still be there before `message` speaks of it."""
     quiet_for: timedelta = timedelta(seconds=5)
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
-    progress_every: timedelta = timedelta(minutes=1)
-    """Checkpoints and start-overs of a run in progress go into the status no more often than this."""
     reclaim_period: timedelta = timedelta(minutes=10)
     """An interruption gives a place in line when the job has computed for so long since the last one that did."""
-    least_cycle: timedelta = timedelta(minutes=1)
-    """A job that ends with its checkpointExitCode starts no more often than this: it has its old place in line at once,
-    and every start costs everybody writes. A run that is shorter counts as one without progress."""
-    most_pause: timedelta = timedelta(minutes=10)
-    """The pause after runs without progress grows up to this."""
-    final_delete_slack: timedelta = timedelta(seconds=5)
-    """Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`pods.removal`)."""
 
 
 def _by_nobody(_: str) -> bool:

@@ -58,6 +58,9 @@ _OWN_LIMIT: Final = re.compile(
     r"^(?:Usage of EmptyDir volume .* exceeds the limit |Pod ephemeral local storage usage exceeds the total limit of "
     r"|Container \S+ exceeded its local ephemeral storage limit )"
 )
+FINAL_DELETE_SLACK: Final = timedelta(seconds=5)
+"""Kubelets before 1.34: from the end of the containers to the kubelet's final DELETE (`_asked_in_time`)."""
+
 _KILLED: Final = 137
 """128 + SIGKILL."""
 
@@ -215,14 +218,11 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
     return None
 
 
-def removal(pod: kinds.Pod, now: datetime, slack: timedelta) -> Removal | None:
-    """Whether the pod was taken away from outside, by whom and when; None when it was not.
-
-    `slack`: how long a kubelet may take from the end of the containers to its final DELETE (see `_asked_in_time`).
-    """
-    if _outlived(pod, slack):
+def removal(pod: kinds.Pod, now: datetime) -> Removal | None:
+    """Whether the pod was taken away from outside, by whom and when; None when it was not."""
+    if _outlived(pod, FINAL_DELETE_SLACK):
         return _unexplained(pod, now)
-    return _disrupted(pod, now) or _deleted(pod, slack) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
+    return _disrupted(pod, now) or _deleted(pod) or _ended_by_kubelet(pod, now) or _unexplained(pod, now)
 
 
 def _disrupted(pod: kinds.Pod, now: datetime) -> Removal | None:
@@ -251,9 +251,9 @@ def _by_disruption(pod: kinds.Pod, found: kinds.Condition, at: datetime) -> Inte
     return _BY_DISRUPTION.get(found.reason, InterruptionReason.DELETED)
 
 
-def _deleted(pod: kinds.Pod, slack: timedelta) -> Removal | None:
+def _deleted(pod: kinds.Pod) -> Removal | None:
     requested, end = deletion_requested(pod), ended_at(pod)
-    if requested is None or not _asked_in_time(pod, requested, end, slack):
+    if requested is None or not _asked_in_time(pod, requested, end, FINAL_DELETE_SLACK):
         return None
     at, earliest = (requested, requested) if end is None or requested <= end else (end, _before_end(pod, end))
     # with grace period 0 the moment may have moved to the end: see _asked_in_time

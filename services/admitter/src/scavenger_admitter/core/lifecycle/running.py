@@ -17,6 +17,9 @@ from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
+PROGRESS_EVERY: Final = timedelta(minutes=1)
+"""Checkpoints and start-overs of a run in progress go into the status no more often than this."""
+
 STALLED_INTERVALS: Final = 3
 """A run that has reported checkpoints, and for so many intervals none, seems to hang."""
 
@@ -41,7 +44,7 @@ def go_on(draft: Draft, run: Run) -> None:
     Both are written once in a while only: what is at risk follows from the start and the pods at any moment, and an
     end is judged by what the pods report then (`Draft.settle`). What is written for another reason takes them along.
     """
-    seen, settings = draft.seen, draft.seen.settings
+    seen = draft.seen
     start = accounting.run_start(draft.status)
     if start is None:
         return
@@ -57,7 +60,7 @@ def go_on(draft: Draft, run: Run) -> None:
     draft.status = made
     draft.spend(accounting.advance(known, made, start, draft.cpu_time))
     news = draft.status != seen.job.status
-    draft.wakeups.append(max(due, settings.progress_every.total_seconds()) if news else due)
+    draft.wakeups.append(max(due, PROGRESS_EVERY.total_seconds()) if news else due)
 
 
 def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
@@ -66,7 +69,7 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
     A run that has reported none yet may belong to a program that never does, unless its job has a deadline.
     """
     spec, now, interval = draft.seen.job.spec, draft.seen.now, draft.seen.job.spec.checkpoint_interval
-    reported = accounting.reported_checkpoint(run.pods, spec, now, draft.seen.settings.final_delete_slack)
+    reported = accounting.reported_checkpoint(run.pods, spec, now)
     deadline = spec.progress_deadline_intervals
     if reported is None and deadline is None:
         return False
@@ -75,7 +78,7 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
     if deadline is not None and now >= since + deadline * interval:
         finished.fail(draft, now, FailureReason.NO_PROGRESS, said)
         return True
-    if reported is not None and now >= since + STALLED_INTERVALS * max(interval, draft.seen.settings.progress_every):
+    if reported is not None and now >= since + STALLED_INTERVALS * max(interval, PROGRESS_EVERY):
         draft.stalled = said
     if deadline is not None:  # without one it is looked at whenever a checkpoint is due
         draft.wakeups.append((since + deadline * interval - now).total_seconds())
@@ -86,7 +89,7 @@ def _rest(seen: Observation) -> float:
     """Seconds until progress may be written again."""
     if seen.last_write is None or seen.last_write > seen.now:
         return 0.0
-    return (seen.last_write + seen.settings.progress_every - seen.now).total_seconds()
+    return (seen.last_write + PROGRESS_EVERY - seen.now).total_seconds()
 
 
 def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:
@@ -94,7 +97,7 @@ def _progress(draft: Draft, run: Run, start: datetime) -> ScavengerJobStatus:
     status, now, spec = draft.status, draft.seen.now, draft.seen.job.spec
     due = _start_over(status, start, spec.checkpoint_interval, now)
     status = status.model_copy(update={"priority_start_over_timestamp": due})
-    checkpoint = accounting.newer_checkpoint(status, run.pods, spec, now, draft.seen.settings.final_delete_slack)
+    checkpoint = accounting.newer_checkpoint(status, run.pods, spec, now)
     if checkpoint is None:
         return status
     message = f"running, last checkpoint {format_time(checkpoint)}"

@@ -120,9 +120,10 @@ class StartLimits:
 
     start_timeout: timedelta
     unschedulable_after: timedelta
-    creation_grace: timedelta
-    """The Job controller tries again when it could not create a pod; no conclusion is drawn before this."""
 
+
+CREATION_GRACE: Final = timedelta(seconds=3)
+"""The Job controller tries again when it could not create a pod; its FailedCreate is no answer before this."""
 
 _NOTHING_SAID: Final = ("ContainerCreating", "PodInitializing")
 """What the kubelet says while a container is on its way, for whatever reason it takes long."""
@@ -158,7 +159,7 @@ def next_check(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: Sta
     created = _created(run)
     times = [created + limits.start_timeout] if created is not None else []
     if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
-        times.append(created + limits.creation_grace)
+        times.append(created + CREATION_GRACE)
     if created is not None and run.batch is not None and run.batch.spec.suspend:
         times.append(created + limits.unschedulable_after)
     times += [since + limits.unschedulable_after for pod in run.pods if (since := _unschedulable_since(pod))]
@@ -296,7 +297,7 @@ def _event_problems(
             if found := missing(message, spec):
                 yield replace(found, final=False, reason=WaitReason.REFERENCE_MISSING)
     created = _created(run)
-    tried = created is not None and now - created >= limits.creation_grace
+    tried = created is not None and now - created >= CREATION_GRACE
     if diagnosis.creation is not None and tried and len(run.pods) < run.parallelism:
         yield creation_problem(diagnosis.creation, spec)
 

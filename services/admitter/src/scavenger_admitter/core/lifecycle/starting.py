@@ -38,10 +38,10 @@ def began(draft: Draft, run: Run) -> bool:
 
 def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
-    seen, settings = draft.seen, draft.seen.settings
-    limits = start_failures.StartLimits(settings.start_timeout, settings.unschedulable_after, settings.creation_grace)
+    seen = draft.seen
+    limits = start_failures.StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
     problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
-    found = find_termination(run, seen.nodes, seen.now, settings.final_delete_slack, seen.reboots)
+    found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
         problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)

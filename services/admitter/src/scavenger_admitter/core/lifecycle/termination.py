@@ -110,7 +110,6 @@ def find_termination(
     run: Run,
     nodes: Mapping[str, kinds.Node | None],
     now: datetime,
-    slack: timedelta,
     reboots: Mapping[str, datetime],
 ) -> Termination | None:
     """How the run ended; None while it goes on.
@@ -118,7 +117,7 @@ def find_termination(
     Deterministic: ties go by time, proof, then pod name; a member that saved its state and left goes before those that
     fail in the same second, perhaps for want of it.
     """
-    removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now, slack))}
+    removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now))}
     rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
     exits = [ended for pod in rest if (ended := own_exit(pod, now))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))

@@ -16,7 +16,7 @@ from scavenger_kube import kinds
 from scavenger_admitter.core.lifecycle import accounting, leftover_pods
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.leftover_pods import LeftoverPod, find_leftover_pods
+from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
 from scavenger_admitter.core.lifecycle.pods import moment
 from scavenger_admitter.core.waits import Wait
 
@@ -97,8 +97,7 @@ def line_up(draft: Draft) -> None:
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
-    patience = seen.settings.leftover_patience
-    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, patience, harmless=_shares_nothing(draft))
+    left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     stuck = _stuck(draft, left) or _job_held(draft)
     free = not left and batch is None and not seen.assumed_started and stuck is None
@@ -136,10 +135,9 @@ def _shares_nothing(draft: Draft) -> bool:
 def _rest(draft: Draft) -> float:
     """Seconds until a job whose last runs made no progress may start again: no more than it rests at most, as the clock
     may have been set back since it ran."""
-    settings = draft.seen.settings
-    until = accounting.rests_until(draft.status, settings.least_cycle, settings.most_pause)
+    until = accounting.rests_until(draft.status)
     left = (until - draft.seen.now).total_seconds() if until is not None else 0.0
-    return min(left, settings.most_pause.total_seconds())
+    return min(left, accounting.MOST_PAUSE.total_seconds())
 
 
 _STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE)
@@ -166,7 +164,7 @@ def _job_held(draft: Draft) -> Wait | None:
     asked = moment(batch.metadata.deletion_timestamp) if batch is not None else None
     if batch is None or asked is None or not batch.metadata.finalizers:
         return None
-    left = (asked + seen.settings.leftover_patience - seen.now).total_seconds()
+    left = (asked + LEFTOVER_PATIENCE - seen.now).total_seconds()
     if left > 0:
         draft.wakeups.append(left)
         return None
