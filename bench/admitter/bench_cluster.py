@@ -21,12 +21,12 @@ from scavenger_cluster import Cluster
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import JOBS, PODS
-from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
+from scavenger_runtime.informer import Informer
 from scavenger_testing.processes import cpu_seconds, peak_kb
 
 from bench.admitter import requests_alone
-from bench.services.figures import percentile, ratio
+from bench.figures import percentile, ratio
 from bench.services.harness import (
     TIMEOUT,
     Figure,

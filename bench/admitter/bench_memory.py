@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import PODS
-from scavenger_runtime import Informer
+from scavenger_runtime.informer import Informer
 
 from bench.runtime.bench_informer import pod
 

@@ -32,10 +32,10 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_api.times import format_time
 from scavenger_kube.resources import JOBS, NODES, PODS, Resource
-from scavenger_runtime import ServiceContext
 from scavenger_runtime.clock import SystemClock
 from scavenger_runtime.logging import configure_logging
 from scavenger_runtime.probes import ProbeServer
+from scavenger_runtime.service import ServiceContext
 from scavenger_testing import FakeApi, node_dict, pod_dict, running, scavengerjob_dict
 
 COUNT: Final = 10_000

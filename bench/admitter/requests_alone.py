@@ -25,9 +25,9 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Job, Pod
 from scavenger_kube.resources import JOBS, PODS
-from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Informer
 from scavenger_runtime.stale_marks import release
 
 from bench.services.harness import TIMEOUT, delete_all, each, followed, pod_runs, scavenger_job

@@ -22,7 +22,7 @@ from typing import Any
 
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster, stack
-from scavenger_cluster.errors import ApiError
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import MERGE_PATCH
 from scavenger_testing.scripted import Answer, Server
 from scavenger_testing.waiting import TIMEOUT, wait

@@ -16,7 +16,7 @@ from typing import Any
 from scavenger_cluster.requirements import obstacles
 
 from bench import Skipped
-from bench.reclaimed.figures import median_ratio, percentile, yielded_after
+from bench.figures import median_ratio, percentile, yielded_after
 from bench.reclaimed.groups import PodGroup, stopped, watch
 from bench.reclaimed.harness import Ordinary, Place, up, whole_node
 from bench.reclaimed.program import SPIN_SECONDS

@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import TypedDict
 
-from scavenger_runtime import PriorityQueue
+from scavenger_runtime.queue import PriorityQueue
 
 CYCLES = 100_000
 ROUNDS = 5

@@ -24,8 +24,8 @@ from scavenger_cluster import Cluster
 from scavenger_cluster.scheduler import PLUGIN, STOCK
 from scavenger_cluster.waiting import wait_for
 
+from bench.figures import percentile
 from bench.scheduler import harness, turns
-from bench.services.figures import percentile
 
 NODE_COUNT: Final = int(os.environ.get("BENCH_NODES", "1000"))
 JOBS_PER_NODE: Final = 2

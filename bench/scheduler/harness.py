@@ -24,6 +24,7 @@ from scavenger_cluster.control_plane import SCHEDULER
 from scavenger_cluster.process import Program, mark
 from scavenger_cluster.services import service_account_token
 from scavenger_cluster.waiting import wait_for
+from scavenger_kube.errors import Unavailable
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 MANIFESTS: Final = REPOSITORY / "manifests"
@@ -211,7 +212,7 @@ def clean(cluster: Cluster, pool: str, nodes: Iterable[str]) -> None:
     paths = [f"{PODS}/{name}?gracePeriodSeconds=0" for name in listed(cluster, pool)]
     try:
         cluster.client.delete_all(paths)
-    except ConnectionError:  # the server closed an idle connection
+    except Unavailable:  # the server closed an idle connection
         cluster.client.delete_all(paths)
     for name, pod in listed(cluster, pool).items():
         if pod["metadata"].get("finalizers"):

@@ -33,8 +33,7 @@ from scavenger_tuner.database.reading import everything
 from scavenger_tuner.database.store import ask
 
 from bench import Skipped
-from bench.reclaimed.figures import median_ratio
-from bench.science.figures import per_minute, performance, recomputed_percent
+from bench.figures import median_ratio, per_minute, performance, recomputed_percent
 
 USER: Final = 65532
 """Whom the image runs as."""

@@ -26,6 +26,7 @@ from scavenger_api import names
 from scavenger_cluster import Cluster, ClusterError, stack
 from scavenger_cluster.api import namespaced
 from scavenger_cluster.kwok import RUN_SECONDS
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import MERGE_PATCH
 
 from bench.services.harness import Figure, Object, ordinary_pod, scavenger_job
@@ -48,7 +49,7 @@ SETTINGS: Final = {**stack.FIXED_LEVELS, "SCAVENGER_COOLDOWN": "10"}
 """With five minutes without an admission after each eviction there would be little to disturb."""
 
 MOST_ORDINARY: Final = 20
-TROUBLE: Final = (ClusterError, OSError, HTTPException)
+TROUBLE: Final = (ClusterError, ApiError, OSError, HTTPException)
 """What whoever speaks to an API server in such times has to live with."""
 
 

@@ -25,10 +25,10 @@ from scavenger_cluster import Cluster, kwok
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import JOBS, PODS, Resource
-from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
+from scavenger_runtime.informer import Informer
 
-from bench.services.figures import Lives, percentile, ratio
+from bench.figures import Lives, percentile, ratio
 from bench.services.harness import (
     IN_FLIGHT,
     JOB_LABEL,

@@ -26,9 +26,9 @@ from scavenger_cluster import Cluster, kwok
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
-from scavenger_runtime import Informer
+from scavenger_runtime.informer import Informer
 
-from bench.services.figures import dispatched, grown
+from bench.figures import dispatched, grown
 from bench.services.harness import (
     TIMEOUT,
     Figure,

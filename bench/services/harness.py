@@ -18,10 +18,10 @@ from scavenger_cluster import Cluster, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS, Resource
-from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
+from scavenger_runtime.informer import Informer
 
-from bench.services.figures import lags, worst_lag
+from bench.figures import lags, worst_lag
 
 IN_FLIGHT: Final = 32
 TIMEOUT: Final = 400.0

@@ -23,8 +23,8 @@ from scavenger_testing.cluster_names import cluster_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from bench.figures import yielded_after
 from bench.reclaimed import bench_memory
-from bench.reclaimed.figures import yielded_after
 from bench.reclaimed.groups import PodGroup, watch
 from bench.reclaimed.harness import QUICK, Ordinary, Place, up, whole_node
 

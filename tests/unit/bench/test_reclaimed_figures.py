@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.reclaimed.figures import median_ratio, percentile, yielded_after
+from bench.figures import median_ratio, percentile, yielded_after
 
 
 def use(*cores: float, every: float = 0.02) -> list[tuple[float, float]]:

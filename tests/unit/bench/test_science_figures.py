@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bench.science.figures import per_minute, performance, recomputed_percent
+from bench.figures import per_minute, performance, recomputed_percent
 
 LOG = """\
                Core t (s)   Wall t (s)        (%)

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from bench.figures import Lives, dispatched, grown, lags, percentile, ratio, worst_lag
 from bench.services.bench_giveway import Side, compared
 from bench.services.bench_writes import Count, figures, per_job, schemas
-from bench.services.figures import Lives, dispatched, grown, lags, percentile, ratio, worst_lag
 
 
 def lives(*pods: tuple[str, str, float, float | None]) -> Lives:

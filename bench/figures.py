@@ -1,12 +1,14 @@
-"""From what was seen of pods and read off /metrics to figures: pure."""
+"""From what was seen of pods, read off /metrics and left behind by programs to figures: pure."""
 
 from __future__ import annotations
 
 import heapq
 import math
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 LAG = "scavenger_event_loop_lag_seconds"
 DISPATCHED = "apiserver_flowcontrol_dispatched_requests_total"
@@ -15,9 +17,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The value below which so much of them lies; of a few values, the next one up. Raises IndexError for none."""
+    """The smallest value that at least `percent` of the values do not exceed. Raises IndexError for none."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def ratio(ours: float, plain: float) -> float:
@@ -25,6 +27,11 @@ def ratio(ours: float, plain: float) -> float:
     if plain <= 0:
         raise ValueError(f"plain Kubernetes has {plain:g} here: nothing to compare {ours:g} with")
     return ours / plain
+
+
+def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """Median of first over second: what disturbs one pair does not touch the others."""
+    return statistics.median(one / other for one, other in pairs)
 
 
 # --- pods ---
@@ -133,3 +140,41 @@ def grown(after: Mapping[str, float], before: Mapping[str, float], prefixes: Seq
         for name, value in after.items()
         if name.startswith(tuple(prefixes)) and value > before.get(name, 0.0)
     }
+
+
+# --- use of CPU ---
+
+
+def yielded_after(samples: Sequence[tuple[float, float]], since: float, cores: float, span: float) -> float:
+    """Seconds from `since` until the use first stays below `cores`, on average over the `span` seconds that follow.
+
+    samples: (time, CPU seconds so far). Infinite when it never does.
+    """
+    for first, (at, used) in enumerate(samples):
+        later = next(((t, u) for t, u in samples[first + 1 :] if t >= at + span), None)
+        if later is None:
+            break
+        if at >= since and (later[1] - used) / (later[0] - at) < cores:
+            return at - since
+    return math.inf
+
+
+# --- GROMACS and a tuner ---
+
+
+def performance(log: str) -> float:
+    """ns/day, as mdrun says it at the end of md.log. Raises ValueError where it has not ended in good order."""
+    found = re.findall(r"^Performance:\s+([0-9.]+)\s", log, re.MULTILINE)
+    if not found:
+        raise ValueError(f"mdrun has not said how fast it was: {log[-300:]}")
+    return float(found[-1])
+
+
+def recomputed_percent(runs: Sequence[tuple[int, int]]) -> float:
+    """Steps made more than once, in percent of those that count. runs: (steps, recomputed steps)."""
+    return 100 * sum(again for _, again in runs) / sum(steps for steps, _ in runs)
+
+
+def per_minute(began: datetime, ends: Sequence[datetime]) -> float:
+    """How many ended per minute, until the last of them."""
+    return 60 * len(ends) / (max(ends) - began).total_seconds()
