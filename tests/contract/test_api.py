@@ -24,7 +24,9 @@ from scavenger_kube.errors import (
 )
 from scavenger_kube.kinds import ConfigMap
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, LEASES, PODDISRUPTIONBUDGETS, PODS, Resource
-from scavenger_runtime import Elector, EventRecorder, Informer, LeadershipLost
+from scavenger_runtime.election import Elector, LeadershipLost
+from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Informer
 from scavenger_testing import eventually, job_dict, pod_dict
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, PODS, Resource
-from scavenger_runtime import Informer
 from scavenger_runtime.cache import Change
+from scavenger_runtime.informer import Informer
 from scavenger_testing.waiting import TIMEOUT
 
 

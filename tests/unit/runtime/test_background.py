@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from scavenger_runtime import BackgroundTasks
+from scavenger_runtime.background import BackgroundTasks
 from scavenger_testing import settle
 
 from tests.unit.effort import examples

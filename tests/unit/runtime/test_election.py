@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from scavenger_kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
-from scavenger_runtime import Elector, LeadershipLost
+from scavenger_runtime.election import Elector, LeadershipLost
 from scavenger_testing import VirtualClock, settle
 
 

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import EVENTS, NODES, PODS
-from scavenger_runtime import EventRecorder
-from scavenger_runtime.events import BURST, MESSAGE_BYTES, RECORDED
+from scavenger_runtime.events import BURST, MESSAGE_BYTES, RECORDED, EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, node, pod
 
 

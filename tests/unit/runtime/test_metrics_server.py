@@ -15,9 +15,10 @@ from typing import Any
 import aiohttp
 import pytest
 from scavenger_kube.client import ApiClient
-from scavenger_runtime import ServiceContext, ServiceSettings, certificates, metrics_access
+from scavenger_runtime import certificates, metrics_access
 from scavenger_runtime.metrics_server import MetricsServer
-from scavenger_runtime.service import serve
+from scavenger_runtime.service import ServiceContext, serve
+from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ShutDown
+from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue, ShutDown
 from scavenger_testing import VirtualClock, eventually, settle
 
 from tests.unit.effort import examples

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from scavenger_kube.errors import Conflict, Invalid, NotFound, Unavailable
-from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ReconcileLoop, Result
-from scavenger_runtime.reconcile import OUTCOMES
+from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue
+from scavenger_runtime.reconcile import OUTCOMES, ReconcileLoop, Result
 from scavenger_testing import VirtualClock, settle
 
 Logs = list[MutableMapping[str, Any]]

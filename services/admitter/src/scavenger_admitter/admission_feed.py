@@ -15,7 +15,7 @@ from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import PER_CPU_SECOND
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics

@@ -16,7 +16,7 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import micros
 from scavenger_api.weights import weights_of
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics

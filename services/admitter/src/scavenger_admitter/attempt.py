@@ -13,7 +13,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.times import micros
 from scavenger_kube.kinds import Job
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.lifecycle.start_failures import Refusal

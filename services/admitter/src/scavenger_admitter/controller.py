@@ -15,9 +15,11 @@ from scavenger_api.job import ScavengerJob
 from scavenger_api.queue import ScavengerQueue
 from scavenger_kube.kinds import ConfigMap, Event, Job, Node, Pod
 from scavenger_kube.resources import Namespace
-from scavenger_runtime import LOW_PRIORITY, PriorityQueue, ReconcileLoop, Result, ServiceContext
 from scavenger_runtime.cache import Change
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.queue import LOW_PRIORITY, PriorityQueue
+from scavenger_runtime.reconcile import ReconcileLoop, Result
+from scavenger_runtime.service import ServiceContext
 from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_admitter import metrics

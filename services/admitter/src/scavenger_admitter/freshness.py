@@ -19,7 +19,8 @@ from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
-from scavenger_runtime import Clock, Informer
+from scavenger_runtime.clock import Clock
+from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.paging import PagedList
 

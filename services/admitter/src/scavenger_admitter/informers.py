@@ -11,8 +11,9 @@ from scavenger_api.levels import LevelsView
 from scavenger_domain.pod_security import Level
 from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
-from scavenger_runtime import Informer, ServiceContext
 from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
+from scavenger_runtime.informer import Informer
+from scavenger_runtime.service import ServiceContext
 
 from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose

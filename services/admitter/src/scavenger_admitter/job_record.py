@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from scavenger_api.job import ScavengerJob
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.attempt import Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup

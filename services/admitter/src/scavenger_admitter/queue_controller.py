@@ -22,9 +22,10 @@ from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound
 from scavenger_kube.resources import scavenger_queues
-from scavenger_runtime import Clock, Informer
 from scavenger_runtime.cache import Change
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
+from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics import unit_of
 

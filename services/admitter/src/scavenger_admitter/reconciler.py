@@ -13,8 +13,9 @@ from scavenger_api.names import MANAGED_BY
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict
 from scavenger_kube.kinds import Job
-from scavenger_runtime import Clock, Result
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
+from scavenger_runtime.reconcile import Result
 from scavenger_runtime.write_budget import Urgency
 
 from scavenger_admitter import metrics

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 
 SLOW_SECONDS: Final = 2.0
 """A create that takes longer hangs, as far as others are concerned."""

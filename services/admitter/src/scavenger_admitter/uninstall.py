@@ -15,7 +15,7 @@ from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import Conflict, NotFound
 from scavenger_kube.resources import JOBS, PODS
-from scavenger_runtime import Clock, SystemClock
+from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.stale_marks import release
 

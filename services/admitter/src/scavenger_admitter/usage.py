@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from scavenger_api.job import ScavengerJob
 from scavenger_kube.client import ApiClient
 from scavenger_kube.kinds import Pod
-from scavenger_runtime import Clock
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import PodUsage
 
 from scavenger_admitter.core.admission.shape import Shape

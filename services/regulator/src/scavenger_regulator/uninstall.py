@@ -10,7 +10,7 @@ from typing import Any, Final
 from scavenger_api import names
 from scavenger_kube.client import ApiClient
 from scavenger_kube.resources import PODS
-from scavenger_runtime import Clock, SystemClock
+from scavenger_runtime.clock import Clock, SystemClock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import configure_logging, get_logger
 
