@@ -22,8 +22,9 @@ from scavenger_kube.errors import Unavailable
 from scavenger_kube.resources import EVENTS, JOBS, NODES, PODS
 from scavenger_prioritizer.controller import main as prioritizer_main
 from scavenger_prioritizer.settings import PrioritizerSettings
-from scavenger_runtime import Clock, ServiceContext
+from scavenger_runtime.clock import Clock
 from scavenger_runtime.probes import ProbeServer
+from scavenger_runtime.service import ServiceContext
 from scavenger_testing import FakeApi, VirtualClock, node_dict, running, scavengerjob_dict, settle, terminated
 from scavenger_testing.faults import WRITES, Fault
 
@@ -424,6 +425,21 @@ async def harness(**settings: Any) -> AsyncIterator[Harness]:
     async with empty_harness() as made:
         made.node()
         made.admitter(**settings)
+        yield made
+
+
+async def runs(c: Harness, name: str, limit: float = 60.0) -> float:
+    """Until the job runs; the seconds that took."""
+    return await c.until(lambda: c.phase(name) == "Running", limit=limit)
+
+
+@asynccontextmanager
+async def running_job(*jobs: str, **settings: Any) -> AsyncIterator[Harness]:
+    """A harness in which these jobs run, each of them submitted when the one before does."""
+    async with harness(**settings) as made:
+        for name in jobs:
+            made.submit(name)
+            await runs(made, name)
         yield made
 
 

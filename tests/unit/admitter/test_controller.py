@@ -11,7 +11,7 @@ from scavenger_api import names
 from scavenger_kube.resources import JOBS, NODES, PODS, SERVICES
 from scavenger_testing import job_dict, node_dict
 
-from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness
+from .harness import JOB_WATCHES, NS, Harness, Object, empty_harness, harness, running_job, runs
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +22,6 @@ QUOTA = 'jobs.batch "a" is forbidden: exceeded quota: small, requested: count/jo
 
 def status_body(code: int, reason: str, message: str) -> bytes:
     return orjson.dumps({"kind": "Status", "code": code, "reason": reason, "message": message})
-
-
-async def runs(c: Harness, name: str, limit: float = 60.0) -> float:
-    return await c.until(lambda: c.phase(name) == "Running", limit=limit)
 
 
 def never_interrupted(c: Harness, name: str) -> bool:
@@ -143,9 +139,7 @@ async def test_a_crash_after_the_job_was_created() -> None:
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         await c.pass_time(10)
         c.api.drop(methods={"PATCH"}, path="/scavengerjobs/a/status", after_write=True)
         c.delete_pod(c.pods("a")[0])
@@ -271,9 +265,7 @@ async def test_nothing_starts_twice_while_the_watch_of_jobs_lags() -> None:
 
 
 async def test_a_job_deleted_by_hand_is_an_interruption_though_absence_is_looked_at_twice() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         await c.user().delete(JOBS, NS, "a", propagation="Orphan")
         await c.until(lambda: c.status("a")["interruptedCount"] == 1)
         await runs(c, "a")
@@ -612,13 +604,19 @@ async def test_an_event_of_another_object_says_nothing_of_a_pod(foreign: dict[st
         assert [one["metadata"]["uid"] for one in c.pods("a")] == [pod["metadata"]["uid"]]
 
 
+async def without_pods(c: Harness) -> Object:
+    """The Job of a start for which nobody creates pods."""
+    c.pods_of = lambda job: False
+    c.submit("a")
+    await c.until(lambda: c.phase("a") == "Starting")
+    job = c.api.get(JOBS, NS, "a")
+    assert job is not None
+    return job
+
+
 async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
     async with harness() as c:
-        c.pods_of = lambda job: False
-        c.submit("a")
-        await c.until(lambda: c.phase("a") == "Starting")
-        job = c.api.get(JOBS, NS, "a")
-        assert job is not None
+        job = await without_pods(c)
         c.event(job, "FailedCreate", 'Error creating: pods "a-0" is forbidden: exceeded quota: small, used: cpu=4')
         await c.until(lambda: c.phase("a") == "Waiting", limit=30)
         assert "exceeded quota: small" in c.status("a")["message"]
@@ -631,11 +629,7 @@ async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
 
 async def test_events_that_cannot_be_read_are_read_later() -> None:
     async with harness() as c:
-        c.pods_of = lambda job: False
-        c.submit("a")
-        await c.until(lambda: c.phase("a") == "Starting")
-        job = c.api.get(JOBS, NS, "a")
-        assert job is not None
+        job = await without_pods(c)
         c.api.fail(500, times=3, methods={"GET"}, path="/events")
         c.event(job, "FailedCreate", "Error creating: exceeded quota: small")
         await c.until(lambda: c.phase("a") == "Waiting", limit=120)
@@ -665,9 +659,7 @@ async def test_a_status_that_was_wiped_comes_back() -> None:
 
 
 async def test_a_running_job_that_was_declared_completed_runs_on() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["status"].update(phase="Completed"))
         await c.until(lambda: c.phase("a") == "Completed")
         await runs(c, "a")

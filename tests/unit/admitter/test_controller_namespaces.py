@@ -6,8 +6,7 @@ from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_api.reasons import WaitReason
 from scavenger_kube.resources import NAMESPACES
 
-from .harness import NS, Harness, empty_harness
-from .test_controller import runs
+from .harness import NS, Harness, empty_harness, runs
 
 
 def namespace(c: Harness, **labels: str) -> None:

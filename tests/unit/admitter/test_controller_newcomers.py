@@ -8,8 +8,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS
 
-from .harness import NS, empty_harness, harness
-from .test_controller import runs
+from .harness import NS, empty_harness, harness, runs
 
 
 async def test_who_is_started_at_once_is_written_once_less() -> None:

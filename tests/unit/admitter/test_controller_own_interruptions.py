@@ -9,8 +9,7 @@ from scavenger_api.times import format_micro_time
 from scavenger_kube.resources import NODES
 from scavenger_testing import scavengerjob_dict
 
-from .harness import NS, Harness, empty_harness
-from .test_controller import runs
+from .harness import NS, Harness, empty_harness, runs
 
 
 def cordon(c: Harness, *, closed: bool) -> None:

@@ -15,8 +15,8 @@ from scavenger_kube.resources import JOBS, PODS
 from scavenger_testing.faults import Fault
 
 from . import builders as b
-from .harness import INDEX, NS, Harness, Instance, Object, empty_harness
-from .test_controller import ALWAYS, QUOTA, never_interrupted, runs, status_body
+from .harness import INDEX, NS, Harness, Instance, Object, empty_harness, runs
+from .test_controller import ALWAYS, QUOTA, never_interrupted, status_body
 from .test_starts import admitted
 from .test_writes import spoken
 

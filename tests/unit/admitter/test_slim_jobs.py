@@ -10,8 +10,7 @@ from scavenger_api.rules.size import spec_bytes
 from scavenger_kube.resources import JOBS
 
 from . import builders as b
-from .harness import NS, empty_harness
-from .test_controller import runs
+from .harness import NS, empty_harness, runs
 
 
 def variables(size: int, count: int = 4) -> list[dict[str, Any]]:

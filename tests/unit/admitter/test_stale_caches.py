@@ -12,11 +12,10 @@ from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, PODS
-from scavenger_runtime import Informer
+from scavenger_runtime.informer import Informer
 from scavenger_testing import FakeApi, VirtualClock, pod_dict, settle
 
-from .harness import NS, Harness, Object, empty_harness, harness
-from .test_controller import runs
+from .harness import NS, Harness, Object, empty_harness, harness, running_job, runs
 
 pytestmark = pytest.mark.slow
 
@@ -43,26 +42,33 @@ def replace(c: Harness, name: str) -> None:
 # --- one life at a time -----------------------------------------------------------------------------------------------
 
 
+async def placed_unseen(c: Harness) -> None:
+    """Start a job whose pods the watch does not bring."""
+    c.api.hold_watches(PODS)
+    c.submit("a")
+    await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+
+
+async def runs_alone_once_seen(c: Harness) -> None:
+    c.kubelet = True
+    c.api.release_watches(PODS)
+    await runs(c, "a", limit=180)
+    assert c.most_at_once("a") == 1
+
+
 async def test_a_replaced_job_waits_for_pods_that_the_watch_has_not_brought() -> None:
     async with harness() as c:
-        c.api.hold_watches(PODS)
-        c.submit("a")
-        await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+        await placed_unseen(c)
         c.kubelet = False
         replace(c, "a")
         await c.pass_time(30)
         assert c.jobs_ever("a") == 1
-        c.kubelet = True
-        c.api.release_watches(PODS)
-        await runs(c, "a", limit=180)
-        assert c.most_at_once("a") == 1
+        await runs_alone_once_seen(c)
 
 
 async def test_a_deleted_job_starts_again_only_when_unseen_pods_have_ended() -> None:
     async with harness() as c:
-        c.api.hold_watches(PODS)
-        c.submit("a")
-        await c.until(lambda: any(pod["spec"].get("nodeName") for pod in c.pods("a")))
+        await placed_unseen(c)
         await c.pass_time(3)
         c.kubelet = False
         c.api.remove(JOBS, NS, "a")
@@ -72,16 +78,11 @@ async def test_a_deleted_job_starts_again_only_when_unseen_pods_have_ended() -> 
             await c.pass_time(3)
             c.api.edit(SCAVENGERJOBS, NS, "a", touch)
         assert c.jobs_ever("a") == 1
-        c.kubelet = True
-        c.api.release_watches(PODS)
-        await runs(c, "a", limit=180)
-        assert c.most_at_once("a") == 1
+        await runs_alone_once_seen(c)
 
 
 async def test_only_a_restart_is_preceded_by_a_list_of_pods() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         assert lists(c) == 0
         c.delete_pod(c.pods("a")[0])
         await c.until(lambda: c.status("a")["interruptedCount"] == 1)
@@ -168,9 +169,7 @@ def later_run(job: Object, place: str) -> Object:
 
 
 async def test_a_job_whose_pod_was_deleted_is_not_completed_by_the_word_of_its_job() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         await c.pass_time(60)
         c.api.hold_watches(PODS)
         c.stopping = 0
@@ -185,9 +184,7 @@ async def test_a_job_whose_pod_was_deleted_is_not_completed_by_the_word_of_its_j
 
 
 async def test_a_job_is_completed_by_the_word_of_its_job_when_its_pods_are_gone() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         c.api.hold_watches(PODS)
         completes(c, "a")
         c.succeed("a")
@@ -198,9 +195,7 @@ async def test_a_job_is_completed_by_the_word_of_its_job_when_its_pods_are_gone(
 
 
 async def test_a_finished_job_is_not_opened_again_by_pods_that_have_ended() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         await c.pass_time(60)
         c.api.hold_watches(PODS, JOBS)
         c.succeed("a")
@@ -219,9 +214,7 @@ async def test_a_finished_job_is_not_opened_again_by_pods_that_have_ended() -> N
 
 
 async def test_a_run_that_was_interrupted_before_its_job_was_suspended_is_on_record() -> None:
-    async with harness() as c:
-        c.submit("a")
-        await runs(c, "a")
+    async with running_job("a") as c:
         await c.pass_time(60)
         c.api.hold_watches(PODS)
         c.delete_pod(c.pods("a")[0])

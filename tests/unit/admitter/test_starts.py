@@ -19,8 +19,8 @@ from scavenger_kube.resources import JOBS, NODES, SERVICES
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_dict
 
-from .harness import NS, Harness, empty_harness, harness
-from .test_controller import ALWAYS, QUOTA, runs, status_body
+from .harness import NS, Harness, empty_harness, harness, runs
+from .test_controller import ALWAYS, QUOTA, status_body
 
 pytestmark = pytest.mark.slow
 

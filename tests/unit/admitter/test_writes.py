@@ -12,8 +12,8 @@ from scavenger_admitter.metrics import LOST_CPU_SECONDS, USEFUL_CPU_SECONDS
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_kube.resources import JOBS
 
-from .harness import NS, Harness, Object, empty_harness
-from .test_controller import ALWAYS, runs
+from .harness import NS, Harness, Object, empty_harness, runs
+from .test_controller import ALWAYS
 
 pytestmark = pytest.mark.slow
 
