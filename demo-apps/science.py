@@ -24,6 +24,7 @@ from demo_stage import DemoError, console, say, until
 from scavenger_cluster import Cluster, cgroups, stack
 from scavenger_cluster.errors import ClusterError
 from scavenger_cluster.requirements import obstacles
+from scavenger_kube.errors import ApiError
 from scavenger_testing.interruptions import Interruptions
 from scavenger_testing.laboratory import Laboratory, laboratory
 from scavenger_testing.world import World
@@ -139,7 +140,7 @@ def main() -> int:
                 perform(cluster, study, given.interruptions, given.data)
         finally:
             cluster.down()
-    except (DemoError, ClusterError) as error:
+    except (DemoError, ClusterError, ApiError) as error:
         say(f"the demo failed: {error}", "red")
         return 1
     return 0

@@ -23,8 +23,8 @@ from scavenger_api.names import LABEL_JOB, LABEL_PREEMPTION_CLASS, NON_PREEMPTIB
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
 from scavenger_cluster.api import ApiClient
-from scavenger_cluster.errors import ApiError
 from scavenger_cluster.stack import install, lift_guard
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import MERGE_PATCH
 from scavenger_prioritizer.facts import BUDGET_SPEC
 from scavenger_testing.cluster_names import cluster_name

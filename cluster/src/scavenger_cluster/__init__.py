@@ -3,7 +3,6 @@
 from scavenger_cluster.cluster import Cluster
 from scavenger_cluster.components import ComponentStatus
 from scavenger_cluster.errors import (
-    ApiError,
     ClusterError,
     CommandError,
     ComponentFailedError,
@@ -16,7 +15,6 @@ from scavenger_cluster.services import Service
 from scavenger_cluster.waiting import wait_for
 
 __all__ = [
-    "ApiError",
     "Cluster",
     "ClusterError",
     "CommandError",

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from scavenger_kube import errors
 from scavenger_kube.blocking import Client
 from scavenger_kube.endpoint import Endpoint, Tls
+from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Struct
 from scavenger_kube.resources import APPLY_PATCH, JOBS, JSON, PODDISRUPTIONBUDGETS, Resource, scavenger_jobs
-
-from scavenger_cluster.errors import ApiError
 
 PARALLEL = 8
 _KINDS = {found.plural: found for found in (JOBS, PODDISRUPTIONBUDGETS, scavenger_jobs(Struct))}
@@ -43,10 +42,7 @@ class ApiClient:
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Any:
-        """Send one request; returns the decoded JSON (or text), ApiError for an error status.
-
-        OSError when the server cannot be reached.
-        """
+        """Send one request; returns the decoded JSON (or text). Raises ApiError."""
         with self._connect() as client:
             return _send(client, method, path, body, content_type)
 
@@ -54,18 +50,13 @@ class ApiClient:
         """Read an object; None if it does not exist."""
         try:
             return self.get(path)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        except NotFound:
+            return None
 
     def delete(self, path: str) -> None:
         """Delete an object; it is fine if it is not there."""
-        try:
+        with contextlib.suppress(NotFound):
             self.request("DELETE", path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     def apply(self, path: str, body: dict[str, Any]) -> Any:
         """Server-side apply an object at its own path."""
@@ -101,7 +92,7 @@ class ApiClient:
     def watch(self, path: str, changed: Callable[[], None], *, seconds: int) -> None:
         """Call `changed` for every object of a collection, and then for every change, for so many seconds.
 
-        Raises the errors of scavenger_kube, where the connection breaks `Unavailable`.
+        Raises ApiError, where the connection breaks `Unavailable`.
         """
         with self._connect() as client:
             for _ in client.stream(path, {"watch": "true", "timeoutSeconds": seconds}, silence=2 * seconds):
@@ -111,7 +102,7 @@ class ApiClient:
         """Tell whether the API server says that it is ready."""
         try:
             return bool(self.get("/readyz") == "ok")
-        except (ApiError, OSError):
+        except ApiError:
             return False
 
     def _connect(self) -> Client:
@@ -119,12 +110,7 @@ class ApiClient:
 
 
 def _send(client: Client, method: str, path: str, body: object, content_type: str) -> Any:
-    try:
-        answer = client.request(method, path, body=body, content_type=content_type)
-    except errors.ApiError as error:
-        if not error.status:
-            raise ConnectionError(str(error)) from error
-        raise ApiError(error.status, error.message) from error
+    answer = client.request(method, path, body=body, content_type=content_type)
     try:
         return json.loads(answer)
     except ValueError:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from scavenger_kube.errors import ApiError
 
 from scavenger_cluster.build import CLUSTER_TOOLS, TOOLS, ensure_tools
 from scavenger_cluster.cluster import Cluster
@@ -29,7 +30,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     try:
         arguments.run(arguments)
-    except ClusterError as error:
+    except (ClusterError, ApiError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     except KeyboardInterrupt:

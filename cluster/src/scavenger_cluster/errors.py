@@ -32,15 +32,6 @@ class CommandError(ClusterError):
         super().__init__(f"{' '.join(argv)} failed with exit code {code}:\n{tail(output)}")
 
 
-class ApiError(ClusterError):
-    """The API server answered with an error status."""
-
-    def __init__(self, status: int, message: str) -> None:
-        """Keep the HTTP status, so that callers can tell NotFound from Conflict."""
-        self.status = status
-        super().__init__(f"HTTP {status}: {message}")
-
-
 class ComponentFailedError(ClusterError):
     """A component of the cluster died or never became ready; shows the end of its log."""
 

@@ -6,9 +6,10 @@ import base64
 from pathlib import Path
 from typing import Any
 
+from scavenger_kube.errors import ApiError
+
 from scavenger_cluster.api import ApiClient
 from scavenger_cluster.control_plane import METRICS_SERVER
-from scavenger_cluster.errors import ApiError
 from scavenger_cluster.publish import PublishedPort, publish
 from scavenger_cluster.state import ClusterState
 
@@ -27,7 +28,7 @@ def available(client: ApiClient, nodes: list[str]) -> bool:
     """Tell whether the metrics API has figures for every one of these nodes."""
     try:
         items = client.get(f"/apis/{GROUP_VERSION}/nodes")["items"]
-    except (ApiError, OSError):
+    except ApiError:
         return False
     return set(nodes) <= {item["metadata"]["name"] for item in items}
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_cluster import images, kwok, network, teardown
 from scavenger_cluster.api import ApiClient, namespaced
 from scavenger_cluster.control_plane import KWOK
-from scavenger_cluster.errors import ApiError, ClusterError, ComponentFailedError, WaitTimeoutError
+from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.node import RealNode
 from scavenger_cluster.parts import Parts
 from scavenger_cluster.waiting import READY_SECONDS, wait_for
@@ -131,7 +132,7 @@ def ready_now(client: ApiClient) -> set[str]:
     """Return what `ready_names` does; none where the API server does not answer now, for who is going to ask again."""
     try:
         return ready_names(client)
-    except (ApiError, OSError):
+    except ApiError:
         return set()
 
 
@@ -139,7 +140,7 @@ def _takes_pods(client: ApiClient) -> bool:
     """Tell whether there is the service account of pods that name none: before that, none are taken."""
     try:
         return client.find(namespaced("serviceaccounts", "default", "default")) is not None
-    except (ApiError, OSError):
+    except ApiError:
         return False
 
 

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from scavenger_kube.errors import ApiError as Refused
+from scavenger_kube.errors import ApiError
 
 from scavenger_cluster.api import ApiClient
-from scavenger_cluster.errors import ApiError
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.state import ClusterState, load_state
 from scavenger_cluster.storage import CLAIMS, VOLUMES, due, folders, name_of, node_of, released, volume_of
@@ -43,13 +42,13 @@ class Provisioner:
             self._changed.clear()
             try:
                 self.step()
-            except (ApiError, OSError) as error:
+            except ApiError as error:
                 say(f"tried again: {error}")
                 self._changed.set()
                 time.sleep(RETRY_SECONDS)
 
     def step(self) -> None:
-        """Provision what is due, and delete what was released. Raises ApiError, OSError."""
+        """Provision what is due, and delete what was released. Raises ApiError."""
         for claim in due(self._client.get(CLAIMS)["items"], self._nodes):
             folder = folders(self._layout, node_of(claim)) / name_of(claim)
             folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +71,7 @@ class Provisioner:
         while True:
             try:
                 self._client.watch(path, self._changed.set, seconds=WATCH_SECONDS)
-            except (Refused, OSError) as error:
+            except ApiError as error:
                 say(f"watched again: {error}")
             time.sleep(RETRY_SECONDS)
 

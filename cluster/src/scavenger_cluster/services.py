@@ -11,9 +11,11 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scavenger_kube.errors import NotFound
+
 from scavenger_cluster import cgroups, kubeconfig, ports
 from scavenger_cluster.api import ApiClient
-from scavenger_cluster.errors import ApiError, ClusterError, ComponentFailedError, WaitTimeoutError
+from scavenger_cluster.errors import ClusterError, ComponentFailedError, WaitTimeoutError
 from scavenger_cluster.layout import Layout
 from scavenger_cluster.process import ProcessTable, Program, mark
 from scavenger_cluster.state import ClusterState
@@ -136,12 +138,10 @@ def service_account_token(client: ApiClient, account: str) -> str:
     }
     try:
         return str(client.request("POST", path, request)["status"]["token"])
-    except ApiError as error:
-        if error.status == 404:
-            raise ClusterError(
-                f"there is no ServiceAccount {SYSTEM_NAMESPACE}/{account}: apply its manifests first"
-            ) from error
-        raise
+    except NotFound as error:
+        raise ClusterError(
+            f"there is no ServiceAccount {SYSTEM_NAMESPACE}/{account}: apply its manifests first"
+        ) from error
 
 
 def _port(state: ClusterState, layout: Layout, processes: ProcessTable, process: str) -> int:

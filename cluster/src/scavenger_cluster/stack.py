@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from scavenger_kube.errors import ApiError
 
 from scavenger_cluster import admission, images, node_config, requirements, service_images
 from scavenger_cluster.build import TOOLS, ensure_tools
@@ -354,7 +355,7 @@ def main(words: list[str] | None = None) -> int:
         else:
             build_images(cluster)
             build_gromacs_image(cluster)
-    except ClusterError as error:
+    except (ClusterError, ApiError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0

@@ -6,7 +6,7 @@ import http.client
 import urllib.error
 
 import pytest
-from scavenger_cluster.errors import ApiError
+from scavenger_kube.errors import ApiError
 from scavenger_testing.waiting import wait
 
 
@@ -19,9 +19,10 @@ from scavenger_testing.waiting import wait
         urllib.error.URLError(ConnectionRefusedError()),
         http.client.RemoteDisconnected("gone"),
         http.client.IncompleteRead(b"{"),
-        ApiError(429, "storage is (re)initializing"),
-        ApiError(500, "etcdserver: leader changed"),
-        ApiError(503, "not ready yet"),
+        ApiError(429, message="storage is (re)initializing"),
+        ApiError(500, message="etcdserver: leader changed"),
+        ApiError(503, message="not ready yet"),
+        ApiError(message="Connection refused"),
     ],
     ids=repr,
 )
@@ -37,7 +38,9 @@ def test_a_server_that_is_not_up_to_it_yet_is_asked_again(trouble: Exception) ->
     assert wait("an answer", ask, interval=0) == "there"
 
 
-@pytest.mark.parametrize("error", [ApiError(403, "no"), ApiError(404, "nothing there"), KeyError("status")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ApiError(403, message="no"), ApiError(404, message="nothing there"), KeyError("status")], ids=repr
+)
 def test_what_no_time_mends_ends_the_wait(error: Exception) -> None:
     def fail() -> None:
         raise error

@@ -19,7 +19,7 @@ SETTLE_TURNS = 25
 
 
 class VirtualClock:
-    """Implements `scavenger_runtime.Clock`. Sleepers wake in the order of their deadlines, ties as they lay
+    """Implements `scavenger_runtime.clock.Clock`. Sleepers wake in the order of their deadlines, ties as they lay
     down.
 
     start: wall time at monotonic 0. skew: seconds by which the wall clock is wrong; the monotonic one is not

@@ -6,13 +6,15 @@ import http.client
 from collections.abc import Callable
 from typing import Any, Final
 
-from scavenger_cluster.errors import ApiError, WaitTimeoutError
+from scavenger_cluster.errors import WaitTimeoutError
 from scavenger_cluster.waiting import wait_for
+from scavenger_kube.errors import ApiError
 
 TIMEOUT = 120.0
 """Seconds for what comes within a few on a machine that has nothing else to do."""
-TRY_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-"""With these a server says that it cannot answer now: it starts, has too much to do, or waits for somebody else."""
+TRY_AGAIN: Final = frozenset({0, 429, 500, 502, 503, 504})
+"""With these a server says that it cannot answer now: it starts, has too much to do, or waits for somebody else. 0 is
+that of no answer."""
 
 
 def wait(

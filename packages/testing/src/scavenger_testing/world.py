@@ -14,7 +14,8 @@ from scavenger_api.names import ANNOTATION_LAST_CHECKPOINT
 from scavenger_api.times import format_time
 from scavenger_cluster import Cluster
 from scavenger_cluster.api import namespaced
-from scavenger_cluster.errors import ApiError, CommandError
+from scavenger_cluster.errors import CommandError
+from scavenger_kube.errors import ApiError
 from scavenger_kube.resources import MERGE_PATCH
 
 from scavenger_testing.waiting import TIMEOUT, wait
