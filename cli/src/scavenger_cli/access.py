@@ -12,8 +12,10 @@ from typing import Any, Self
 
 import typer
 from scavenger_api import names
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights, WeightsError, weights_of
 from scavenger_kube.blocking import Client
-from scavenger_kube.errors import Forbidden, NotFound
+from scavenger_kube.errors import ApiError, Forbidden, NotFound
+from scavenger_kube.kinds import ConfigMap
 
 from scavenger_cli import connection, paths, remedies
 from scavenger_cli.exits import CliError, Interrupted
@@ -109,6 +111,16 @@ class Access:
         write those in a namespace of their own.
         """
         return self.client.get(path(self.system_namespace))
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """What the resources of a job count as: as the services read it, or what they have by default where that may
+        not be read, or says nothing that can be."""
+        try:
+            data = decode(self.of_services(paths.settings), ConfigMap).data
+            return weights_of(data.get(names.SETTING_RESOURCE_WEIGHTS, ""))
+        except (ApiError, WeightsError):
+            return DEFAULT_WEIGHTS
 
     def _no_job(self, name: str) -> CliError:
         """The job may be in another namespace, which is the mistake made most often."""

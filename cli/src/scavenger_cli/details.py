@@ -10,6 +10,7 @@ from typing import Final
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Capacity, Phase
 from scavenger_api.times import parse_time
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.selectors import spelled
 from scavenger_kube.kinds import Event, Pod
 
@@ -71,7 +72,9 @@ def _times(stamps: Sequence[str]) -> list[datetime]:
     return [at for stamp in stamps if (at := parse_time(stamp)) is not None]
 
 
-def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[tuple[str, str]]:
+def job_details(
+    job: Job, now: datetime, line: tuple[int, int] | None, weights: Weights = DEFAULT_WEIGHTS
+) -> list[tuple[str, str]]:
     """Label and text of every line above the timeline."""
     status, spec = job.status, job.spec
     pods = f"{spec.parallelism} x " if spec.parallelism > 1 else ""
@@ -85,7 +88,7 @@ def job_details(job: Job, now: datetime, line: tuple[int, int] | None) -> list[t
         ("Image", spec.image),
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
-        (cpu_time_label(job), cpu_account(job, now)),
+        (cpu_time_label(job), cpu_account(job, now, weights)),
         *device_accounts(job),
         ("Class", job.preemption_class),
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
@@ -130,7 +133,7 @@ def cpu_time_label(job: Job) -> str:
     return "CPU time used" if job.spec.reclaimed else "CPU time"
 
 
-def cpu_account(job: Job, now: datetime) -> str:
+def cpu_account(job: Job, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> str:
     """CPU time useful, lost and at risk."""
     useful, lost = job.status.useful_cpu_seconds, job.status.lost_cpu_seconds
     share = f" ({percent(100 * lost / (useful + lost))})" if lost else ""
@@ -138,7 +141,7 @@ def cpu_account(job: Job, now: datetime) -> str:
     if job.phase == Phase.RUNNING:
         # Without the prioritizer nobody here knows what was really used.
         guessed = job.spec.reclaimed and job.status.preemption.running_priority is None
-        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now))} at risk")
+        parts.append(f"{'at most ' * guessed}{cpu_time(job.at_risk(now, weights))} at risk")
     return ", ".join(parts)
 
 

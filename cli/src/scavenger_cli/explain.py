@@ -223,7 +223,7 @@ def _pod_troubles(pods: list[Pod]) -> list[Finding]:
 def _running(facts: Facts) -> Explanation:
     job, now = facts.job, facts.now
     since = span((now - job.started_at).total_seconds()) if job.started_at is not None else "a moment"
-    findings = [Finding("at risk", f"{cpu_time(job.at_risk(now))} of CPU time, if it had to go now")]
+    findings = [Finding("at risk", f"{cpu_time(job.at_risk(now, facts.weights))} of CPU time, if it had to go now")]
     if job.spec.reclaimed:
         findings.append(Finding("capacity", "Reclaimed: it may use what others requested and leave idle"))
     if job.preemption_class == names.PREEMPTIBLE:

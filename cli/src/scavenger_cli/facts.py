@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from scavenger_api.levels import LevelsView
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_kube.kinds import Pod
 
 from scavenger_cli.objects import Job, Queue
@@ -39,8 +40,9 @@ class Facts:
     """What is known. None: the user may not read it, which is said and not guessed around.
 
     levels: the regulator's. queues: all ScavengerQueues. line: the job's place among those in line in its queue, and
-    their number. room: what the nodes have for it. pods: the job's own. admitter_seen: when the admitter last renewed
-    its Lease; `admitter_known` tells "never" from "may not be read". unreadable: what could not be read, in words.
+    their number. room: what the nodes have for it. pods: the job's own. weights: of resources, in what it has at risk.
+    admitter_seen: when the admitter last renewed its Lease; `admitter_known` tells "never" from "may not be read".
+    unreadable: what could not be read, in words.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class Facts:
     line: tuple[int, int] | None = None
     room: Room | None = None
     pods: Sequence[Pod] = ()
+    weights: Weights = DEFAULT_WEIGHTS
     admitter_seen: datetime | None = None
     admitter_known: bool = False
     unreadable: tuple[str, ...] = ()

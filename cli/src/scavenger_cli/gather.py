@@ -152,7 +152,7 @@ def gather(access: Access, name: str) -> Facts:
     levels = reader.levels(now)
     pods = reader.job_pods(job)
     if job.phase not in ("", *objects.QUEUED):
-        return Facts(job, now, levels=levels, pods=pods)
+        return Facts(job, now, levels=levels, pods=pods, weights=access.weights)
     queues = reader.optional("queues", access.queues)
     jobs = reader.all_jobs()
     line = place_in_line(job, jobs if jobs is not None else access.jobs(job.namespace))

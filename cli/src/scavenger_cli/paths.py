@@ -40,6 +40,11 @@ def levels(system_namespace: str) -> str:
     return resources.CONFIGMAPS.path(quote(system_namespace), names.LEVELS_CONFIGMAP)
 
 
+def settings(system_namespace: str) -> str:
+    """The ConfigMap with what all services read alike."""
+    return resources.CONFIGMAPS.path(quote(system_namespace), names.SETTINGS_CONFIGMAP)
+
+
 def admitter_lease(system_namespace: str) -> str:
     """The Lease of the admitter that leads."""
     return resources.LEASES.path(quote(system_namespace), names.ADMITTER)

@@ -14,6 +14,7 @@ from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.quantity import readable_amounts
 from scavenger_api.states import Phase
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.accounts import Account
 from scavenger_domain.plain_text import plain
 from scavenger_kube.kinds import Node, Pod
@@ -39,7 +40,8 @@ STATES: Final = {
 
 @dataclass(frozen=True)
 class View:
-    """What `top` shows. None: not permitted, or (node_use) not measured by anybody. limit: rows of a section."""
+    """What `top` shows. None: not permitted, or (node_use) not measured by anybody. weights: of resources, in what jobs
+    have at risk. limit: rows of a section."""
 
     now: datetime
     levels: LevelsView | None = None
@@ -48,6 +50,7 @@ class View:
     node_use: Mapping[str, Mapping[str, str]] | None = None
     queues: Sequence[Queue] | None = None
     jobs: Sequence[Job] | None = None
+    weights: Weights = DEFAULT_WEIGHTS
     limit: int = LIMIT
 
 
@@ -205,7 +208,7 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
             *gang_amounts(job),
             age(job.started_at, view.now),
-            cpu_time(job.at_risk(view.now)) if job.phase == Phase.RUNNING else "",
+            cpu_time(job.at_risk(view.now, view.weights)) if job.phase == Phase.RUNNING else "",
             job.preemption_class.replace("non-preemptible", "non-preempt."),
         )
     return [

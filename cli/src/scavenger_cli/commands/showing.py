@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from scavenger_api.states import Phase
+from scavenger_api.weights import DEFAULT_WEIGHTS
 
 from scavenger_cli import objects, paths
 from scavenger_cli.access import Access, cluster_command, listing_command, namespaced_command
@@ -59,7 +60,8 @@ def print_job(access: Access, job: Job) -> None:
     now = access.now()
     jobs = Reader(access).all_jobs() if job.phase in objects.QUEUED else None
     line = objects.place_in_line(job, jobs) if jobs is not None else None
-    for text in render.pairs(details.job_details(job, now, line), min(width(), MAX_WIDTH)):
+    weights = access.weights if job.phase == Phase.RUNNING else DEFAULT_WEIGHTS
+    for text in render.pairs(details.job_details(job, now, line, weights), min(width(), MAX_WIDTH)):
         say(text)
     say("\nTimeline:")
     for text in render.timeline(details.timeline(job), now):
@@ -254,6 +256,7 @@ def _view(access: Access, limit: int) -> View:
         node_use=reader.node_use(),
         queues=reader.optional("queues", access.queues),
         jobs=reader.optional("jobs", lambda: access.jobs(access.scope)),
+        weights=access.weights,
         limit=limit,
     )
 
