@@ -19,7 +19,7 @@ from scavenger_api.reclaimed import counted_as, taken_of_headroom
 from scavenger_api.times import parse_time
 from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.requests import counted_requests, pod_requests
-from scavenger_domain.taints import blocking, tolerates
+from scavenger_domain.taints import TolerationLike, blocking, of_resources, tolerates
 from scavenger_kube.kinds import Node, Pod
 
 from scavenger_cli.objects import JobSpec
@@ -109,7 +109,8 @@ def _lets_in(node: Node, spec: JobSpec) -> bool:
     labels = node.metadata.labels
     if any(labels.get(name) != value for name, value in spec.node_selector.items()):
         return False
-    return all(tolerates(spec.tolerations, taint) for taint in blocking(node.spec.taints))
+    tolerations: tuple[TolerationLike, ...] = (*spec.tolerations, *of_resources(spec.requests))
+    return all(tolerates(tolerations, taint) for taint in blocking(node.spec.taints))
 
 
 def _unseen(pods: Iterable[Pod], since: datetime) -> dict[str, int]:

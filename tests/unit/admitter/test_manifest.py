@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.core.manifest import job_manifest, peers, service_manifest
+from scavenger_admitter.facts import shape_of
 from scavenger_api.job import ScavengerJob
 from scavenger_domain.pod_security import Level, breaches
 from scavenger_testing.pod_security import violations
@@ -306,3 +307,13 @@ def test_a_gang_has_a_headless_service(name: str) -> None:
 
 def test_a_single_pod_needs_no_service() -> None:
     assert service_manifest(named("job", 1)) is None
+
+
+def test_a_job_with_gpus_tolerates_the_taint_of_their_nodes() -> None:
+    """In the manifest and in the plan alike: else it waits for ever where the API server adds the toleration."""
+    made = b.job(spec={"resources": {"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}}})
+    pod = job_manifest(made, restarts=0, run=RUN, max_grace_seconds=300)["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert [(t.key, t.operator, t.effect) for t in shape_of(made).tolerations] == [
+        ("nvidia.com/gpu", "Exists", "NoSchedule")
+    ]

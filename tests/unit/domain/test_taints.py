@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scavenger_api.podspec import Toleration as SpecToleration
-from scavenger_domain.taints import blocking, lasting, spell_taint, tolerates
+from scavenger_domain.taints import blocking, lasting, of_resources, spell_taint, tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
 TOLERATION_CASES = [
@@ -45,3 +45,20 @@ def test_which_taints_keep_pods_away_and_which_pass() -> None:
         "hard=1:NoExecute",
         "node.kubernetes.io/unschedulable:NoSchedule",
     ]
+
+
+@pytest.mark.parametrize(
+    ("taint", "covered"),
+    [
+        (Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule"), True),
+        (Taint(key="nvidia.com/gpu", value="", effect="NoSchedule"), True),
+        (Taint(key="nvidia.com/gpu", value="", effect="NoExecute"), False),
+        (Taint(key="amd.com/gpu", value="", effect="NoSchedule"), False),
+        (Taint(key="cpu", value="", effect="NoSchedule"), False),
+        (Taint(key="attachable.kubernetes.io/x", value="", effect="NoSchedule"), False),
+    ],
+)
+def test_who_asks_for_a_resource_tolerates_the_taint_of_its_nodes(taint: Taint, covered: bool) -> None:
+    """As kube-apiserver's plugin ExtendedResourceToleration has it."""
+    asked = ("cpu", "memory", "nvidia.com/gpu", "attachable.kubernetes.io/x")
+    assert tolerates(of_resources(asked), taint) is covered

@@ -128,7 +128,7 @@ class ScavengerJobSpec(Model):
     ] = None
     """Labels a node must have."""
     tolerations: Annotated[tuple[Toleration, ...] | None, Field(max_length=MAX_ITEMS)] = None
-    """Taints of nodes that the pods tolerate."""
+    """Taints of nodes that the pods tolerate, beside those named as an extended resource that they ask for."""
     resources: ResourceRequirements
     """What each pod gets. cpu and memory are mandatory."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM, json_schema_extra={"format": "int32"})] = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 BLOCKING_EFFECTS: Final = ("NoSchedule", "NoExecute")
@@ -86,6 +87,26 @@ def tolerates(tolerations: Iterable[TolerationLike], taint: TaintLike) -> bool:
         and (t.operator == "Exists" or ((not t.operator or t.operator == "Equal") and (t.value or "") == taint.value))
         for t in tolerations
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceToleration:
+    """A toleration of the taint by which nodes are set apart for those who ask for a resource of theirs."""
+
+    key: str
+    operator: str = "Exists"
+    value: None = None
+    effect: str = "NoSchedule"
+
+
+def of_resources(requested: Iterable[str]) -> tuple[ResourceToleration, ...]:
+    """The tolerations of a pod that requests these resources, beside its own.
+
+    Nodes with GPUs carry a taint named like the resource, and the API server or the provider adds the toleration as a
+    pod is created (kube-apiserver plugin ExtendedResourceToleration; GKE). So who asks for one has it from the start.
+    """
+    extended = (name for name in requested if "/" in name and "kubernetes.io/" not in name)
+    return tuple(ResourceToleration(name) for name in sorted(extended))
 
 
 def blocking(taints: Iterable[T]) -> tuple[T, ...]:

@@ -14,6 +14,7 @@ from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.pod_security import Level, level_of
+from scavenger_domain.taints import of_resources
 from scavenger_kube.kinds import Container, Job, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
 from scavenger_kube.resources import Namespace
 
@@ -159,7 +160,8 @@ def _status(phase: str) -> PodStatus:
 
 def shape_of(job: ScavengerJob) -> Shape:
     """What each pod of the job asks of a node."""
-    return Shape.of(job.spec.placed_by, job.spec.node_selector, job.spec.tolerations or ())
+    spec = job.spec
+    return Shape.of(spec.placed_by, spec.node_selector, (*(spec.tolerations or ()), *of_resources(spec.requests)))
 
 
 def candidate(job: ScavengerJob, not_before: int) -> Candidate:

@@ -12,6 +12,7 @@ from scavenger_api.podspec import VolumeMount
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
+from scavenger_domain.taints import of_resources
 
 from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
 
@@ -180,7 +181,10 @@ def _pod_spec(job: ScavengerJob, env: Iterable[dict[str, Any]], max_grace_second
             subdomain=service_name(job) if spec.parallelism > 1 else None,
             serviceAccountName=spec.service_account_name,
             nodeSelector=spec.node_selector,
-            tolerations=[toleration.to_dict() for toleration in spec.tolerations or ()],
+            tolerations=[
+                *(toleration.to_dict() for toleration in spec.tolerations or ()),
+                *({"key": t.key, "operator": t.operator, "effect": t.effect} for t in of_resources(spec.requests)),
+            ],
             imagePullSecrets=[secret.to_dict() for secret in spec.image_pull_secrets or ()],
             securityContext=_given(runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group),
         ),
