@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from scavenger_api.quantity import QuantityError, readable_amounts
+from scavenger_api.states import Phase
 
 from scavenger_cli.objects import Job, Queue, QueueCounts
-from scavenger_cli.words import age, short_amount
+from scavenger_cli.words import age, cpu_time, short_amount
 
 UNKNOWN = "<none>"
 
@@ -17,7 +18,7 @@ def job_header(*, wide: bool, namespaces: bool) -> list[str]:
     """As `kubectl get sj` names the columns; CPU and MEMORY are those of the whole gang."""
     header = ["NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON"]
     if wide:
-        header += ["PODS", "CPU", "MEMORY", "CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
+        header += ["PODS", "CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"]
     return ["NAMESPACE", *header] if namespaces else header
 
 
@@ -39,6 +40,7 @@ def job_row(job: Job, now: datetime, *, wide: bool, namespaces: bool) -> list[st
             *gang_amounts(job),
             job.spec.capacity,
             job.preemption_class,
+            cpu_time(job.at_risk(now)) if job.phase == Phase.RUNNING else "",
             age(status.last_checkpoint_timestamp, now),
             status.message.replace("\n", " "),
         ]

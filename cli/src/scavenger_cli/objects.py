@@ -105,16 +105,16 @@ class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
         return (self.status.preemption.class_ or names.PREEMPTIBLE) if self.phase == Phase.RUNNING else ""
 
     def at_risk(self, now: datetime, weights: Weights = DEFAULT_WEIGHTS) -> float:
-        """Core-seconds lost if the job went now, where an accelerator counts as so many cores: as the prioritizer says,
-        else by its rule, with the start-up cost and the trusted interval that the services have unless told otherwise.
+        """Core-seconds lost if the job went now, where an accelerator counts as so many cores: by the rule of the
+        prioritizer, with the start-up cost and the trusted interval that the services have unless told otherwise. What
+        the prioritizer wrote is minutes old. It stands for jobs on reclaimed capacity, whose real use it alone knows.
         """
         if self.phase != Phase.RUNNING:
             return 0.0
-        if self.status.preemption.running_priority is not None:
-            return self.status.preemption.running_priority
+        written = self.status.preemption.running_priority
         safe, start = self.safe_until(now), self.started_at
-        if start is None or safe is None:
-            return 0.0
+        if start is None or safe is None or (self.spec.reclaimed and written is not None):
+            return written or 0.0
         interval = self._interval
         lost = time_at_risk(micros(start), micros(safe), micros(now), STARTUP_COST, interval, TRUSTED)
         return lost * weights.cost(self.spec.requests) * self.spec.parallelism / PER_CPU_SECOND

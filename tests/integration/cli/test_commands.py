@@ -59,8 +59,8 @@ def test_from_submission_to_the_end(sj: Sj) -> None:
     ]
     assert sj("list", "-A", "-o", "wide", "--status", "running", namespace=False) == [
         "NAMESPACE  NAME  QUEUE  STATUS  INTERRUPTED  RUNTIME  AGE  REASON  PODS  CPU  MEMORY  CAPACITY  CLASS  "
-        "LAST-CHECKPOINT  MESSAGE",
-        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  running",
+        "AT-RISK  LAST-CHECKPOINT  MESSAGE",
+        f"{sj.namespace}  first  default  Running  0  SPAN  SPAN  1  2  1Gi  Guaranteed  preemptible  CPUTIME  running",
     ]
     assert sj("resume", "second") == ["scavengerjob.scavenger.dev/second resumed"]
     sj("wait", "second", "--for=running", "--timeout", "120s")

@@ -79,9 +79,11 @@ def test_at_risk_counts_from_what_is_safe(status: dict[str, Any], seconds: float
     assert job(phase="Running", cpu="500m", parallelism=4, status=status).at_risk(NOW) == seconds * 2.0
 
 
-def test_at_risk_is_the_prioritizers_figure_where_there_is_one() -> None:
+def test_at_risk_is_computed_now_and_only_on_reclaimed_capacity_the_prioritizers_figure() -> None:
     status = {"runningTimestamps": [ago(100)], "preemption": {"runningPriority": 77}}
-    assert job(phase="Running", status=status).at_risk(NOW) == 77
+    assert job(phase="Running", cpu="1", status=status).at_risk(NOW) == 160
+    assert job(phase="Running", capacity="Reclaimed", status=status).at_risk(NOW) == 77
+    assert job(phase="Running", status={**status, "runningTimestamps": []}).at_risk(NOW) == 77
     assert job(phase="Interrupted", status=status).at_risk(NOW) == 0
 
 

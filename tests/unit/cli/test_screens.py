@@ -79,9 +79,9 @@ def test_the_wide_list() -> None:
     header, row = columns(job_header(wide=True, namespaces=True), rows)
     assert header.split() == [
         *("NAMESPACE", "NAME", "QUEUE", "STATUS", "INTERRUPTED", "RUNTIME", "AGE", "REASON", "PODS"),
-        *("CPU", "MEMORY", "CAPACITY", "CLASS", "LAST-CHECKPOINT", "MESSAGE"),
+        *("CPU", "MEMORY", "CAPACITY", "CLASS", "AT-RISK", "LAST-CHECKPOINT", "MESSAGE"),
     ]
-    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "running"]
+    assert row.split()[7:] == ["2", "8", "16Gi", "Guaranteed", "non-preemptible", "2.8", "h", "running"]
 
 
 def test_colours_change_no_width() -> None:
@@ -136,7 +136,7 @@ def test_the_details_of_a_running_job() -> None:
         "Image        example.org/app:1",
         "Checkpoints  at least every 30m; next due in 10m",
         "Interrupted  1 time",
-        "CPU time     2.5 h useful, 16.7 min lost (10 %), 80.0 min at risk",
+        "CPU time     2.5 h useful, 16.7 min lost (10 %), 2.8 h at risk",
         "Class        non-preemptible",
     ]
 
@@ -271,8 +271,8 @@ def test_top() -> None:
         "night    Closed       3  -                   45        4        3",
         "",
         "Jobs  1 on nodes, 1 in line",
-        "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME   AT RISK  CLASS",
-        "protein-folding  default  Running    8    16Gi      20m  80.0 min  non-preempt.",
+        "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  AT RISK  CLASS",
+        "protein-folding  default  Running    8    16Gi      20m    2.8 h  non-preempt.",
     ]
 
 

@@ -257,7 +257,7 @@ async def test_a_figure_is_written_once_a_minute_and_a_class_at_once() -> None:
             assert await c.one_pass() == writes
         c.publish(100, periodSeconds="1000")
         assert await c.one_pass() == 2
-        assert (c.label("j"), "preemption" in c.status("j")) == (PREEMPTIBLE, False)
+        assert (c.label("j"), c.status("j")["preemption"]["class"]) == (PREEMPTIBLE, PREEMPTIBLE)
 
 
 async def test_nothing_is_written_twice_while_the_watch_lags() -> None:

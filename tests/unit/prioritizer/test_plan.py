@@ -384,7 +384,7 @@ def test_a_swap_protects_before_it_unprotects() -> None:
     assert plan.unprotect == (PodWrite(gangs[1].pods[0], PREEMPTIBLE, 10),)
     assert set(plan.statuses) == {
         StatusWrite(gangs[0].job, NON_PREEMPTIBLE, 1000),
-        StatusWrite(gangs[1].job, None),
+        StatusWrite(gangs[1].job, PREEMPTIBLE, 10),
     }
     assert {v.gang.job.name for v in plan.changes} == {"up", "down"}
     assert plan.writes == 5
@@ -470,14 +470,28 @@ def test_the_class_that_a_finished_job_had_is_not_worth_a_write(phase: str) -> N
     assert plan_classes(snapshot([gang("j", phase=phase, pods=[], class_=NON_PREEMPTIBLE)])).writes == 0
 
 
-@pytest.mark.parametrize("minutes", [0, 1, 10, 29])
-def test_a_job_of_the_class_it_was_born_with_costs_nothing(minutes: int) -> None:
+@pytest.mark.parametrize(("minutes", "writes"), [(0, 0), (1, 0), (2, 1), (29, 1)])
+def test_a_job_of_the_class_it_was_born_with_costs_a_status_after_two_minutes(minutes: int, writes: int) -> None:
     born = pod("p", written=None, started=ago(60 * minutes))
     subject = gang("j", started=60 * minutes, pods=[born], written=None)
-    assert plan_classes(snapshot([subject], 100, rules=Rules())).writes == 0
+    plan = plan_classes(snapshot([subject], 100, rules=Rules()))
+    assert (plan.writes, len(plan.statuses)) == (writes, writes)
     members = [pod(f"p{n}", written=None, started=ago(60 * minutes), checkpoint=ago(9)) for n in range(4)]
     found = [gang("g", started=60 * minutes, pods=members, parallelism=4)]
-    assert plan_classes(snapshot(found, 100, rules=Rules())).writes == 0
+    assert plan_classes(snapshot(found, 100, rules=Rules())).writes == writes
+
+
+def test_the_figure_of_a_preemptible_job_is_written_when_it_has_doubled() -> None:
+    def statuses(written: int, seconds: float) -> tuple[StatusWrite, ...]:
+        subject = gang("j", started=seconds, written=written)
+        subject = Gang(alter(subject.job, class_=PREEMPTIBLE), subject.pods)
+        found = snapshot([subject], 100)
+        assert plan_classes(replace(found, written_at={"lab/j": ago(59)})).statuses == ()
+        return plan_classes(found).statuses
+
+    assert statuses(600, 1199) == ()
+    (write,) = statuses(600, 1200)
+    assert (write.class_, write.priority) == (PREEMPTIBLE, 1200)
 
 
 @pytest.mark.parametrize("minutes", [0, 1, 10, 29])
@@ -505,14 +519,6 @@ def test_what_the_scheduler_would_take_for_a_fortune_is_put_right() -> None:
     assert cpu_seconds(estimated_at_risk(subject.pods, NOW)) == 2 * (HALF_HOUR + 10 + 60)
     plan = plan_classes(snapshot([subject], 100))
     assert plan.refresh == (PodWrite(born, None, 20),)
-    assert not plan.statuses
-
-
-def test_a_class_from_before_is_taken_from_the_status_of_a_preemptible_job() -> None:
-    subject = gang("j", class_=PREEMPTIBLE, written=600)
-    subject = Gang(alter(subject.job, class_=PREEMPTIBLE), subject.pods)
-    plan = plan_classes(snapshot([subject], 100))
-    assert plan.statuses == (StatusWrite(subject.job, None),)
 
 
 @pytest.mark.parametrize(("ago_", "quiet"), [(0, True), (59, True), (60, False), (-1, False)])

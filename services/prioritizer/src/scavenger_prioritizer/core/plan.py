@@ -51,8 +51,7 @@ class PodWrite(Record, frozen=True, gc=False):
 
 
 class StatusWrite(Record, frozen=True, gc=False):
-    """One write of `status.preemption`; class_ None removes it: the job is preemptible, as it was born, or does not
-    run."""
+    """One write of `status.preemption`; class_ None removes it: the job does not run."""
 
     job: JobFacts
     class_: str | None
@@ -334,10 +333,9 @@ def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
 
 
 def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
-    """The class stands in the status of protected jobs. Without one a running job is what its pods were born as."""
-    protected = (v for v in verdicts if v.class_ == NON_PREEMPTIBLE and _status_differs(v, snapshot))
-    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in protected]
-    writes.extend(StatusWrite(v.gang.job, None) for v in verdicts if v.class_ == PREEMPTIBLE and v.gang.job.class_)
+    """Class and running priority stand in the status of all running jobs, but for those that have only just started and
+    are what their pods were born as: many of these end before anybody reads it."""
+    writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot)]
     # It says something about running pods. Once they are gone it would only mislead whoever reads of a job in line; of
     # a finished one it says what it was, and that is not worth a write.
     writes.extend(StatusWrite(gang.job, None) for gang in snapshot.gangs if gang.job.class_ and _in_line(gang.job))
@@ -350,6 +348,8 @@ def _in_line(job: JobFacts) -> bool:
 
 def _status_differs(verdict: Verdict, snapshot: Snapshot) -> bool:
     job, rules = verdict.gang.job, snapshot.rules
+    if not job.class_ and verdict.class_ == PREEMPTIBLE:
+        return snapshot.now - verdict.start >= rules.shown_after
     if job.class_ != verdict.class_:
         return True
     return not _rests(job, snapshot) and moved(job.written, verdict.priority, rules.status_step, rules.ratio)

@@ -165,6 +165,8 @@ class Rules:
     that room has it for nothing."""
     pace: int = 60 * MICROSECONDS
     """The running priority of a job is written no more often than this, unless with a class."""
+    shown_after: int = 120 * MICROSECONDS
+    """The status of a job that was never protected says so when it has run for so long."""
     window: int = 60 * MICROSECONDS
     """A job is preemptible for so long after its checkpoint, reported or due, whatever its place."""
     hold: int = 60 * MICROSECONDS
