@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS
 
@@ -29,8 +28,7 @@ def _thousandths(weights: Mapping[str, float]) -> tuple[tuple[str, int], ...]:
     return tuple((name, round(1000 * weight)) for name, weight in weights.items() if round(1000 * weight))
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """How many cores a unit of a resource is worth.
 
     Attributes:
@@ -38,7 +36,7 @@ class Weights:
             in bytes, per unit of all else.
     """
 
-    thousandths: tuple[tuple[str, int], ...] = field(default_factory=lambda: _thousandths(DEFAULT_RESOURCE_WEIGHTS))
+    thousandths: tuple[tuple[str, int], ...] = _thousandths(DEFAULT_RESOURCE_WEIGHTS)
 
     def cost(self, requests: Mapping[str, int]) -> int:
         """What a pod with these requests costs, in thousandths of a core: the dominant resource decides."""

@@ -295,13 +295,18 @@ def _pod_writes(
     rules = snapshot.rules
     for verdict in verdicts:
         priority, rests = verdict.priority, _rests(verdict.gang.job, snapshot)
-        # Without a figure schedulers judge by themselves: one is written when that is not near enough any more.
-        job = verdict.gang.job
-        estimate = cpu_seconds(estimated_at_risk(verdict.gang.pods, snapshot.now, reclaimed=job.reclaimed))
+        job, estimate = verdict.gang.job, None
         for pod in verdict.gang.pods:
             if not pod.live:
                 continue
-            far = moved(_known(pod, estimate), priority, rules.step, rules.ratio)
+            known = pod.written
+            if known is None:
+                # Schedulers judge by themselves: a figure is written when that is not near enough any more.
+                if estimate is None:
+                    pods = verdict.gang.pods
+                    estimate = cpu_seconds(estimated_at_risk(pods, snapshot.now, reclaimed=job.reclaimed))
+                known = estimate
+            far = moved(known, priority, rules.step, rules.ratio)
             if pod.class_ != verdict.class_:
                 due = far if pod.written is None else pod.written != priority
                 write = PodWrite(pod, verdict.class_, priority if due else None)
@@ -317,10 +322,6 @@ def _rests(job: JobFacts, snapshot: Snapshot) -> bool:
     """Whether the running priority of the job was written a moment ago."""
     at = snapshot.written_at.get(job.key)
     return at is not None and at <= snapshot.now < at + snapshot.rules.pace
-
-
-def _known(pod: PodFacts, estimate: int) -> int:
-    return estimate if pod.written is None else pod.written
 
 
 def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:

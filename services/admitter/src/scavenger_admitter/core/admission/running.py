@@ -108,8 +108,8 @@ class Gang:
         each = self.job.computes_with or self.counted
         if self.job.millicores is not None:
             return lost * weights.cost_using(self.job.millicores, _times(each, len(self.nodes)))
-        reclaimed = self.request(RESOURCE_RECLAIMED_CPU) > 0
-        return lost * equal_members(_cost(each, weights), self.job.parallelism, len(self.nodes), reclaimed=reclaimed)
+        cost, reclaimed = _cost(each, self.requests, weights)
+        return lost * equal_members(cost, self.job.parallelism, len(self.nodes), reclaimed=reclaimed)
 
 
 @lru_cache(maxsize=4096)
@@ -119,9 +119,10 @@ def _times(requests: Requests, pods: int) -> Mapping[str, int]:
 
 
 @lru_cache(maxsize=4096)
-def _cost(requests: Requests, weights: Weights) -> int:
-    """What a pod costs; asked for ten thousand gangs of a few kinds in a cycle."""
-    return weights.cost(dict(requests))
+def _cost(each: Requests, requests: Requests, weights: Weights) -> tuple[int, bool]:
+    """What a pod costs, and whether it is on reclaimed capacity; asked for ten thousand gangs of a few kinds in a
+    cycle."""
+    return weights.cost(dict(each)), any(name == RESOURCE_RECLAIMED_CPU and value for name, value in requests)
 
 
 @dataclass(frozen=True, slots=True)
