@@ -144,7 +144,7 @@ class Regulation:
         self._last = decision.scopes[CLUSTER]
         world.published = decision.published
         self._record(decision)
-        learn(self._histories, decision, world.settings.history_window, world.settings.history_buckets)
+        learn(self._histories, decision, world.settings.history_window)
         self.publish()
         if not world.decider.plain:
             self._act(decision, snapshot)

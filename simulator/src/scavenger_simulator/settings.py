@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
-from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
+from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.settings import RegulatorSettings
 
@@ -16,7 +16,7 @@ from scavenger_regulator.settings import RegulatorSettings
 class Settings:
     """What an administrator may set, and how fast the cluster is. Seconds, percent.
 
-    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window, history_buckets: of the
+    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window: of the
     ordinary load. metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how
     long before the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
     admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
@@ -26,7 +26,6 @@ class Settings:
 
     regulator: Rules = field(default_factory=Rules)
     history_window: float = DEFAULT_WINDOW
-    history_buckets: int = DEFAULT_BUCKETS
     metrics_period: float = 15.0
     metrics_age: float = 5.0
     prioritizer: PrioritizerRules = field(default_factory=PrioritizerRules)
@@ -51,7 +50,6 @@ class Settings:
         return cls(
             regulator=regulator.rules(),
             history_window=regulator.history_window,
-            history_buckets=regulator.history_buckets,
         )
 
     def changed(self, **changes: Any) -> Self:

@@ -22,6 +22,7 @@ from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
 from scavenger_regulator.core.plan import Decision, regulate
+from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Measurement
 from scavenger_regulator.core.state import ScopeState
 from scavenger_regulator.facts import SCAVENGERJOBS
@@ -614,6 +615,10 @@ def test_settings_have_the_designs_defaults() -> None:
     assert (rules.eviction.hard_ceiling, rules.eviction.checkpoint_wait, rules.trust.max_age) == (95, 300, 60)
     assert rules.yield_at_checkpoint
     assert not RegulatorSettings().throttle_rules().enabled
+
+
+def test_the_rules_own_the_defaults_of_the_settings() -> None:
+    assert RegulatorSettings().rules() == Rules()
 
 
 # --- metrics ---

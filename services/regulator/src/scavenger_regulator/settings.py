@@ -19,10 +19,10 @@ from scavenger_runtime.settings import (
     option,
 )
 
-from scavenger_regulator.core.eviction.plan import DEFAULT_ORDER, SORTERS, EvictionRules
+from scavenger_regulator.core.eviction.plan import SORTERS, EvictionRules
 from scavenger_regulator.core.eviction.risk import RiskRules
-from scavenger_regulator.core.history import DEFAULT_BUCKETS, DEFAULT_WINDOW
-from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, ordered
+from scavenger_regulator.core.history import DEFAULT_WINDOW
+from scavenger_regulator.core.levels import LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
 from scavenger_regulator.core.reclaimed.offer import OfferRules
@@ -37,12 +37,18 @@ LATE: Final = 15.0
 """Seconds by which figures may be late beside that."""
 
 
+_RULES: Final = Rules()
+"""The rules own the defaults: how a setting begins is stated there."""
+
+
 class RegulatorSettings(ServiceSettings):
     """Draws the water levels, publishes the preemptible percentage, evicts exactly as much as needed."""
 
-    period: Seconds = option(30.0, "between two measurements", unit="seconds", ge=1, le=3600)
+    period: Seconds = option(_RULES.period, "between two measurements", unit="seconds", ge=1, le=3600)
     dry_run: bool = option(False, "only say who would be evicted, evict nobody")
-    per_node: bool = option(False, "levels and evictions for each node as well, so that big and small nodes balance")
+    per_node: bool = option(
+        _RULES.per_node, "levels and evictions for each node as well, so that big and small nodes balance"
+    )
     tolerated_taints: Names = TOLERATED_TAINTS
 
     source: Literal["metrics-api", "prometheus", "requests"] = option("metrics-api", "where the load comes from")
@@ -54,10 +60,7 @@ class RegulatorSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
-    coverage: float = option(0.8, "least share of the nodes' room that must have figures", ge=0, le=1)
-    pod_coverage: float = option(
-        0.95, "least share of the scavenger pods that must have figures for a sample of the ordinary load", ge=0, le=1
-    )
+    coverage: float = option(_RULES.trust.coverage, "least share of the nodes' room that must have figures", ge=0, le=1)
 
     prometheus_url: str = option("", "of Prometheus, without /api; needed for source prometheus")
     prometheus_token_file: str | None = option(None, "file with a bearer token")
@@ -79,33 +82,48 @@ class RegulatorSettings(ServiceSettings):
     history_window: Seconds = option(
         DEFAULT_WINDOW, "over which mean and deviation of the ordinary load are taken", unit="seconds", ge=60
     )
-    history_buckets: int = option(DEFAULT_BUCKETS, "parts that the window moves by", ge=2, le=10_000)
-    history_min_samples: int = option(60, "measurements before the history is used", ge=2)
+    history_min_samples: int = option(_RULES.min_samples, "measurements before the history is used", ge=2)
 
-    policy: LevelPolicy = option(LevelPolicy.EXPONENTIAL, "how levels and percentage follow the load")
-    reserve: float = option(20.0, "margin kept for ordinary workloads", unit="percent", ge=0, le=100)
+    policy: LevelPolicy = option(_RULES.policy, "how levels and percentage follow the load")
+    reserve: float = option(_RULES.reserve, "margin kept for ordinary workloads", unit="percent", ge=0, le=100)
     admission_margin: float = option(
-        5.0, "kept between the admission level and the upper one; 0 is the bare formula", unit="points", ge=0, le=100
+        _RULES.admission_margin,
+        "kept between the admission level and the upper one; 0 is the bare formula",
+        unit="points",
+        ge=0,
+        le=100,
     )
-    floor: float = option(FLOOR, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100)
-    initial_lower: float = option(INITIAL.lower, "lower level until there is history", unit="percent", ge=0, le=100)
+    floor: float = option(
+        _RULES.floor, "share of the running jobs that is always preemptible", unit="percent", ge=0, le=100
+    )
+    initial_lower: float = option(
+        _RULES.initial.lower, "lower level until there is history", unit="percent", ge=0, le=100
+    )
     initial_admission: float = option(
-        INITIAL.admission, "admission level until there is history", unit="percent", ge=0, le=100
+        _RULES.initial.admission, "admission level until there is history", unit="percent", ge=0, le=100
     )
-    initial_upper: float = option(INITIAL.upper, "upper level until there is history", unit="percent", ge=0, le=100)
-    level_step: float = option(1.0, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
-    cooldown: Seconds = option(300.0, "nothing is admitted after an eviction for", unit="seconds", ge=0)
+    initial_upper: float = option(
+        _RULES.initial.upper, "upper level until there is history", unit="percent", ge=0, le=100
+    )
+    level_step: float = option(_RULES.step, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
+    cooldown: Seconds = option(_RULES.cooldown, "nothing is admitted after an eviction for", unit="seconds", ge=0)
 
-    max_victims: int = option(100, "most jobs evicted in a period", ge=1)
-    order: Names = option(DEFAULT_ORDER, f"sorters of victims: {', '.join(SORTERS)}")
-    hard_ceiling: float = option(95.0, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100)
-    checkpoint_wait: Seconds = option(300.0, "wait at most for jobs that have much at risk", unit="seconds", ge=0)
-    much_at_risk: Seconds = option(300.0, "much is at risk this long after a checkpoint", unit="seconds", ge=0)
+    max_victims: int = option(_RULES.eviction.max_victims, "most jobs evicted in a period", ge=1)
+    order: Names = option(_RULES.eviction.order, f"sorters of victims: {', '.join(SORTERS)}")
+    hard_ceiling: float = option(
+        _RULES.eviction.hard_ceiling, "load from which no checkpoint is waited for", unit="percent", ge=0, le=100
+    )
+    checkpoint_wait: Seconds = option(
+        _RULES.eviction.checkpoint_wait, "wait at most for jobs that have much at risk", unit="seconds", ge=0
+    )
+    much_at_risk: Seconds = option(
+        _RULES.eviction.much_at_risk, "much is at risk this long after a checkpoint", unit="seconds", ge=0
+    )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
     resource_weights: ResourceWeights = RESOURCE_WEIGHTS
     settle: Seconds = option(
-        120.0, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
+        _RULES.settle, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
     )
     refused_for: Seconds = option(
         300.0,
@@ -114,34 +132,45 @@ class RegulatorSettings(ServiceSettings):
         ge=0,
     )
 
-    yield_at_checkpoint: bool = option(True, "well above the admission level, interrupt jobs right after a checkpoint")
+    yield_at_checkpoint: bool = option(
+        _RULES.yield_at_checkpoint, "well above the admission level, interrupt jobs right after a checkpoint"
+    )
     yield_from: float = option(
-        0.5, "where between the admission level (0) and the upper one (1) jobs begin to yield", ge=0, le=1
+        _RULES.yield_from, "where between the admission level (0) and the upper one (1) jobs begin to yield", ge=0, le=1
     )
     yield_within: Seconds = option(0.0, "a job may yield after its checkpoint for; 0 is one and a half periods", ge=0)
 
-    throttle: bool = option(False, "well above the admission level, shrink the CPU of preemptible jobs in place")
-    throttle_share: float = option(0.5, "of its CPU that a throttled job keeps at least", gt=0, le=1)
-    throttle_max_resizes: int = option(100, "most resizes in a period", ge=1)
+    throttle: bool = option(
+        _RULES.throttle.enabled, "well above the admission level, shrink the CPU of preemptible jobs in place"
+    )
+    throttle_share: float = option(_RULES.throttle.share, "of its CPU that a throttled job keeps at least", gt=0, le=1)
 
     reclaimed: bool = option(
-        False, "publish for each node what is reserved and idle there, for jobs with capacity: Reclaimed"
+        _RULES.offers.enabled,
+        "publish for each node what is reserved and idle there, for jobs with capacity: Reclaimed",
     )
     reclaimed_percentile: float = option(
-        95.0, "of the ordinary use of a node that is kept free, beside its deviation", unit="percent", ge=0, le=100
+        _RULES.offers.percentile,
+        "of the ordinary use of a node that is kept free, beside its deviation",
+        unit="percent",
+        ge=0,
+        le=100,
     )
     reclaimed_half_life: Seconds = option(
-        3600.0, "after which a measurement of the ordinary use of a node counts half", unit="seconds", ge=60
+        _RULES.offers.half_life,
+        "after which a measurement of the ordinary use of a node counts half",
+        unit="seconds",
+        ge=60,
     )
-    reclaimed_min_samples: int = option(5, "measurements of a node before it offers anything", ge=1)
+    reclaimed_min_samples: int = option(
+        _RULES.offers.min_samples, "measurements of a node before it offers anything", ge=1
+    )
     reclaimed_step: float = option(
-        5.0, "most that an offer grows in a period, in percent of allocatable", unit="percent", gt=0, le=100
-    )
-    reclaimed_hysteresis: float = option(
-        2.0, "least that an offer changes by, in percent of allocatable", unit="percent", ge=0, le=100
-    )
-    reclaimed_memory_hysteresis: float = option(
-        2.0, "points under its upper level of memory that a node is brought to", unit="points", ge=0, le=100
+        _RULES.offers.step,
+        "most that an offer grows in a period, in percent of allocatable",
+        unit="percent",
+        gt=0,
+        le=100,
     )
 
     @field_validator("order")
@@ -213,8 +242,10 @@ class RegulatorSettings(ServiceSettings):
             )
         if self.reclaimed_half_life < self.reclaimed_min_samples * self.period:
             raise ValueError("it must be that reclaimed-half-life >= reclaimed-min-samples x period")
-        if self.reclaimed_step < self.reclaimed_hysteresis:
-            raise ValueError("it must be that reclaimed-step >= reclaimed-hysteresis")
+        if self.reclaimed_step < _RULES.offers.hysteresis:
+            raise ValueError(
+                f"it must be that reclaimed-step >= {_RULES.offers.hysteresis:g}, the least that an offer changes by"
+            )
         return self
 
     def rules(self) -> Rules:
@@ -251,7 +282,7 @@ class RegulatorSettings(ServiceSettings):
         )
 
     def _trust(self) -> Trust:
-        return Trust(self.believed, self.coverage, self.pod_coverage)
+        return Trust(self.believed, self.coverage)
 
     def _risk(self) -> RiskRules:
         return RiskRules(self.startup_cost, self.trusted_interval, weights_of(self.resource_weights))
@@ -262,7 +293,6 @@ class RegulatorSettings(ServiceSettings):
             enabled=self.reclaimed,
             percentile=self.reclaimed_percentile,
             step=self.reclaimed_step,
-            hysteresis=self.reclaimed_hysteresis,
             min_samples=self.reclaimed_min_samples,
             half_life=self.reclaimed_half_life,
             silent_after=self.believed + self.period,
@@ -271,7 +301,6 @@ class RegulatorSettings(ServiceSettings):
     def node_memory_rules(self) -> NodeMemoryRules:
         """The part of the settings that keeps nodes with reclaimed capacity from running out of memory."""
         return NodeMemoryRules(
-            hysteresis=self.reclaimed_memory_hysteresis,
             ahead=2 * self.period,
             max_victims=self.max_victims,
             risk=self._risk(),
@@ -280,7 +309,7 @@ class RegulatorSettings(ServiceSettings):
 
     def throttle_rules(self) -> ThrottleRules:
         """The part of the settings that throttles."""
-        return ThrottleRules(self.throttle, self.throttle_share, self.throttle_max_resizes)
+        return ThrottleRules(self.throttle, self.throttle_share)
 
     def queries(self) -> Queries:
         """What to ask Prometheus."""

@@ -13,7 +13,14 @@ from scavenger_kube.errors import ApiError
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.threads import in_thread
 
-from scavenger_regulator.core.history import NODE_BUCKETS, Figures, History, dump_histories, load_histories
+from scavenger_regulator.core.history import (
+    DEFAULT_BUCKETS,
+    NODE_BUCKETS,
+    Figures,
+    History,
+    dump_histories,
+    load_histories,
+)
 from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.profile import Profiles
@@ -77,7 +84,7 @@ class Store:
 
     def learn(self, decision: Decision, nodes: Collection[str]) -> None:
         """Take the ordinary load into the histories. nodes: those that exist; of others nothing is kept."""
-        learn(self._histories, decision, self._settings.history_window, self._settings.history_buckets)
+        learn(self._histories, decision, self._settings.history_window)
         for scope in self._histories.keys() - decision.scopes.keys():
             if scope not in nodes:
                 del self._histories[scope]
@@ -108,7 +115,7 @@ class Store:
 
     def _load_histories(self, text: str | None, nodes: list[str], now: datetime) -> dict[str, dict[str, History]]:
         window = self._settings.history_window
-        cluster = load_histories(text, [CLUSTER], window, self._settings.history_buckets, now)
+        cluster = load_histories(text, [CLUSTER], window, DEFAULT_BUCKETS, now)
         if not self._settings.per_node:
             return cluster
         return {**load_histories(text, nodes, window, NODE_BUCKETS, now), **cluster}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scavenger_regulator.core.history import NODE_BUCKETS, Figures, Histories, History
+from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
 
 
-def learn(histories: dict[str, dict[str, History]], decision: Decision, window: float, buckets: int) -> None:
-    """Take the ordinary load of a period into the histories. window: seconds. buckets: of the cluster's; nodes have
-    fewer."""
+def learn(histories: dict[str, dict[str, History]], decision: Decision, window: float) -> None:
+    """Take the ordinary load of a period into the histories. window: seconds. Nodes have fewer buckets than the
+    cluster."""
     for scope, decided in decision.scopes.items():
         reading = decided.reading
         if reading is None or reading.ordinary is None:
@@ -19,7 +19,7 @@ def learn(histories: dict[str, dict[str, History]], decision: Decision, window: 
         known = histories.setdefault(scope, {})
         for resource in RESOURCES:
             if resource not in known:
-                known[resource] = History(window, buckets if scope == CLUSTER else NODE_BUCKETS)
+                known[resource] = History(window, DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS)
             known[resource].add(reading.observed_at, reading.ordinary[resource])
 
 

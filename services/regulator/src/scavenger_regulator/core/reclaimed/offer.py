@@ -48,7 +48,7 @@ class OfferRules:
     percentile: float = 95.0
     step: float = 5.0
     hysteresis: float = 2.0
-    min_samples: float = 5.0
+    min_samples: int = 5
     half_life: float = 3600.0
     silent_after: float = 90.0
 
