@@ -338,10 +338,11 @@ async def test_evicting_what_is_gone_is_success(server: Server) -> None:
     assert not await server.client.evict(server.namespace, "nobody")
 
 
-async def test_an_informer_follows(server: Server) -> None:
+async def test_an_informer_follows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scavenger_runtime.informer.PAGE_SIZE", 2)
     for number in range(5):
         await create(server, CONFIGMAPS, configmap(f"c{number}", {"a": "0"}))
-    async with following(server, page_size=2) as informer:
+    async with following(server) as informer:
         assert ours(informer) == {f"c{number}": "0" for number in range(5)}
         await create(server, CONFIGMAPS, configmap("new", {"a": "1"}))
         await server.client.merge_patch(CONFIGMAPS, server.namespace, "c0", {"data": {"a": "2"}})

@@ -202,7 +202,8 @@ def test_queues(sj: Sj) -> None:
         sj("run", "sim", *SMALL, "--queue", name)
         sj.until_message("sim", "closed")
         why = " ".join("\n".join(sj("why", "sim")).split())
-        assert f"sim has been waiting for SPAN: queue {name} is closed: open it, or name another queue." in why
+        closed = f"cannot start as things are: queue {name} is closed: open it, or name another queue."
+        assert f"sim has been waiting for SPAN: {closed}" in why
         assert f"open it: kubectl sj queue open {name}" in why
         assert queue("open", name) == ["scavengerqueue.scavenger.dev/NIGHT opened"]
         sj("wait", "sim", "--for=running", "--timeout", "120s")

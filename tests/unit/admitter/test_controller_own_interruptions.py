@@ -30,11 +30,11 @@ async def test_what_its_user_deletes_is_counted_apart_and_a_drain_is_not() -> No
         await runs(c, "a")
         for _ in range(2):
             await interrupt(c, "a")
-            await runs(c, "a")
+            await runs(c, "a", limit=600)  # the pause after runs without progress grows
         cordon(c, closed=True)
         await interrupt(c, "a")
         cordon(c, closed=False)
-        await runs(c, "a")
+        await runs(c, "a", limit=600)
         status = c.status("a")
         assert (status["interruptedCount"], status["ownInterruptedCount"]) == (3, 2)
         assert len(status["interruptedTimestamps"]) == 3
