@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from scavenger_admitter import metrics
 from scavenger_admitter.core.lifecycle.accounting import run_id
 from scavenger_admitter.freshness import caught_up
 from scavenger_admitter.writer import SCAVENGERJOBS
@@ -249,3 +250,42 @@ async def test_a_failed_start_counts_though_nobody_heard_that_its_status_was_wri
         c.submit("a")
         await c.until(lambda: "did not come off" in str(c.status("a").get("message")))
         assert 30 <= await runs(c, "a", limit=180) <= 60
+
+
+@pytest.mark.parametrize("lagging", [False, True])
+async def test_an_interruption_is_told_and_counted_once_though_nobody_heard_that_it_was_written(lagging: bool) -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        counted = interruptions()
+        c.api.drop(methods={"PATCH"}, path="/scavengerjobs", after_write=True)
+        if lagging:
+            c.api.hold_watches(SCAVENGERJOBS)
+        c.delete_pod(c.pods("a")[0])
+        await c.pass_time(5)
+        c.api.release_watches(SCAVENGERJOBS)
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        await runs(c, "a")
+        await c.pass_time(10)
+        assert [event.get("count") for event in c.events("Interrupted")] == [1]
+        assert interruptions() - counted == 1
+
+
+async def test_a_write_that_did_not_take_effect_is_told_once() -> None:
+    async with harness() as c:
+        c.submit("a")
+        await runs(c, "a")
+        counted = interruptions()
+        c.api.drop(methods={"PATCH"}, path="/scavengerjobs")
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        await runs(c, "a")
+        await c.pass_time(10)
+        assert [event.get("count") for event in c.events("Interrupted")] == [1]
+        assert interruptions() - counted == 1
+
+
+def interruptions() -> float:
+    """All that have been counted on /metrics."""
+    samples = (sample for metric in metrics.INTERRUPTIONS.collect() for sample in metric.samples)
+    return sum(sample.value for sample in samples if sample.name.endswith("_total"))

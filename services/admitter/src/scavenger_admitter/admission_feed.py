@@ -97,13 +97,7 @@ class AdmissionFeed:
     def update(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """Tell the admission loop where the job stands."""
         attempt, status, run = self._records[key].attempt, job.status, run_of(job)
-        if outcome.start_failed:
-            self._start_failed(key, job, late=outcome.retry_late)
-            attempt.pulls_on = outcome.pulls_on
-        if outcome.figures.waited_seconds is not None:
-            attempt.failures, attempt.pulls_on = 0, ""
-            self._state.futile.came_off(key)
-            self._state.refused.came_off(key)
+        self.judge(key, job, outcome)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
@@ -122,6 +116,17 @@ class AdmissionFeed:
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
             self._state.delete_candidate(key)
+
+    def judge(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
+        """A status is written that says how a start has ended."""
+        attempt = self._records[key].attempt
+        if outcome.start_failed:
+            self._start_failed(key, job, late=outcome.retry_late)
+            attempt.pulls_on = outcome.pulls_on
+        if outcome.figures.waited_seconds is not None:
+            attempt.failures, attempt.pulls_on = 0, ""
+            self._state.futile.came_off(key)
+            self._state.refused.came_off(key)
 
     def update_running(self, job: ScavengerJob) -> None:
         """Tell the admission loop what room may be taken back, and what has been."""
@@ -229,13 +234,8 @@ class AdmissionFeed:
     # --- how starts go on -------------------------------------------------------------------------------------------
 
     def look(self, key: str, run: str) -> None:
-        """Bring what is known of the start of a job up to date, before it is observed. Where the status of a refused
-        start was written and its answer lost, the status says that the start failed."""
-        attempt, job = self._records[key].attempt, self._informers.job(key)
-        refused = attempt.stage is Stage.REFUSED
-        if not attempt.look(run, self._clock.monotonic()):
-            if refused and job is not None:
-                self.recall(job)
+        """Bring what is known of the start of a job up to date, before it is observed."""
+        if not self._records[key].attempt.look(run, self._clock.monotonic()):
             self._give_back(key)
             self._wake()
 

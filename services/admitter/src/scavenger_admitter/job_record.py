@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from scavenger_api.job import ScavengerJob
+from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.attempt import Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
-from scavenger_admitter.core.lifecycle.observation import InterruptDecision
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.facts import newer
 
 STARTED_SECONDS: Final = 3600.0
@@ -37,6 +37,11 @@ class Newcomer:
     queued_at: datetime
 
 
+def _own(status: ScavengerJobStatus) -> dict[str, Any]:
+    """A status as it is written, without what is the prioritizer's."""
+    return status.model_copy(update={"preemption": None}).to_dict()
+
+
 @dataclass(slots=True)
 class JobRecord:
     """One job. What is of a run is of no meaning for the next one, so the run is kept beside it."""
@@ -46,6 +51,8 @@ class JobRecord:
     """The version that was written last, while the informer shows an older one."""
     written_at: datetime | None = None
     """When that was."""
+    unanswered: list[tuple[ScavengerJob, Outcome]] = field(default_factory=list)
+    """Status writes of which no answer came, with the version that they were decided on."""
     attempt: Attempt = field(default_factory=Attempt)
     """The start that is under way, and how those before it ended."""
     decision: tuple[str, InterruptDecision] | None = None
@@ -84,6 +91,15 @@ class JobRecord:
         """A status was written at that moment, and this is the job with it."""
         self.written, self.written_at = written, at
         self.newcomer = None
+        self.unanswered.clear()
+
+    def took_effect(self, job: ScavengerJob) -> tuple[ScavengerJob, Outcome] | None:
+        """The write without an answer that this version of the job shows to have been made; each is returned once."""
+        if not self.unanswered or not newer(job, self.unanswered[0][0]):
+            return None
+        made, self.unanswered = self.unanswered, []
+        status = _own(job.status)
+        return next((one for one in made if _own(one[1].status) == status), None)
 
     # --- a run ---
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_kube.client import ApiClient
-from scavenger_kube.errors import AlreadyExists, ApiError, Conflict
+from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -32,7 +32,7 @@ from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Obs
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.explain import Explanations
-from scavenger_admitter.facts import run_of
+from scavenger_admitter.facts import newer, run_of
 from scavenger_admitter.freshness import confirmed, doubtful, exists, final, overtaken, with_pods
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -267,6 +267,10 @@ class Reconciler:
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
+        if (made := record.took_effect(job)) is not None:
+            before, outcome = made
+            self._tell(before, job, outcome)
+            self._feed.judge(key, job, outcome)
         self._feed.look(key, run)
         attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
@@ -297,8 +301,20 @@ class Reconciler:
 
     async def _commit(self, job: ScavengerJob, outcome: Outcome) -> ScavengerJob:
         """Write the status, then count and say what is new."""
-        written = await self._writer.write_status(job, outcome.status)
+        record = self._records[job.key]
+        try:
+            written = await self._writer.write_status(job, outcome.status)
+        except ApiError as error:
+            if not isinstance(error, Conflict | NotFound):  # it may have been written all the same
+                record.unanswered = [one for one in record.unanswered if not newer(job, one[0])]
+                record.unanswered.append((job, outcome))
+            raise
         self._records[job.key].wrote(written, self._clock.now())
+        self._tell(job, written, outcome)
+        return written
+
+    def _tell(self, job: ScavengerJob, written: ScavengerJob, outcome: Outcome) -> None:
+        """Count and say what is new in a status that is written."""
         queue = self._informers.queue_label(written)
         _count(queue, outcome)
         for name, more in _grown(job.status.useful_seconds, written.status.useful_seconds).items():
@@ -308,7 +324,6 @@ class Reconciler:
             _log_phase(job, written)
         devices = _grown(job.status.lost_seconds, written.status.lost_seconds)
         self._losses.book(job.key, queue, {"cpu": outcome.figures.lost, **devices})
-        return written
 
 
 def _refusal(error: ApiError, *, of_pod: bool = False) -> Refusal:
