@@ -192,7 +192,7 @@ def queue_section(view: View, width: int) -> list[RenderableType]:
     return [table, *_more(len(view.queues) - view.limit, "queue")]
 
 
-def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableType]:
+def job_section(view: View, namespace: str | None) -> list[RenderableType]:
     """Running jobs, most CPU first: what each uses and would lose."""
     if view.jobs is None:
         return [Text("Jobs: you may not list them; name a namespace with -n.", style="yellow")]
@@ -203,7 +203,7 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
     table = _table(*headers, right=("CPU", "MEMORY", "RUNTIME", "AT RISK"))
     for job in active[: view.limit]:
         table.add_row(
-            job.metadata.key if namespaces else job.name,
+            job.name if namespace else job.metadata.key,
             job.spec.queue,
             Text(displayed_phase(job), style=PHASE_STYLES.get(job.phase, "")),
             *gang_amounts(job),
@@ -211,20 +211,26 @@ def job_section(view: View, width: int, *, namespaces: bool) -> list[RenderableT
             cpu_time(job.at_risk(view.now, view.weights)) if job.phase == Phase.RUNNING else "",
             job.preemption_class.replace("non-preemptible", "non-preempt."),
         )
+    where = f" in namespace {namespace}" if namespace else ""
     return [
-        Text(f"Jobs  {len(active)} on nodes, {waiting} in line", style="bold"),
+        Text(f"Jobs{where}  {len(active)} on nodes, {waiting} in line", style="bold"),
         *([table] if active else []),
         *_more(len(active) - view.limit, "job"),
     ]
 
 
-def render(view: View, sections: Sequence[str], width: int, *, namespaces: bool = False, wide: bool = False) -> Group:
-    """The screen: the cluster, and the sections asked for of nodes, queues and jobs. Nodes alone are shown in full."""
+def render(
+    view: View, sections: Sequence[str], width: int, *, namespace: str | None = None, wide: bool = False
+) -> Group:
+    """The screen: the cluster, and the sections asked for of nodes, queues and jobs. Nodes alone are shown in full.
+
+    namespace: of the jobs; None for those of all.
+    """
     alone = tuple(sections) == ("nodes",)
     made = {
         "nodes": lambda: reserved_section(view, width, wide=wide) if alone else node_section(view, width),
         "queues": lambda: queue_section(view, width),
-        "jobs": lambda: job_section(view, width, namespaces=namespaces),
+        "jobs": lambda: job_section(view, namespace),
     }
     parts: list[RenderableType] = cluster_section(view, width)
     for name in sections:

@@ -77,6 +77,19 @@ def test_the_admission_cycle_publishes_its_reason_and_its_sentence_in_one_write(
     assert closed.last_transition_time == before.last_transition_time
 
 
+def test_an_event_says_once_that_no_waiting_helps() -> None:
+    job = b.job(WAITING)
+    queued = b.written(job, b.decide(b.seen(job, 50)).status)
+    wait = Wait(WaitReason.QUEUE_CLOSED, "queue default is closed")
+    told = b.decide(b.seen(queued, 60, wait=wait))
+    assert [(e.type, e.reason, e.message) for e in told.events] == [
+        ("Warning", "CannotStart", "QueueClosed: queue default is closed")
+    ]
+    again = Wait(WaitReason.QUEUE_CLOSED, "queue default is closed, still")
+    assert b.decide(b.seen(b.written(queued, told.status), 120, wait=again)).events == ()
+    assert b.decide(b.seen(queued, 60, wait=Wait(WaitReason.NO_PLACE, "no node has room"))).events == ()
+
+
 def test_a_sentence_that_an_older_admitter_left_out_of_the_condition_is_worth_no_write() -> None:
     job = b.job(WAITING)
     settled = b.written(job, b.decide(b.seen(job, 50)).status)

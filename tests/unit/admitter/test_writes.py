@@ -80,14 +80,14 @@ async def test_a_start_that_takes_long_is_spoken_of_after_five_seconds() -> None
         assert spoken(c) == ["POST Job", "PATCH status", "PATCH status"]
 
 
-async def test_a_job_that_waits_is_told_so_and_why_in_one_write_after_five_seconds() -> None:
+async def test_a_job_that_never_starts_is_told_so_in_one_write_and_an_event_after_five_seconds() -> None:
     async with both() as c:
         c.submit("a", cpu="1000")
         took = await c.until(lambda: c.phase("a") == "Waiting")
         assert 4.5 <= took <= 6
         assert "1000 cpu" in c.status("a")["message"]
         await c.pass_time(30)
-        assert spoken(c) == ["PATCH status"]
+        assert spoken(c) == ["PATCH status", "POST Event"]
 
 
 async def test_a_job_that_somebody_deletes_again_and_again_is_started_after_growing_delays() -> None:

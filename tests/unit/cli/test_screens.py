@@ -255,7 +255,7 @@ def view(**changes: Any) -> View:
 
 
 def test_top() -> None:
-    assert drawn(render(view(), ("nodes", "queues", "jobs"), 80)) == [
+    assert drawn(render(view(), ("nodes", "queues", "jobs"), 80, namespace="demo")) == [
         "Cluster  Filling, new jobs may start, measured 10s ago",
         "  cpu    ███████████████░░░░░░░░┃░┃░░░░    50 %  start < 80 %, evict > 88 %",
         "  memory ██░░░░░░░░░░░░░░░░░░░░░░░░░░░░   6.2 %",
@@ -270,7 +270,7 @@ def test_top() -> None:
         "default  Open         1  █████░   80 %     8/10        0        0",
         "night    Closed       3  -                   45        4        3",
         "",
-        "Jobs  1 on nodes, 1 in line",
+        "Jobs in namespace demo  1 on nodes, 1 in line",
         "JOB              QUEUE    STATUS   CPU  MEMORY  RUNTIME  AT RISK  CLASS",
         "protein-folding  default  Running    8    16Gi      20m    2.8 h  non-preempt.",
     ]

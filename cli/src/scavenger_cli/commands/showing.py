@@ -209,7 +209,7 @@ def top(
 
     def picture() -> Group:
         view = _view(access, limit)
-        return render(view, sections, screen.width, namespaces=access.all_namespaces, wide=wide)
+        return render(view, sections, screen.width, namespace=access.scope, wide=wide)
 
     if not live:
         screen.print(picture())

@@ -112,7 +112,7 @@ export function hour(picture, end) {
   const priced = left.filter((entry) => entry.lost !== null);
   const lost = priced.reduce((sum, entry) => sum + entry.lost, 0);
   const open = left.length - priced.length;
-  if (!left.length) return "Nobody left.";
+  if (!left.length) return "No interruption is on record.";
   const bound = priced.some((entry) => entry.atMost) ? "at most " : "";
   return `${plural(left.length, "job")} left, ${bound}${cpuTime(lost)} lost${open ? ` (of ${open} the cost is not known)` : ""}.`;
 }

@@ -111,19 +111,24 @@ def line_up(draft: Draft) -> None:
     if free and granted and queued is not None:
         draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level))
     if stuck is not None:
-        draft.enter(draft.phase, stuck.reason, _worded(stuck))
+        _hold(draft, stuck)
     elif draft.reason in _STUCK:
         draft.reason = WaitReason.QUEUED
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
     if seen.wait is not None and stuck is None and not fresh:
         draft.explained = True
-        draft.enter(draft.phase, seen.wait.reason, _worded(seen.wait))
+        _hold(draft, seen.wait)
 
 
-def _worded(wait: Wait) -> str:
-    """The message of a wait, which says first where no waiting helps."""
-    return f"cannot start as things are: {wait.message}" if wait.reason in NEVER else wait.message
+def _hold(draft: Draft, wait: Wait) -> None:
+    """The status says why the job waits. Where no waiting helps, it says so first, and an Event once."""
+    message = wait.message
+    if wait.reason in NEVER:
+        message = f"cannot start as things are: {message}"
+        if wait.reason != draft.reason:
+            draft.note("CannotStart", f"{wait.reason}: {wait.message}", warning=True)
+    draft.enter(draft.phase, wait.reason, message)
 
 
 def _shares_nothing(draft: Draft) -> bool:
