@@ -19,17 +19,12 @@ from scavenger_kube.errors import (
 )
 
 from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.patterns import meaning
 
 _FORBIDDEN: Final = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"')
 _NAMESPACE: Final = re.compile(r'in the namespace "(?P<namespace>[^"]*)"')
 _UNKNOWN_FIELD: Final = re.compile(r'unknown field "(?P<field>[^"]*)"')
 _VALUE_IN_MESSAGE: Final = re.compile(r"^Invalid value: (?:\S+: )?(?P<rest>.*)$", re.DOTALL)
-
-_IN_WORDS: Final = {
-    "RFC 1123": "write lower case letters, digits and dashes, with a letter or a digit at both ends",
-    "([KMGTPE]i|[numkMGTPE]": "write a quantity: a number with an optional suffix, as 500m, 2 or 4Gi",
-}
-"""Regular expressions the API server shows, by a part of them, and what they mean."""
 
 _NO_FAULTS: Final = ("some validation rules were not checked", "evaluating rule:")
 """What the server adds when a rule could not run because the schema was not met: no fault of its own."""
@@ -140,9 +135,8 @@ def field_of(cause: Mapping[str, Any]) -> str:
 
 def _plain(message: str) -> str:
     """The rule's own words, without the value repeated before them; patterns in words."""
-    for sign, words in _IN_WORDS.items():
-        if sign in message:
-            return words
+    if (words := meaning(message)) is not None:
+        return f"write {words}"
     found = _VALUE_IN_MESSAGE.match(message)
     return (found["rest"] if found and found["rest"] else message).strip()
 

@@ -17,9 +17,9 @@ from scavenger_api.rules.references import label_value_problem, qualified_name_p
 from scavenger_domain.pod_security import Level, breaches
 
 from scavenger_cli.lint.schema import Schema, problems, with_defaults
+from scavenger_cli.patterns import NAME
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_NAME_IN_WORDS: Final = "write lower case letters, digits and dashes, with a letter or a digit at both ends"
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def check(manifest: dict[str, Any], level: Level) -> tuple[list[Problem], list[s
 def _metadata_problems(metadata: dict[str, Any]) -> Iterator[Problem]:
     name = metadata.get("name")
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
-        yield Problem("metadata.name", f"{shown(str(name))}: {_NAME_IN_WORDS}")
+        yield Problem("metadata.name", f"{shown(str(name))}: write {NAME}")
     for kind in ("labels", "annotations"):
         entries = {} if metadata.get(kind) is None else metadata[kind]
         if not isinstance(entries, dict):

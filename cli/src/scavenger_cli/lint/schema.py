@@ -9,6 +9,7 @@ from typing import Any, Final
 from scavenger_api.rules.problem import Problem, shown
 
 from scavenger_cli.lint.cel import CelError, found_in, holds
+from scavenger_cli.patterns import meaning
 
 Schema = Mapping[str, Any]
 
@@ -28,11 +29,6 @@ _WORDS: Final = {
     "array": "a list",
     "object": "a mapping",
 }
-_IN_WORDS: Final = {
-    "quantity": "a quantity: a number with an optional suffix, as 500m, 2 or 4Gi",
-    "name": "lower case letters, digits and dashes, with a letter or a digit at both ends",
-}
-"""What patterns mean that no rule's message explains."""
 _RANGES: Final = {"int32": 2**31, "int64": 2**63}
 
 
@@ -87,17 +83,8 @@ def _text_problems(schema: Schema, value: str, field: str) -> Iterator[Problem]:
         yield Problem(field, "it must not be empty")
     elif len(value) > (most := schema.get("maxLength", len(value))):
         yield Problem(field, f"it has {len(value)} characters; at most {most}")
-    elif "pattern" in schema and not found_in(schema["pattern"], value):
-        yield Problem(field, f"{shown(value)} does not fit; write {meaning(schema['pattern'])}")
-
-
-def meaning(pattern: str) -> str:
-    """What a pattern of the definitions asks for, in words where it is one that people write by hand."""
-    if "[numkMGTPE]" in pattern:
-        return _IN_WORDS["quantity"]
-    if pattern.startswith("^[a-z0-9]("):
-        return _IN_WORDS["name"]
-    return f"what matches {pattern}"
+    elif (pattern := schema.get("pattern")) is not None and not found_in(pattern, value):
+        yield Problem(field, f"{shown(value)} does not fit; write {meaning(pattern) or f'what matches {pattern}'}")
 
 
 def _number_problems(schema: Schema, value: float, field: str) -> Iterator[Problem]:
