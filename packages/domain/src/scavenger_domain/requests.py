@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from scavenger_api.pod_sums import pod_level, pod_total, running_total
 from scavenger_api.quantity import QuantityError, amount
 from scavenger_api.reclaimed import RECLAIMED, counted_as
 
 RECLAIMED_RESOURCES: Final = frozenset(extended for extended, _ in RECLAIMED.values())
 """The extended resources that pods on reclaimed capacity are placed by."""
-
-_POD_LEVEL: Final = ("cpu", "memory")
-"""Resources, beside huge pages, that requests of a whole pod may name (IsSupportedPodLevelResource)."""
 
 
 _Quantities: TypeAlias = Mapping[str, str | int | float]
@@ -111,15 +109,9 @@ def pod_requests(pod: PodWithRequests) -> dict[str, int]:
     Raises:
         QuantityError: when a quantity is not one; the API server lets none such in.
     """
-    containers = _Containers(pod)
-    taken = containers.running()
-    if pod.spec.init_containers:
-        for name, value in containers.init_peak().items():
-            taken[name] = max(taken.get(name, 0), value)
-    containers.apply_pod_level(taken)
-    for name, text in pod.spec.overhead.items():
-        taken[name] = taken.get(name, 0) + amount(name, text)
-    return taken
+    containers, spec = _Containers(pod), pod.spec
+    overhead = {name: amount(name, text) for name, text in spec.overhead.items()}
+    return pod_total(containers.asked(), containers.init(), containers.whole(), overhead)
 
 
 def running_requests(pod: PodWithRequests) -> dict[str, int]:
@@ -131,9 +123,7 @@ def running_requests(pod: PodWithRequests) -> dict[str, int]:
         QuantityError: as `pod_requests` does.
     """
     containers = _Containers(pod)
-    taken = containers.running()
-    containers.apply_pod_level(taken)
-    return taken
+    return running_total(containers.asked(), containers.init()) | containers.whole()
 
 
 def computing_requests(pod: PodWithRequests) -> dict[str, int]:
@@ -173,44 +163,31 @@ class _Containers:
         pending = (condition.reason for condition in status.conditions if condition.type == "PodResizePending")
         self._infeasible = next(pending, "") == "Infeasible"
 
-    def running(self) -> dict[str, int]:
-        """All that run beside each other once the init phase is over."""
-        sums: dict[str, int] = {}
-        for container in self._spec.containers:
-            self._add(sums, container)
-        for container in self._spec.init_containers:
-            if _is_sidecar(container):
-                self._add(sums, container)
-        return sums
+    def asked(self) -> list[dict[str, int]]:
+        """What each container asks for."""
+        return [self._asked(container) for container in self._spec.containers]
 
-    def init_peak(self) -> dict[str, int]:
-        """The most that the init phase needs at one moment: each init container runs beside the sidecars before it."""
-        peak: dict[str, int] = {}
-        sidecars: dict[str, int] = {}
-        for container in self._spec.init_containers:
-            moment = sidecars if _is_sidecar(container) else dict(sidecars)
-            self._add(moment, container, resizable=_is_sidecar(container))
-            for name, value in moment.items():
-                peak[name] = max(peak.get(name, 0), value)
-        return peak
+    def init(self) -> list[tuple[dict[str, int], bool]]:
+        """What each init container asks for, and whether it is a sidecar, which alone can be resized."""
+        sidecars = ((container, container.restart_policy == "Always") for container in self._spec.init_containers)
+        return [(self._asked(container, resizable=stays), stays) for container, stays in sidecars]
 
-    def apply_pod_level(self, sums: dict[str, int]) -> None:
-        """Let what the pod asks for as a whole take the place of the sums of its containers."""
+    def whole(self) -> dict[str, int]:
+        """What the pod asks for as a whole, in the place of the sums of its containers."""
         requests = self._spec.resources.requests
-        named = [name for name in requests if name in _POD_LEVEL or name.startswith("hugepages-")]
+        named = [name for name in requests if pod_level(name)]
         asked = {name: amount(name, requests[name]) for name in named}
         if asked:
             _resize(asked, requests, self._status, self._infeasible)
-            sums.update((name, asked[name]) for name in named)
+        return {name: asked[name] for name in named}
 
-    def _add(self, sums: dict[str, int], container: _Container, *, resizable: bool = True) -> None:
+    def _asked(self, container: _Container, *, resizable: bool = True) -> dict[str, int]:
         requests = container.resources.requests
         asked = {name: amount(name, text) for name, text in requests.items()}
         status = self._statuses.get(container.name) if resizable else None
         if status is not None:
             _resize(asked, requests, status, self._infeasible)
-        for name, value in asked.items():
-            sums[name] = sums.get(name, 0) + value
+        return asked
 
 
 def _resize(asked: dict[str, int], requests: _Quantities, status: _Resized, infeasible: bool) -> None:
@@ -225,7 +202,3 @@ def _resize(asked: dict[str, int], requests: _Quantities, status: _Resized, infe
         known = [amount(name, text) for text in (has, held) if text is not None]
         if name in asked or known:
             asked[name] = max(known if infeasible else (asked.get(name, 0), *known), default=0)
-
-
-def _is_sidecar(container: _Container) -> bool:
-    return container.restart_policy == "Always"

@@ -1,0 +1,127 @@
+"""What the containers of a pod come to together, as kube-scheduler adds them up (k8s.io/component-helpers
+resource.PodRequests), and what a pod template requests.
+
+Amounts are as in `scavenger_api.quantity`: millicores of cpu, bytes of memory, whole units of all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from scavenger_api.quantity import amounts
+
+Amounts: TypeAlias = Mapping[str, int]
+Quantities: TypeAlias = Mapping[str, str | int | float]
+
+
+def running_total(containers: Iterable[Amounts], init: Iterable[tuple[Amounts, bool]]) -> dict[str, int]:
+    """All that run beside each other once the init phase is over.
+
+    Args:
+        containers: what each asks for.
+        init: of each init container what it asks for, and whether it stays (a sidecar).
+    """
+    sums: dict[str, int] = {}
+    for asked in containers:
+        _add(sums, asked)
+    for asked, stays in init:
+        if stays:
+            _add(sums, asked)
+    return sums
+
+
+def pod_total(
+    containers: Iterable[Amounts], init: Sequence[tuple[Amounts, bool]], whole: Amounts, overhead: Amounts
+) -> dict[str, int]:
+    """What a pod takes of its node, by resource; zeros may be among it.
+
+    Args:
+        containers: what each asks for.
+        init: of each init container what it asks for, and whether it stays (a sidecar).
+        whole: pod-level requests, which stand in the place of the sums.
+        overhead: of the runtime, on top.
+    """
+    taken = running_total(containers, init)
+    for name, value in _init_peak(init).items():
+        taken[name] = max(taken.get(name, 0), value)
+    taken.update(whole)
+    _add(taken, overhead)
+    return taken
+
+
+def pod_level(name: str) -> bool:
+    """Whether pod-level requests may name the resource (IsSupportedPodLevelResource)."""
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def _init_peak(init: Iterable[tuple[Amounts, bool]]) -> dict[str, int]:
+    """The most that the init phase needs at one moment: each init container runs beside the sidecars before it."""
+    peak: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for asked, stays in init:
+        moment = sidecars if stays else dict(sidecars)
+        _add(moment, asked)
+        for name, value in moment.items():
+            peak[name] = max(peak.get(name, 0), value)
+    return peak
+
+
+def _add(sums: dict[str, int], asked: Amounts) -> None:
+    for name, value in asked.items():
+        sums[name] = sums.get(name, 0) + value
+
+
+# --- templates ----------------------------------------------------------------------------------------------
+
+
+class _Resources(Protocol):
+    @property
+    def requests(self) -> Quantities: ...
+    @property
+    def limits(self) -> Quantities: ...
+
+
+class _Container(Protocol):
+    @property
+    def resources(self) -> _Resources: ...
+    @property
+    def restart_policy(self) -> str | None: ...
+
+
+class _Template(Protocol):
+    """spec of a pod template, as far as it says what the pod requests."""
+
+    @property
+    def containers(self) -> Sequence[_Container]: ...
+    @property
+    def init_containers(self) -> Sequence[_Container]: ...
+    @property
+    def overhead(self) -> Quantities: ...
+    @property
+    def resources(self) -> _Resources: ...
+
+
+def template_requests(pod: _Template, of_container: Callable[[Amounts], Amounts] = dict) -> dict[str, int]:
+    """What a pod of this template takes of its node. The API server fills in requests from limits, and so does this.
+
+    Args:
+        pod: spec of the template.
+        of_container: what becomes of the requests of a container before they are added up.
+
+    Raises:
+        QuantityError: when one of them is not a quantity.
+    """
+    containers = [of_container(_asked(one.resources)) for one in pod.containers]
+    init = [(of_container(_asked(one.resources)), one.restart_policy == "Always") for one in pod.init_containers]
+    return pod_total(containers, init, _whole(pod.resources, running_total(containers, init)), amounts(pod.overhead))
+
+
+def _asked(resources: _Resources) -> dict[str, int]:
+    return amounts({**resources.limits, **resources.requests})
+
+
+def _whole(resources: _Resources, sums: Amounts) -> dict[str, int]:
+    """Pod-level requests. A limit is the request of what no container requests."""
+    limits = {name: text for name, text in resources.limits.items() if name not in sums}
+    return amounts({name: text for name, text in {**limits, **resources.requests}.items() if pod_level(name)})
