@@ -160,6 +160,12 @@ expression may. Asked for kube-system where they can be had by namespace, as who
 {{ include "guard.list" (list "AUDIT_WRITE" "CHOWN" "DAC_OVERRIDE" "FOWNER" "FSETID" "KILL" "MKNOD" "NET_BIND_SERVICE" "SETFCAP" "SETGID" "SETPCAP" "SETUID" "SYS_CHROOT") }}
 {{- end }}
 
+{{- /* Whether a volume v is one that PodSecurity restricted allows, or baseline where the namespace has the label. */ -}}
+{{- define "guard.volume" -}}
+has(v.persistentVolumeClaim) || has(v.configMap) || has(v.secret) || has(v.emptyDir) || has(v.downwardAPI) ||
+has(v.projected) || has(v.csi) || has(v.ephemeral) || has(v.image) || (variables.baseline && !has(v.hostPath))
+{{- end }}
+
 {{- define "guard.baseline" -}}
 - name: baseline # the administrator's word for this namespace
   expression: >-

@@ -97,7 +97,7 @@ def remedies(reason: str, facts: Facts) -> tuple[str, ...]:
         return (_RETRIED,) if InterruptionReason.of(reason) else ()
     known = {
         "queue": job.spec.queue,
-        "selector": ", ".join(f"{name}={value}" for name, value in sorted(job.spec.node_selector.items())),
+        "selector": ", ".join(f"{name}={value}" for name, value in sorted(job.spec.selected_nodes.items())),
         "move": command(job, "move", f"--queue {names.DEFAULT_QUEUE}"),
         "wait": command(job, "wait", "--for=running"),
         "resume": command(job, "resume"),

@@ -85,7 +85,7 @@ def job_details(
         ("Message", status.message),
         ("Asks for", f"{pods}{spell(spec.requests)}"),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
-        ("Image", spec.image),
+        ("Image", spec.main_image),
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
         (cpu_time_label(job), cpu_account(job, now, weights)),

@@ -23,7 +23,6 @@ from scavenger_cli.follow import Change, Follower
 from scavenger_cli.objects import Job, decode_items
 from scavenger_cli.words import ordinal
 
-CONTAINER: Final = "main"
 MAX_PODS: Final = 100
 """Pods followed at once; each is a connection that the API server keeps open to a kubelet."""
 RETRY_SECONDS: Final = 0.5
@@ -74,13 +73,13 @@ def index_of(pod: Pod) -> int:
 
 def has_output(pod: Pod) -> bool:
     """Whether its container has started, so that there is a log to ask for."""
-    status = next((s for s in pod.status.container_statuses if s.name == CONTAINER), None)
+    status = next((s for s in pod.status.container_statuses if s.name == pod.program), None)
     return status is not None and (status.state.running is not None or status.state.terminated is not None)
 
 
 def has_ended(pod: Pod) -> bool:
     """Whether its container has printed its last line."""
-    status = next((s for s in pod.status.container_statuses if s.name == CONTAINER), None)
+    status = next((s for s in pod.status.container_statuses if s.name == pod.program), None)
     return pod.ended or (status is not None and status.state.terminated is not None)
 
 
@@ -246,7 +245,11 @@ class _LogReader:
 
     def lines(self, *, follow: bool) -> Iterator[Line]:
         index, began = index_of(self.pod), self.last
-        params: dict[str, str | int | bool | None] = {"container": CONTAINER, "follow": follow, "timestamps": True}
+        params: dict[str, str | int | bool | None] = {
+            "container": self.pod.program,
+            "follow": follow,
+            "timestamps": True,
+        }
         if self.last:
             params["sinceTime"] = self.last.decode()
         else:

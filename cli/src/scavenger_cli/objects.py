@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
-from scavenger_api.quantity import amounts
-from scavenger_api.reclaimed import asked_for, placed_by
+from scavenger_api.pod_sums import template_requests
+from scavenger_api.reclaimed import placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
@@ -31,15 +31,11 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     """spec of a ScavengerJob, as far as it is shown or explained."""
 
     queue: str = names.DEFAULT_QUEUE
+    main_container: str = ""
     image: str = ""
     checkpoint_exit_code: int | None = None
     node_selector: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
     tolerations: tuple[Toleration, ...] = ()
-
-    @property
-    def requests(self) -> dict[str, int]:
-        """What one pod asks for, and counts as: millicores of cpu, bytes of memory, whole units of others."""
-        return amounts(asked_for(self.resources.requests, self.resources.limits))
 
     @property
     def reclaimed(self) -> bool:
@@ -49,7 +45,27 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     @property
     def placed_by(self) -> dict[str, int]:
         """What the scheduler looks for on a node: with `capacity: Reclaimed` the resources of reclaimed capacity."""
-        return placed_by(self.requests) if self.reclaimed else self.requests
+        if not self.reclaimed:
+            return self.requests
+        return template_requests(self.template.spec, placed_by) if self.template else placed_by(self.requests)
+
+    @property
+    def main_image(self) -> str:
+        """The image of the program."""
+        if self.template is None:
+            return self.image
+        containers = self.template.spec.containers
+        return next((one.image for one in containers if one.name == self.main_container), containers[0].image)
+
+    @property
+    def selected_nodes(self) -> dict[str, str]:
+        """Labels that a node must have."""
+        return self.node_selector if self.template is None else self.template.spec.node_selector
+
+    @property
+    def tolerated(self) -> tuple[Toleration, ...]:
+        """The taints that the pods tolerate by the job's own word."""
+        return self.tolerations if self.template is None else self.template.spec.tolerations
 
     @property
     def checkpoint_interval(self) -> timedelta:

@@ -107,9 +107,9 @@ def room_for(
 def _lets_in(node: Node, spec: JobSpec) -> bool:
     """Whether labels and taints of the node let the job in."""
     labels = node.metadata.labels
-    if any(labels.get(name) != value for name, value in spec.node_selector.items()):
+    if any(labels.get(name) != value for name, value in spec.selected_nodes.items()):
         return False
-    tolerations: tuple[TolerationLike, ...] = (*spec.tolerations, *of_resources(spec.requests))
+    tolerations: tuple[TolerationLike, ...] = (*spec.tolerated, *of_resources(spec.requests))
     return all(tolerates(tolerations, taint) for taint in blocking(node.spec.taints))
 
 

@@ -11,6 +11,7 @@ from .table_guard import ADMITTER, CLASS, FINALIZERS, LABELS, META, SCAVENGER, S
 
 PORT = {"containerPort": 80, "hostPort": 80}
 PROFILE = {"type": "RuntimeDefault"}
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/main"
 SECOND = {"name": "k", "controller": False}
 
 
@@ -116,12 +117,26 @@ BY_ADMITTER = [
         serviceAccountName="escalates",
         automountServiceAccountToken=True,
     ),
-    made("with an init container", "no init containers", initContainers=[container("i", {})]),
-    made("with a folder of the node", NODE, **volume(hostPath={"path": "/"})),
-    made("with an empty folder", "are claims, ConfigMaps and Secrets", **volume(emptyDir={})),
+    made("with an init container", initContainers=[container("i", {})]),
+    made("with a privileged init container", NODE, initContainers=[{**confined(privileged=True), "name": "i"}]),
     made(
-        "with a projected token",
-        "are claims, ConfigMaps and Secrets",
+        "with an escalating init container",
+        NODE,
+        initContainers=[{**confined(allowPrivilegeEscalation=True), "name": "i"}],
+    ),
+    made("with a second container", containers=[container("main", {}), container("log", {})]),
+    made(
+        "with a privileged second container",
+        NODE,
+        containers=[container("m", {}), {**confined(privileged=True), "name": "i"}],
+    ),
+    made("with a folder of the node", NODE, **volume(hostPath={"path": "/"})),
+    made("with an empty folder", **volume(emptyDir={})),
+    made("with a folder of another machine", NODE, **volume(nfs={"server": "s", "path": "/"})),
+    made("unconfined by an annotation", NODE, tmeta={**SCAVENGER["tmeta"], "annotations": {APPARMOR: "unconfined"}}),
+    made(
+        "with a projected token of nobody's choice",
+        "gets a token only",
         **volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
     ),
     made("with the node's processes", NODE, hostPID=True),

@@ -62,7 +62,7 @@ def test_good_jobs(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [
-        ({"image": ...}, "spec.image", "it is mandatory; add it"),
+        ({"image": ...}, "spec.image", "it is mandatory: name a container image"),
         ({"image": ""}, "spec.image", "must not be empty"),
         ({"image": "App:1"}, "spec.image", "is in lower case: write app"),
         ({"paralelism": 2}, "spec.paralelism", "did you mean parallelism?"),

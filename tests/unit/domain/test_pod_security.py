@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from scavenger_api.podspec import Capability
@@ -30,6 +31,7 @@ class SecurityContext:
 class Spec:
     run_as_user: int | None = None
     security_context: SecurityContext | Model | None = None
+    written_template: Mapping[str, Any] | None = None
 
 
 @pytest.mark.parametrize(

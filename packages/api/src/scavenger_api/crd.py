@@ -59,6 +59,7 @@ _KEPT: Final = frozenset(
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
         "x-kubernetes-map-type",
+        "x-kubernetes-preserve-unknown-fields",
         RULES,
     }
 )

@@ -24,6 +24,7 @@ from scavenger_api.model import (
     list_map,
     validations,
 )
+from scavenger_api.pod_sums import template_requests
 from scavenger_api.podspec import (
     EnvFromSource,
     EnvVar,
@@ -39,6 +40,7 @@ from scavenger_api.states import Capacity as Capacity
 from scavenger_api.states import ConditionType as ConditionType
 from scavenger_api.states import Phase as Phase
 from scavenger_api.states import earned_count
+from scavenger_api.template import PodTemplate, TemplateToleration, bound, keeps_state, main_container, references
 
 MAX_ITEMS: Final = 64
 MAX_PARALLELISM: Final = 10_000
@@ -82,10 +84,49 @@ def _bounded(field: str, texts: str) -> dict[str, str]:
 def _same_on_both_sides(whose: str) -> str:
     """CEL: requests equal limits, for jobs of one capacity; those on reclaimed capacity may request 0."""
     return (
-        f"self.capacity != '{whose}' || !has(self.resources.requests) || !has(self.resources.limits) || "
+        f"self.capacity != '{whose}' || !has(self.resources) || !has(self.resources.requests) || "
+        "!has(self.resources.limits) || "
         "self.resources.requests.all(k, !(k in self.resources.limits) || "
         + (f"{_NOTHING_SET_ASIDE} || " if whose == "Reclaimed" else "")
         + f"{_SAME})"
+    )
+
+
+IN_TEMPLATE: Final = {
+    "image": "spec.containers[0].image",
+    "imagePullPolicy": "spec.containers[0].imagePullPolicy",
+    "imagePullSecrets": "spec.imagePullSecrets",
+    "command": "spec.containers[0].command",
+    "args": "spec.containers[0].args",
+    "env": "spec.containers[0].env",
+    "envFrom": "spec.containers[0].envFrom",
+    "serviceAccountName": "spec.serviceAccountName",
+    "nodeSelector": "spec.nodeSelector",
+    "tolerations": "spec.tolerations",
+    "resources": "spec.containers[0].resources",
+    "persistentVolumeClaims": "spec.volumes",
+    "configMaps": "spec.volumes",
+    "secrets": "spec.volumes",
+    "runAsUser": "spec.securityContext.runAsUser",
+    "runAsGroup": "spec.securityContext.runAsGroup",
+    "fsGroup": "spec.securityContext.fsGroup",
+    "securityContext": "spec.containers[0].securityContext",
+}
+"""The fields that are short for what a pod template says, and where it says it."""
+
+MIXED: Final = "a template has its place for it; move"
+
+
+def _not_mixed() -> dict[str, str]:
+    """CEL: a job has a template or the fields that are short for one."""
+    moves = " + ".join(
+        f"(has(self.{field}) ? ' spec.{field} to spec.template.{place}' : '')" for field, place in IN_TEMPLATE.items()
+    )
+    return cel(
+        "!has(self.template) || !(" + " || ".join(f"has(self.{field})" for field in IN_TEMPLATE) + ")",
+        f"{MIXED} what stands beside it into it",
+        field_path=".template",
+        words=f"'{MIXED}' + {moves}",
     )
 
 
@@ -103,8 +144,14 @@ class ScavengerJobSpec(Model):
 
     queue: DnsLabel = names.DEFAULT_QUEUE
     """The ScavengerQueue this job stands in line in. May change while no pod of the job exists."""
-    image: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^\S+$")]
-    """The container image."""
+    template: PodTemplate | None = None
+    """A pod template, as of a Job, in place of all fields that are short for one, from image to securityContext. The
+    admitter sets restartPolicy, priorityClassName, schedulerName, hostname and subdomain."""
+    main_container: DnsLabel | None = None
+    """With template: the container that is the program, which ends, logs and reports checkpoints; by default the first
+    one."""
+    image: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^\S+$")] = None
+    """The container image. Mandatory without template."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """When the kubelet pulls the image; by default Always for the tag latest, IfNotPresent for others."""
     image_pull_secrets: Annotated[
@@ -129,8 +176,8 @@ class ScavengerJobSpec(Model):
     """Labels a node must have."""
     tolerations: Annotated[tuple[Toleration, ...] | None, Field(max_length=MAX_ITEMS)] = None
     """Taints of nodes that the pods tolerate, beside those named as an extended resource that they ask for."""
-    resources: ResourceRequirements
-    """What each pod gets. cpu and memory are mandatory."""
+    resources: ResourceRequirements | None = None
+    """What each pod gets. Mandatory without template, and so are its cpu and memory."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM, json_schema_extra={"format": "int32"})] = 1
     """Pods in the gang, with the same resources each; all run or none."""
     persistent_volume_claims: Annotated[
@@ -192,6 +239,24 @@ class ScavengerJobSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=validations(
             cel(
+                "has(self.template) || has(self.image)",
+                "it is mandatory: name a container image, or write a pod template as spec.template",
+                field_path=".image",
+                reason="FieldValueRequired",
+            ),
+            cel(
+                "has(self.template) || has(self.resources)",
+                "they are mandatory: write resources.requests with cpu and memory",
+                field_path=".resources",
+                reason="FieldValueRequired",
+            ),
+            _not_mixed(),
+            cel(
+                "!has(self.mainContainer) || has(self.template)",
+                "a job without template has one container; leave it out",
+                field_path=".mainContainer",
+            ),
+            cel(
                 _no_shared_mount_path(),
                 "mountPath: two mounts share a path; give each of persistentVolumeClaims, configMaps and "
                 "secrets a mountPath of its own",
@@ -226,7 +291,9 @@ class ScavengerJobSpec(Model):
         Raises:
             QuantityError: when one of them is not a quantity, which the API server lets nobody write.
         """
-        return amounts(self.resources.effective())
+        if self.template is not None:
+            return template_requests(self.template.spec)
+        return amounts(self.resources.effective()) if self.resources is not None else {}
 
     @cached_property
     def devices(self) -> Mapping[str, int]:
@@ -237,7 +304,88 @@ class ScavengerJobSpec(Model):
     @cached_property
     def placed_by(self) -> Mapping[str, int]:
         """What one pod is placed by: its requests, or the extended resources in their place (`capacity: Reclaimed`)."""
-        return self.requests if self.capacity is Capacity.GUARANTEED else placed_by(self.requests)
+        if self.capacity is Capacity.GUARANTEED:
+            return self.requests
+        if self.template is not None:
+            return template_requests(self.template.spec, placed_by)
+        return placed_by(self.requests)
+
+    @cached_property
+    def written_template(self) -> dict[str, Any] | None:
+        """The pod template as JSON values, as it was written; None where there is none. Not to be changed."""
+        return self.template.model_dump(mode="json", by_alias=True) if self.template is not None else None
+
+    @cached_property
+    def main_image(self) -> str:
+        """The image of the program."""
+        if self.template is not None:
+            return main_container(self.template.spec, self.main_container).image
+        return self.image or ""
+
+    @cached_property
+    def main_name(self) -> str:
+        """The name of the container that is the program."""
+        if self.template is not None:
+            return main_container(self.template.spec, self.main_container).name
+        return names.MAIN_CONTAINER
+
+    @property
+    def selected_nodes(self) -> Mapping[str, str]:
+        """Labels that a node must have."""
+        return (self.template.spec.node_selector if self.template is not None else self.node_selector) or {}
+
+    @property
+    def tolerated(self) -> tuple[Toleration | TemplateToleration, ...]:
+        """The taints that the pods tolerate by the job's own word."""
+        return (self.template.spec.tolerations if self.template is not None else self.tolerations) or ()
+
+    @property
+    def account(self) -> str | None:
+        """The service account that the job names."""
+        if self.template is not None:
+            return self.template.spec.service_account_name or self.template.spec.service_account or None
+        return self.service_account_name
+
+    @property
+    def grace_seconds(self) -> int:
+        """Seconds between SIGTERM and SIGKILL, as the job wants them."""
+        own = self.template.spec.termination_grace_period_seconds if self.template is not None else None
+        return own if own is not None else self.termination_grace_period_seconds
+
+    @property
+    def affinity(self) -> Mapping[str, Any]:
+        """Which nodes and neighbours the pods want."""
+        return self.template.spec.affinity if self.template is not None else {}
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether two runs of the job could harm each other by a volume."""
+        if self.template is not None:
+            return keeps_state(self.template.spec)
+        return bool(self.persistent_volume_claims)
+
+    @property
+    def bound(self) -> bool:
+        """Whether the scheduler alone knows to which nodes the pods may go: volumes are bound to a zone or a node, and
+        pods to their neighbours."""
+        return self.keeps_state or (self.template is not None and bound(self.template.spec))
+
+    def references(self, kind: str) -> frozenset[str]:
+        """Names of the objects of a kind (`configmap`, `secret`, `persistentvolumeclaim`) that the pods need."""
+        if self.template is not None:
+            return references(self.template.spec, kind)
+        sources = [source for variable in self.env or () if (source := variable.value_from)]
+        if kind == "persistentvolumeclaim":
+            return frozenset(mount.name for mount in self.persistent_volume_claims or ())
+        if kind == "configmap":
+            keys = {key.name for source in sources if (key := source.config_map_key_ref)}
+            keys |= {ref.name for whole in self.env_from or () if (ref := whole.config_map_ref)}
+            return frozenset(keys | {mount.name for mount in self.config_maps or ()})
+        if kind == "secret":
+            keys = {key.name for source in sources if (key := source.secret_key_ref)}
+            keys |= {ref.name for whole in self.env_from or () if (ref := whole.secret_ref)}
+            return frozenset(keys | {mount.name for mount in self.secrets or ()})
+        return frozenset()
 
     @cached_property
     def checkpoint_interval(self) -> timedelta:

@@ -81,6 +81,8 @@ LEADER_SILENT_SECONDS: Final = 60.0
 
 # --- the container of a job's program, and its environment ---
 MAIN_CONTAINER: Final = "main"
+# Where the program is another container; kubectl reads it as well.
+ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 ENV_INDEX: Final = "SCAVENGER_INDEX"
 ENV_PARALLELISM: Final = "SCAVENGER_PARALLELISM"
 ENV_PEERS: Final = "SCAVENGER_PEERS"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from scavenger_api import names
 
-ALWAYS_ALLOWED: Final = frozenset({"NET_BIND_SERVICE"})
-"""Capabilities that `restricted` lets a container add."""
+from scavenger_domain.template_security import ALWAYS_ALLOWED, beyond_restricted, never_allowed
 
 
 class Level(StrEnum):
@@ -60,6 +59,10 @@ class Spec(Protocol):
     def security_context(self) -> _SecurityContext | None:
         """`securityContext`."""
 
+    @property
+    def written_template(self) -> Mapping[str, Any] | None:
+        """`template`, as it is written; None where there is none."""
+
 
 def level_of(labels: Mapping[str, str]) -> Level:
     """The level for the scavenger jobs of a namespace with these labels: restricted, unless its label says baseline.
@@ -74,8 +77,14 @@ def level_of(labels: Mapping[str, str]) -> Level:
 
 def breaches(spec: Spec, level: Level) -> Iterator[Breach]:
     """What a job asks for and may not have in a namespace of this level; nothing for what it leaves out."""
+    template = spec.written_template
+    if template is not None:
+        for field, wrong, remedy in never_allowed(template):
+            yield Breach(f"spec.template.{field}", f"{wrong}, and no scavenger job has that; {remedy}")
     if level is Level.BASELINE:
         return
+    if template is not None:
+        yield from (_breach(f"template.{field}", wrong, remedy) for field, wrong, remedy in beyond_restricted(template))
     if spec.run_as_user == 0:
         yield _breach("runAsUser", "0 is root", "write another id, such as 65532")
     context = spec.security_context

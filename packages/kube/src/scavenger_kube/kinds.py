@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, Protocol, runtime_checkable
 
 import msgspec
+from scavenger_api.names import ANNOTATION_DEFAULT_CONTAINER, MAIN_CONTAINER
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -211,6 +212,11 @@ class Pod(Struct, frozen=True, gc=False, rename="camel"):
     def ended(self) -> bool:
         """In a terminal phase: its containers will never run again and it occupies no node."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def program(self) -> str:
+        """Of a pod of a ScavengerJob, the name of the container that does the work."""
+        return self.metadata.annotations.get(ANNOTATION_DEFAULT_CONTAINER, MAIN_CONTAINER)
 
     @property
     def leaving(self) -> bool:

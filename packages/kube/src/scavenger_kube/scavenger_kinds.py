@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import msgspec
 from scavenger_api import names
+from scavenger_api.pod_sums import template_requests
+from scavenger_api.quantity import QuantityError, readable_amounts
+from scavenger_api.reclaimed import asked_for
 from scavenger_api.states import Capacity, earned_count
 
-from scavenger_kube.kinds import Condition, ObjectMeta, Resources, Struct
+from scavenger_kube.kinds import Condition, ObjectMeta, PodSpec, Resources, Struct
+
+
+class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.template: a core/v1 pod template."""
+
+    spec: PodSpec = PodSpec()
 
 
 class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
@@ -23,6 +32,18 @@ class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     parallelism: int = 1
     capacity: str = Capacity.GUARANTEED
     resources: Resources = Resources()
+    template: PodTemplate | None = None
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What one pod asks for, and counts as: millicores of cpu, bytes of memory, whole units of others. What cannot
+        be read is left out: the admitter starts no such job."""
+        if self.template is None:
+            return readable_amounts(asked_for(self.resources.requests, self.resources.limits))
+        try:
+            return template_requests(self.template.spec)
+        except QuantityError:
+            return {}
 
 
 class Preemption(Struct, frozen=True, gc=False, rename="camel"):

@@ -151,7 +151,7 @@ class AdmissionFeed:
         if not interrupted or attempt.holds_room(run) or not status.interrupted_timestamps:
             self._state.kept_room.release(job.key)
             return
-        grace = min(job.spec.termination_grace_period_seconds, self._settings.max_termination_grace_period_seconds)
+        grace = min(job.spec.grace_seconds, self._settings.max_termination_grace_period_seconds)
         until = micros(max(status.interrupted_timestamps)) + grace * SECOND + OVERDUE
         self._state.kept_room.keep(
             job.key, queue=job.spec.queue, shape=shape_of(job), parallelism=job.spec.parallelism, until=until

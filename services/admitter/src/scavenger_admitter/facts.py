@@ -13,6 +13,7 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
 from scavenger_kube.kinds import Container, Job, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
@@ -161,7 +162,8 @@ def _status(phase: str) -> PodStatus:
 def shape_of(job: ScavengerJob) -> Shape:
     """What each pod of the job asks of a node."""
     spec = job.spec
-    return Shape.of(spec.placed_by, spec.node_selector, (*(spec.tolerations or ()), *of_resources(spec.requests)))
+    tolerations = (*spec.tolerated, *of_resources(spec.requests))
+    return Shape.of(spec.placed_by, spec.selected_nodes, tolerations, required_terms(spec.affinity))
 
 
 def candidate(job: ScavengerJob, not_before: int) -> Candidate:
@@ -177,7 +179,7 @@ def candidate(job: ScavengerJob, not_before: int) -> Candidate:
         interrupted_count=job.earned_count,
         queued_at=micros(queued) if queued else 0,
         not_before=not_before,
-        kind=hash((spec.queue, shape, spec.parallelism, spec.image, spec.service_account_name)),
+        kind=hash((spec.queue, shape, spec.parallelism, spec.main_image, spec.account)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.names import MAX_SPEC_BYTES
 from scavenger_api.rules.size import spec_bytes
+from scavenger_api.template import PodTemplate
 from scavenger_kube.decode import out_of_sight
 
 KEPT_BYTES: Final = 16 * 1024
@@ -48,6 +49,24 @@ def size_of(job: ScavengerJob) -> int | None:
 def _part_of(spec: ScavengerJobSpec, size: int) -> ScavengerJobSpec:
     changes: dict[str, Any] = dict.fromkeys(("command", "args"))
     changes["env"] = tuple(variable for variable in spec.env or () if variable.value_from is not None)
+    if spec.template is not None:
+        changes["template"] = _part_of_template(spec.template, startable=size <= MAX_SPEC_BYTES)
     if size > MAX_SPEC_BYTES:  # it does not start
-        changes = {**dict.fromkeys(_ENDLESS), "persistent_volume_claims": None, "node_selector": None}
+        changes |= {**dict.fromkeys(_ENDLESS), "persistent_volume_claims": None, "node_selector": None}
     return spec.model_copy(update=changes)
+
+
+def _part_of_template(template: PodTemplate, *, startable: bool) -> PodTemplate:
+    written = template.model_dump(mode="json", by_alias=True)
+    spec = dict(written["spec"]) if startable else {}
+    for kind in ("initContainers", "containers"):
+        spec[kind] = [_part_of_container(one, startable) for one in written["spec"].get(kind, ())]
+    metadata = {"annotations": written.get("metadata", {}).get("annotations", {})} if startable else {}
+    return PodTemplate.model_validate({"metadata": metadata, "spec": spec})
+
+
+def _part_of_container(container: dict[str, Any], startable: bool) -> dict[str, Any]:
+    if not startable:
+        return {name: container[name] for name in ("name", "image", "resources") if name in container}
+    variables = [one for one in container.get("env", ()) if one.get("valueFrom") is not None]
+    return {**{name: value for name, value in container.items() if name not in ("command", "args")}, "env": variables}

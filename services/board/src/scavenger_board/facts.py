@@ -10,7 +10,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.quantity import QuantityError, readable_amounts
-from scavenger_api.reclaimed import RECLAIMED, asked_for
+from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.plain_text import plain
@@ -73,7 +73,7 @@ EVENTS: Final = Resource("", "v1", "events", "Event", True, BoardEvent)
 def job_facts(job: Job) -> JobFacts:
     """What is shown of a ScavengerJob."""
     meta, spec, status = job.metadata, job.spec, job.status
-    asked = readable_amounts(asked_for(spec.resources.requests, spec.resources.limits))
+    asked = spec.requests
     admitted = condition(status.conditions, ConditionType.ADMITTED)
     interrupted = condition(status.conditions, ConditionType.INTERRUPTED)
     created = parse_time(meta.creation_timestamp)

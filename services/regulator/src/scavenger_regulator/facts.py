@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,7 +11,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
-from scavenger_api.reclaimed import RECLAIMED, asked_for
+from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import parse_time
 from scavenger_domain.gang import run_name
 from scavenger_domain.nodes import counts, pressed
@@ -131,13 +132,14 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[Po
         parse_time(status.last_checkpoint_timestamp),
         parse_time(job.metadata.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
     ]
-    resources = asked_for(spec.resources.requests, spec.resources.limits)
+    if spec.template is not None:  # of several containers, or requests beside limits, none is resized
+        pods = tuple([replace(pod, resizable={}) for pod in pods])
     return Gang(
         key=job.metadata.key,
         uid=job.metadata.uid,
         pods=pods,
         interval=_interval(spec.interruption_after),
-        cores=quantity(resources.get("cpu")),
+        cores=spec.requests.get("cpu", 0) / 1000,
         running=running,
         # of a job that is still starting, the last entry is that of its last run
         started=parse_time(status.running_timestamps[-1]) if running and status.running_timestamps else None,

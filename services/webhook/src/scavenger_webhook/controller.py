@@ -200,7 +200,8 @@ def _queue_of(request: AdmissionRequest) -> str | None:
 def _asks_for_rights(request: AdmissionRequest) -> bool:
     """Whether the labels of the namespace may decide about what a new ScavengerJob asks for."""
     spec = _spec_of(request)
-    return request.operation == "CREATE" and (spec.get("runAsUser") == 0 or bool(spec.get("securityContext")))
+    asks = spec.get("runAsUser") == 0 or bool(spec.get("securityContext")) or bool(spec.get("template"))
+    return request.operation == "CREATE" and asks
 
 
 def _spec_of(request: AdmissionRequest) -> Mapping[str, Any]:

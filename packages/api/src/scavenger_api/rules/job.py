@@ -11,11 +11,13 @@ from scavenger_api.rules.problem import Problem, shown
 from scavenger_api.rules.quantities import quantity_problems
 from scavenger_api.rules.references import reference_problems
 from scavenger_api.rules.size import size_problems
+from scavenger_api.rules.template import images_of, template_problems
 
 
 def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Everything that is wrong with the fields of a job."""
     yield from size_problems(spec)
+    yield from template_problems(spec)
     yield from _image_problems(spec)
     yield from quantity_problems(spec)
     yield from reference_problems(spec)
@@ -23,6 +25,7 @@ def problems_of_its_own(spec: ScavengerJobSpec) -> Iterator[Problem]:
 
 
 def _image_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
-    problem = image_problem(spec.image)
-    if problem:
-        yield Problem("spec.image", f"{shown(spec.image, 120)}: {problem}")
+    for field, image in images_of(spec):
+        problem = image_problem(image)
+        if problem:
+            yield Problem(field, f"{shown(image, 120)}: {problem}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
 from scavenger_api.quantity import MAX_UNITS, QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
+from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.rules.problem import Problem, shown
 from scavenger_api.rules.references import resource_name_problem
+from scavenger_api.template import TemplateResources, containers_of
 
 FIELD: Final = "spec.resources"
 HUGEPAGES: Final = "hugepages-"
@@ -27,22 +29,34 @@ _SIZE: Final = re.compile(r"[1-9][0-9]*[KMGTPE]i", re.ASCII)
 
 def quantity_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Quantities and names that the API server would refuse in the pod, or that are a slip of the pen."""
-    for side in ("requests", "limits"):
-        for resource, text in (getattr(spec.resources, side) or {}).items():
-            if side == "requests" and _sets_nothing_aside(spec, resource, text):
-                continue
-            field = f"{FIELD}.{side}[{resource}]"
-            problem = resource_name_problem(resource) or _quantity_problem(resource, text)
-            if problem:
-                yield Problem(field, problem)
+    for where, resources in _resources_of(spec):
+        for side in ("requests", "limits"):
+            for resource, text in (getattr(resources, side) or {}).items():
+                if side == "requests" and _sets_nothing_aside(spec, resources, resource, text):
+                    continue
+                problem = resource_name_problem(resource) or _quantity_problem(resource, text)
+                if problem:
+                    yield Problem(f"{where}.{side}[{resource}]", problem)
 
 
-def _sets_nothing_aside(spec: ScavengerJobSpec, resource: str, text: str) -> bool:
+Resources: TypeAlias = ResourceRequirements | TemplateResources
+
+
+def _resources_of(spec: ScavengerJobSpec) -> Iterator[tuple[str, Resources]]:
+    if spec.resources is not None:
+        yield FIELD, spec.resources
+    if spec.template is not None:
+        yield "spec.template.spec.resources", spec.template.spec.resources
+        for field, container in containers_of(spec.template.spec):
+            yield f"{field}.resources", container.resources
+
+
+def _sets_nothing_aside(spec: ScavengerJobSpec, resources: Resources, resource: str, text: str) -> bool:
     """A request of 0, beside a limit, on reclaimed capacity: less than a container needs, and meant."""
     if spec.capacity is not Capacity.RECLAIMED or resource not in RECLAIMED:
         return False
     try:
-        return resource in (spec.resources.limits or {}) and parse_quantity(text) == 0
+        return resource in (resources.limits or {}) and parse_quantity(text) == 0
     except QuantityError:
         return False
 

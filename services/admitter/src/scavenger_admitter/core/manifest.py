@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec
 from scavenger_api.podspec import VolumeMount
-from scavenger_api.reclaimed import RECLAIMED
+from scavenger_api.quantity import amounts
+from scavenger_api.reclaimed import RECLAIMED, asked_for, placed_by
+from scavenger_api.requirements import ResourceRequirements
+from scavenger_api.rules.template import OVERRIDDEN
+from scavenger_api.template import TemplateMetadata
+from scavenger_domain.node_affinity import REQUIRED
 from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import of_resources
@@ -24,6 +29,7 @@ MAX_ENV_BYTES: Final = 128 * 1024
 With a longer one no program can be started."""
 
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 LOWEST_COST: Final = str(-(2**31))
 """For Karpenter, which takes the nodes first whose pods cost least; the Job controller does not look at it."""
 
@@ -76,6 +82,7 @@ def job_manifest(
     """
     labels = _labels(job)
     single = managed and job.spec.parallelism == 1
+    own = (job.spec.template.metadata if job.spec.template is not None else None) or TemplateMetadata()
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -93,15 +100,17 @@ def job_manifest(
             **({"managedBy": names.MANAGED_BY} if managed else {"podReplacementPolicy": "Failed"}),
             "template": {
                 "metadata": {
-                    "labels": {**labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
-                    # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
-                    "annotations": {names.ANNOTATION_RUN: run, POD_DELETION_COST: LOWEST_COST},
+                    "labels": {**own.labels, **labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
+                    "annotations": {
+                        **own.annotations,
+                        **_program(job.spec),
+                        # Also on the pods: they stay recognisable when their Job is deleted and they are orphaned.
+                        names.ANNOTATION_RUN: run,
+                        POD_DELETION_COST: LOWEST_COST,
+                    },
                     "finalizers": [names.FINALIZER],
                 },
-                "spec": {
-                    **_pod_spec(job, _own_env(job, restarts, single=single), max_grace_seconds, level),
-                    **_given(affinity=_affinity(target)),
-                },
+                "spec": _pod_spec(job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, target),
             },
         },
     }
@@ -115,9 +124,10 @@ def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:
     """Where the pods of a start may go that was granted these nodes.
 
     Volumes may be bound to a zone or a node, and what else keeps a pod off a node the scheduler knows, not the plan. So
-    a job with claims, and one whose last start did not come off, may go wherever there is room.
+    a job with claims, or with neighbours to look for or to avoid, and one whose last start did not come off, may go
+    wherever there is room.
     """
-    return granted.unpinned() if failed_starts or job.spec.persistent_volume_claims else granted
+    return granted.unpinned() if failed_starts or job.spec.bound else granted
 
 
 def _affinity(target: Target) -> dict[str, Any]:
@@ -132,8 +142,7 @@ def _affinity(target: Target) -> dict[str, Any]:
         terms = [{"matchFields": [field("NotIn", node) for node in target.never]}]
     rather = [{"weight": 100, "preference": {"matchFields": [field("In", target.rather)]}}] if target.rather else []
     affinity = _given(
-        requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": terms} if terms else {},
-        preferredDuringSchedulingIgnoredDuringExecution=rather,
+        **{REQUIRED: {"nodeSelectorTerms": terms} if terms else {}, PREFERRED: rather},
     )
     return _given(nodeAffinity=affinity)
 
@@ -164,60 +173,121 @@ def _labels(job: ScavengerJob) -> dict[str, str]:
     return {names.LABEL_JOB: job.metadata.name, names.LABEL_QUEUE: job.spec.queue}
 
 
-def _pod_spec(job: ScavengerJob, env: Iterable[dict[str, Any]], max_grace_seconds: int, level: Level) -> dict[str, Any]:
+def _program(spec: ScavengerJobSpec) -> dict[str, str]:
+    """Which container the program is, for `kubectl logs` and our own services, where it is not called main."""
+    return {} if spec.main_name == names.MAIN_CONTAINER else {names.ANNOTATION_DEFAULT_CONTAINER: spec.main_name}
+
+
+def _pod_spec(
+    job: ScavengerJob, env: tuple[dict[str, Any], ...], max_grace_seconds: int, level: Level, target: Target
+) -> dict[str, Any]:
+    """What the user wrote, and over it what is ours in every pod (docs/api.md lists it)."""
     spec = job.spec
-    volumes, mounts = _volumes(spec)
+    written = _written_pod(spec)
     return {
+        **{name: value for name, value in written.items() if name not in OVERRIDDEN and name != "serviceAccount"},
         "restartPolicy": "Never",
         # Its number is filled in by the API; a manifest must not name it.
         "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
-        "terminationGracePeriodSeconds": min(spec.termination_grace_period_seconds, max_grace_seconds),
+        "terminationGracePeriodSeconds": min(spec.grace_seconds, max_grace_seconds),
         # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
         # run whatever image a user chose and have no business with the API.
-        "automountServiceAccountToken": spec.service_account_name is not None,
-        "containers": [_container(job, env, mounts, level)],
+        "automountServiceAccountToken": spec.account is not None and written.get("automountServiceAccountToken", True),
+        **{
+            kind: [_container(spec, container, env, level) for container in written[kind]]
+            for kind in ("initContainers", "containers")
+            if written.get(kind)
+        },
         **_given(
-            volumes=volumes,
             subdomain=service_name(job) if spec.parallelism > 1 else None,
-            serviceAccountName=spec.service_account_name,
-            nodeSelector=spec.node_selector,
+            serviceAccountName=spec.account,
             tolerations=[
-                *(toleration.to_dict() for toleration in spec.tolerations or ()),
+                *written.get("tolerations", ()),
                 *({"key": t.key, "operator": t.operator, "effect": t.effect} for t in of_resources(spec.requests)),
             ],
+            affinity=_both(written.get("affinity", {}), _affinity(target)),
+        ),
+    }
+
+
+def _written_pod(spec: ScavengerJobSpec) -> dict[str, Any]:
+    """spec of the pod template that the job has, or that its fields are short for."""
+    if spec.written_template is not None:
+        found: dict[str, Any] = spec.written_template["spec"]
+        return found
+    volumes, mounts = _volumes(spec)
+    container = {
+        "name": names.MAIN_CONTAINER,
+        "image": spec.image,
+        **_given(
+            resources=_resources(spec.resources) if spec.resources is not None else None,
+            env=[variable.to_dict() for variable in spec.env or ()],
+            command=list(spec.command or ()),
+            args=list(spec.args or ()),
+            envFrom=[source.to_dict() for source in spec.env_from or ()],
+            imagePullPolicy=spec.image_pull_policy,
+            securityContext=spec.security_context.to_dict() if spec.security_context is not None else None,
+            volumeMounts=mounts,
+        ),
+    }
+    return {
+        "containers": [container],
+        **_given(
+            volumes=volumes,
+            nodeSelector=spec.node_selector,
+            tolerations=[toleration.to_dict() for toleration in spec.tolerations or ()],
             imagePullSecrets=[secret.to_dict() for secret in spec.image_pull_secrets or ()],
             securityContext=_given(runAsUser=spec.run_as_user, runAsGroup=spec.run_as_group, fsGroup=spec.fs_group),
         ),
     }
 
 
+def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
+    """Requests are limits in the short form."""
+    asked = resources.effective()
+    return {"requests": dict(asked), "limits": dict(asked)}
+
+
 def _container(
-    job: ScavengerJob, env: Iterable[dict[str, Any]], mounts: list[dict[str, Any]], level: Level
+    spec: ScavengerJobSpec, written: dict[str, Any], env: tuple[dict[str, Any], ...], level: Level
 ) -> dict[str, Any]:
-    spec = job.spec
+    own = {variable["name"] for variable in env}
     return {
-        "name": names.MAIN_CONTAINER,
-        "image": spec.image,
-        "resources": _resources(spec),
-        "env": [*env, *(variable.to_dict() for variable in spec.env or ())],
+        **written,
+        "env": [*env, *(variable for variable in written.get("env", ()) if variable["name"] not in own)],
         **_given(
-            command=list(spec.command or ()),
-            args=list(spec.args or ()),
-            envFrom=[source.to_dict() for source in spec.env_from or ()],
-            imagePullPolicy=spec.image_pull_policy,
-            securityContext=_security_context(spec, level),
-            volumeMounts=mounts,
+            resources=_placed(spec, written.get("resources", {})),
+            securityContext=_security_context(written.get("securityContext", {}), spec, level),
         ),
     }
 
 
-def _security_context(spec: ScavengerJobSpec, level: Level) -> dict[str, Any]:
-    """What the job asks for, and at level restricted all that PodSecurity wants to see written down."""
-    given = spec.security_context.to_dict() if spec.security_context is not None else {}
+def _both(wanted: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """What the user wants of nodes and neighbours and where the start has to go: both hold. One of the user's terms and
+    one of ours make a term together, as terms are alternatives."""
+    if not wanted or not ours:
+        return wanted or ours
+    theirs, own = wanted.get("nodeAffinity", {}), ours["nodeAffinity"]
+    terms = [
+        {field: [*one.get(field, ()), *other.get(field, ())] for field in {**one, **other}}
+        for one in theirs.get(REQUIRED, {}).get("nodeSelectorTerms", ())
+        for other in own.get(REQUIRED, {}).get("nodeSelectorTerms", ())
+        if one
+    ]
+    required = {"nodeSelectorTerms": terms} if terms else theirs.get(REQUIRED) or own.get(REQUIRED)
+    node = _given(
+        **{REQUIRED: required, PREFERRED: [*theirs.get(PREFERRED, ()), *own.get(PREFERRED, ())]},
+    )
+    return {**wanted, "nodeAffinity": node}
+
+
+def _security_context(given: dict[str, Any], spec: ScavengerJobSpec, level: Level) -> dict[str, Any]:
+    """What the container asks for, and at level restricted all that PodSecurity wants to see written down."""
     if level is Level.BASELINE:
         return given
+    of_pod = spec.template.spec.security_context if spec.template is not None else {}
     return {
-        "seccompProfile": {"type": "RuntimeDefault"},
+        "seccompProfile": of_pod.get("seccompProfile") or {"type": "RuntimeDefault"},
         **given,
         "runAsNonRoot": True,
         "allowPrivilegeEscalation": False,
@@ -225,16 +295,16 @@ def _security_context(spec: ScavengerJobSpec, level: Level) -> dict[str, Any]:
     }
 
 
-def _resources(spec: ScavengerJobSpec) -> dict[str, dict[str, str]]:
-    """Requests and limits. On reclaimed capacity cpu and memory are requested as 0, as nobody sets them aside, and the
-    two extended resources that stand for them are what the pod is placed by."""
-    asked = spec.resources.effective()
+def _placed(spec: ScavengerJobSpec, resources: dict[str, Any]) -> dict[str, Any]:
+    """Requests and limits of a container. On reclaimed capacity cpu and memory are requested as 0, as nobody sets them
+    aside, and the two extended resources that stand for them are what the pod is placed by."""
     if spec.capacity is Capacity.GUARANTEED:
-        return {"requests": dict(asked), "limits": dict(asked)}
-    placed = {name: str(value) for name, value in spec.placed_by.items() if name in RECLAIMED_RESOURCES}
+        return resources
+    asked = asked_for(resources.get("requests"), resources.get("limits"))
+    placed = {name: str(value) for name, value in placed_by(amounts(asked)).items() if name in RECLAIMED_RESOURCES}
     # Written down, not left out: what is missing would be filled in from the limits.
-    nothing = dict.fromkeys(RECLAIMED, "0")
-    return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}}
+    nothing = {name: "0" for name in RECLAIMED if name in asked}
+    return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}} if asked else {}
 
 
 def _own_env(job: ScavengerJob, restarts: int, *, single: bool) -> Iterator[dict[str, Any]]:

@@ -58,7 +58,11 @@ def _pod(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
         "spec": {
             **spec,
             "hostname": host,
-            "containers": [_member(one, index) if indexed else one for one in spec["containers"]],
+            **{
+                kind: [_member(one, index) if indexed else one for one in spec[kind]]
+                for kind in ("initContainers", "containers")
+                if kind in spec
+            },
         },
     }
 

@@ -11,6 +11,7 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.rules.job import problems_of_its_own
 from scavenger_api.rules.mounts import mount_warnings
 from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown
+from scavenger_api.rules.template import template_warnings
 from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
@@ -34,7 +35,8 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *problems_of_its_own(spec),
         *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
     )
-    warnings = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts), *mount_warnings(spec))
+    of_cluster = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
+    warnings = (*of_cluster, *mount_warnings(spec), *template_warnings(spec))
     return Verdict(problems, warnings)
 
 
@@ -71,7 +73,7 @@ _CLOSED: Final = {
 
 
 def _grace_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Problem]:
-    most, wanted = facts.rules.max_grace, spec.termination_grace_period_seconds
+    most, wanted = facts.rules.max_grace, spec.grace_seconds
     if wanted > most:
         text = (
             f"{wanted} is more than the {most} seconds that the administrator allows, as an ordinary pod may have to "
@@ -99,9 +101,10 @@ def _toleration_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Probl
     allowed = facts.rules.tolerated
     if allowed is None:
         return
-    for index, toleration in enumerate(spec.tolerations or ()):
+    where = "spec." if spec.template is None else "spec.template.spec."
+    for index, toleration in enumerate(spec.tolerated):
         if toleration.key not in allowed:
             what = f"taints {shown(toleration.key)}" if toleration.key else "every taint, as it names no key"
             remedy = f"name one of {', '.join(allowed)}, or remove it" if allowed else "remove it"
             text = f"it tolerates {what}, which the administrator does not allow scavenger jobs; {remedy}"
-            yield Problem(f"spec.tolerations[{index}].key", text, FORBIDDEN)
+            yield Problem(f"{where}tolerations[{index}].key", text, FORBIDDEN)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from scavenger_api.job import Capacity, ScavengerJobSpec
-from scavenger_api.quantity import QuantityError, amount, format_amount
+from scavenger_api.quantity import QuantityError, format_amount, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.rules.problem import FORBIDDEN, Problem, warning
 from scavenger_api.rules.quantities import FIELD
@@ -33,9 +33,9 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
     """Why no node of the cluster, were it empty, has room for one pod. Nothing where there are no nodes yet."""
     if not facts.nodes:
         return
-    selected = [node for node in facts.nodes if _selects(spec.node_selector or {}, node)]
+    selected = [node for node in facts.nodes if _selects(spec.selected_nodes, node)]
     if not selected:
-        text = ", ".join(f"{key}={value}" for key, value in sorted((spec.node_selector or {}).items()))
+        text = ", ".join(f"{key}={value}" for key, value in sorted((spec.selected_nodes).items()))
         yield warning(f"spec.nodeSelector: no node has {text}: the job waits until there is one")
         return
     requests = requested(spec)
@@ -43,7 +43,7 @@ def node_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
         return
     short = [_shortage(resource, each, selected) for resource, each in requests.items()]
     reasons = [reason for reason in short if reason] or ["no node has all of it together"]
-    where = "no node with those labels" if spec.node_selector else "no node"
+    where = "no node with those labels" if spec.selected_nodes else "no node"
     yield warning(f"{FIELD}: {where} has room for one pod, even empty: {'; '.join(reasons)}")
 
 
@@ -59,13 +59,13 @@ def reclaimed_warnings(spec: ScavengerJobSpec, facts: Facts) -> Iterator[str]:
         yield warning(f"spec.capacity: {text}")
         return
     requests = requested(spec)
-    large_enough = [n for n in facts.nodes if _selects(spec.node_selector or {}, n) and _fits(requests, n)]
+    large_enough = [n for n in facts.nodes if _selects(spec.selected_nodes, n) and _fits(requests, n)]
     offered = [offers[node.name] for node in large_enough]
     if not offered or any(_fits(requests, offer) for offer in offered):
         return
     short = [_shortage(resource, requests[resource], offered) for resource in RECLAIMED if resource in requests]
     reasons = "; ".join(reason for reason in short if reason) or "no node offers both together"
-    where = "node with those labels" if spec.node_selector else "node"
+    where = "node with those labels" if spec.selected_nodes else "node"
     yield warning(f"{FIELD}: no {where} now offers reclaimed capacity for one pod, so the job waits: {reasons}")
 
 
@@ -79,11 +79,11 @@ def requested(spec: ScavengerJobSpec) -> dict[str, int]:
     """What one pod asks for, without what is not a quantity: that is a problem of its own, and keeps nothing else from
     being said.
     """
-    found: dict[str, int] = {}
-    for resource, text in spec.resources.effective().items():
-        with suppress(QuantityError):
-            found[resource] = amount(resource, text)
-    return found
+    if spec.resources is not None:
+        return readable_amounts(spec.resources.effective())
+    with suppress(QuantityError):
+        return dict(spec.requests)
+    return {}
 
 
 def _selects(selector: Mapping[str, str], node: NodeFacts) -> bool:

@@ -44,7 +44,7 @@ class EmptyCluster:
 
     def impossible(self, shape: Shape, count: int) -> Wait | None:
         """Why a gang of `count` pods would not fit either, if so: job or nodes have to change, not the load."""
-        selected = self._index.selected(shape.node_selector)
+        selected = self._index.chosen(shape)
         tolerated = self._index.tolerated(shape.tolerations)
         sizes, _ = self._index.sizes
         groups = [(n, nodes) for n, nodes in self._sizes_of(selected) if sizes[n].taints in tolerated]
@@ -103,14 +103,15 @@ class EmptyCluster:
         if not self._index.nodes:
             return Wait(WaitReason.NO_NODE, "the cluster has no node")
         selector = ", ".join(f"{name}={value}" for name, value in shape.node_selector)
-        selected = self._index.selected(shape.node_selector)
+        selected = self._index.chosen(shape)
         if not selected:
-            return Wait(WaitReason.NO_SELECTOR_MATCH, f"no node has the labels of spec.nodeSelector: {selector}")
+            where = f"of spec.nodeSelector: {selector}" if selector else "that its node affinity requires"
+            return Wait(WaitReason.NO_SELECTOR_MATCH, f"no node has the labels {where}")
         return Wait(WaitReason.TAINT_NOT_TOLERATED, lambda: self._tainted(shape, selector))
 
     def _tainted(self, shape: Shape, selector: str) -> str:
         index = self._index
-        sets = {index.taint_of[i] for i in index.selected(shape.node_selector)}
+        sets = {index.taint_of[i] for i in index.chosen(shape)}
         taints = sorted(
             {spell_taint(t) for one in sets for t in index.taints[one] if not tolerates(shape.tolerations, t)}
         )

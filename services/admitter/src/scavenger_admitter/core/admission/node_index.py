@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import compress
 from typing import Final
 
+from scavenger_domain.node_affinity import Terms, selects_node
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
@@ -23,6 +24,9 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
 
 Selector = tuple[tuple[str, str], ...]
+
+MOST_AFFINITIES: Final = 256
+"""So many different node affinities are looked at, each on all nodes."""
 
 FEW: Final = 128
 """So few nodes are gone through one by one: the scheduler itself looks at all nodes where there are no more than a
@@ -88,6 +92,7 @@ class NodeIndex:
         self._of_mask: dict[int, list[int]] = {}
         self._all: Final = list(range(len(self.nodes)))
         self._selected: dict[Selector, list[int]] = {(): self._all}
+        self._chosen: dict[tuple[int, Terms], list[int]] = {}
         self._matching: dict[tuple[int, frozenset[int]], list[int]] = {}
 
     def renewed(self, nodes: Mapping[str, NodeView], changed: Iterable[str]) -> NodeIndex:
@@ -171,9 +176,24 @@ class NodeIndex:
             found = self._selected[selector] = self._select(selector)
         return found
 
+    def chosen(self, shape: Shape) -> list[int]:
+        """The nodes that the labels and the affinity of a shape select."""
+        selected = self.selected(shape.node_selector)
+        if not shape.affinity:
+            return selected
+        key = (id(selected), shape.affinity)
+        found = self._chosen.get(key)
+        if found is None:
+            if len(self._chosen) >= MOST_AFFINITIES:
+                return selected  # the scheduler knows better, and a failed start is taken back
+            nodes, terms = self.nodes, shape.affinity
+            found = [i for i in selected if selects_node(terms, nodes[i].name, nodes[i].labels)]
+            self._chosen[key] = found
+        return found
+
     def matching(self, shape: Shape) -> list[int]:
         """The nodes whose labels and taints let a shape in, places or not."""
-        selected = self.selected(shape.node_selector)
+        selected = self.chosen(shape)
         tolerated = self.tolerated(shape.tolerations)
         if len(tolerated) == len(self.taints):
             return selected

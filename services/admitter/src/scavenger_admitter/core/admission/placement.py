@@ -278,7 +278,7 @@ class Room:
         nodes = self._usable_nodes(self._index.matching(shape), among)
         if len(nodes) <= FEW:
             return Places(ask, nodes)
-        selected = self._index.selected(shape.node_selector)
+        selected = self._index.chosen(shape)
         everywhere = self._index.selected(())
         only: Collection[int] | None = None
         if (id(selected), among) not in self._searches and len(self._searches) >= MOST_SEARCHES:

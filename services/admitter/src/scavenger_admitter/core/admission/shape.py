@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from scavenger_api.reclaimed import counted_as
+from scavenger_domain.node_affinity import Terms
 from scavenger_domain.requests import RECLAIMED_RESOURCES, pod_requests
 from scavenger_domain.taints import TolerationLike
 from scavenger_kube.kinds import Pod, Toleration
@@ -32,6 +33,7 @@ class Shape:
 
     Attributes:
         requests: what it is placed by.
+        affinity: required node affinity; empty where every node will do.
         counted: what it counts as in shares, quotas and load.
         reclaimed: whether it is placed on reclaimed capacity.
     """
@@ -39,6 +41,7 @@ class Shape:
     requests: Requests
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    affinity: Terms = ()
     counted: Requests = field(init=False, repr=False, compare=False)
     reclaimed: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
@@ -47,7 +50,7 @@ class Shape:
         object.__setattr__(self, "counted", counted(self.requests))
         object.__setattr__(self, "reclaimed", self.counted != self.requests)
         # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be most of it.
-        object.__setattr__(self, "_hash", hash((self.requests, self.node_selector, self.tolerations)))
+        object.__setattr__(self, "_hash", hash((self.requests, self.node_selector, self.tolerations, self.affinity)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -58,12 +61,14 @@ class Shape:
         requests: Mapping[str, int],
         node_selector: Mapping[str, str] | None = None,
         tolerations: Iterable[TolerationLike] = (),
+        affinity: Terms = (),
     ) -> Shape:
         """The shape of a pod that requests these amounts (millicores, bytes, units; `pods` is added)."""
         return _interned(
             normalized(requests),
             tuple(sorted((node_selector or {}).items())),
             tuple(sorted({_plain(t) for t in tolerations}, key=_toleration_order)),
+            affinity,
         )
 
     def request(self, resource: str) -> int:
@@ -90,9 +95,12 @@ def counted(requests: Requests) -> Requests:
 
 @lru_cache(maxsize=4096)
 def _interned(
-    requests: Requests, node_selector: tuple[tuple[str, str], ...], tolerations: tuple[Toleration, ...]
+    requests: Requests,
+    node_selector: tuple[tuple[str, str], ...],
+    tolerations: tuple[Toleration, ...],
+    affinity: Terms,
 ) -> Shape:
-    return Shape(requests, node_selector, tolerations)
+    return Shape(requests, node_selector, tolerations, affinity)
 
 
 def _plain(t: TolerationLike) -> Toleration:

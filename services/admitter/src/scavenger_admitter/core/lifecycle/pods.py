@@ -19,7 +19,7 @@ from scavenger_domain import checkpoints
 from scavenger_kube import kinds
 
 # kuberuntime_container.go startContainer: the runtime could not start the process; exit code 128, startedAt the epoch.
-_START_ERRORS: Final = ("StartError", "ContainerCannotRun")
+START_ERRORS: Final = ("StartError", "ContainerCannotRun")
 # What runc says when the job, not the node, is at fault: the command is not in the image or is no program.
 _USER_START_ERROR: Final = re.compile(
     r"executable file not found|no such file or directory|permission denied|is a directory|exec format error"
@@ -115,9 +115,9 @@ def deleting(pod: kinds.Pod) -> bool:
 
 
 def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
-    """The status of the container that does the work; injected sidecars say nothing about the job."""
-    statuses = pod.status.container_statuses
-    return next((s for s in statuses if s.name == names.MAIN_CONTAINER), statuses[0] if statuses else None)
+    """The status of the container that does the work; sidecars say nothing about the job."""
+    statuses, main = pod.status.container_statuses, pod.program
+    return next((s for s in statuses if s.name == main), statuses[0] if statuses else None)
 
 
 def over(pod: kinds.Pod) -> bool:
@@ -150,7 +150,7 @@ def started_at(pod: kinds.Pod) -> datetime | None:
     running, terminated = status.state.running, status.state.terminated
     if running is not None:
         return moment(running.started_at) or moment(pod.status.start_time) or moment(pod.metadata.creation_timestamp)
-    if terminated is None or terminated.reason in _START_ERRORS:
+    if terminated is None or terminated.reason in START_ERRORS:
         return None
     if terminated.reason in _LOST_CONTAINER:
         return moment(terminated.started_at) or moment(pod.status.start_time)
@@ -170,7 +170,7 @@ def last_words(pod: kinds.Pod, checkpoint_exit_code: int | None) -> datetime | N
     """The checkpoint that its container reported by its termination message, or by its exit code; None when none."""
     status, finished = main_status(pod), ended_at(pod)
     terminated = status.state.terminated if status is not None else None
-    if terminated is None or finished is None or terminated.reason in _START_ERRORS:
+    if terminated is None or finished is None or terminated.reason in START_ERRORS:
         return None  # of a container that never ran, the message is the runtime's
     saved = checkpoints.saved_its_state(terminated.exit_code, terminated.reason, checkpoint_exit_code)
     return checkpoints.checkpoint_at_end(terminated.message, saved=saved, started=started_at(pod), finished=finished)
@@ -188,7 +188,7 @@ def start_error(pod: kinds.Pod) -> str | None:
     """What the runtime said when it could not start the container; None when that is not what happened."""
     status = main_status(pod)
     terminated = status.state.terminated if status else None
-    if terminated is None or terminated.reason not in _START_ERRORS:
+    if terminated is None or terminated.reason not in START_ERRORS:
         return None
     return terminated.message or terminated.reason
 
@@ -205,12 +205,12 @@ def own_exit(pod: kinds.Pod, now: datetime) -> Exit | None:
     if _over_own_limit(pod):
         last = main.state.terminated if main is not None else None
         code, said = last.exit_code if last is not None else _KILLED, pod.status.message.strip()
-        return Exit(ended_at(pod) or now, pod.metadata.name, names.MAIN_CONTAINER, code, "Evicted", said)
+        return Exit(ended_at(pod) or now, pod.metadata.name, pod.program, code, "Evicted", said)
     for status in sorted(pod.status.container_statuses, key=lambda s: s is not main):
         terminated = status.state.terminated
         if terminated is None or terminated.exit_code == 0 or terminated.reason in _LOST_CONTAINER:
             continue
-        if terminated.reason in _START_ERRORS and not _USER_START_ERROR.search(terminated.message):
+        if terminated.reason in START_ERRORS and not _USER_START_ERROR.search(terminated.message):
             continue
         at = moment(terminated.finished_at) or now
         code, said = terminated.exit_code, terminated.message

@@ -14,7 +14,7 @@ from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatu
 from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.pods import deleting, moment, over, start_error, started_at
+from scavenger_admitter.core.lifecycle.pods import START_ERRORS, deleting, moment, over, start_error, started_at
 from scavenger_admitter.core.lifecycle.termination import Run
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
@@ -91,7 +91,7 @@ class Refusal:
         its `default` account is not there yet."""
         if _BY_ADMISSION.search(self.message) is not None:
             return False
-        unborn = not spec.service_account_name and _NO_ACCOUNT.search(self.message) is not None
+        unborn = not spec.account and _NO_ACCOUNT.search(self.message) is not None
         return unborn or self.server_trouble or self.status in _OWN_TROUBLE
 
     @property
@@ -149,15 +149,17 @@ def problem(
         *_suspended(run, now, limits),
         *_pod_problems(run.pods, spec, now, limits),
         *_event_problems(run, spec, diagnosis, now, limits),
-        *_timeout(run, diagnosis, now, limits),
+        *_timeout(run, spec, diagnosis, now, limits),
     ]
     return min(candidates, key=lambda p: not p.final, default=None)
 
 
-def next_check(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> float | None:
+def next_check(
+    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+) -> float | None:
     """Seconds until time alone makes a problem of this start."""
-    created = _created(run)
-    times = [created + limits.start_timeout] if created is not None else []
+    created, since = _created(run), _waits_since(run, spec)
+    times = [since + limits.start_timeout] if since is not None else []
     if created is not None and diagnosis is not None and diagnosis.creation and len(run.pods) < run.parallelism:
         times.append(created + CREATION_GRACE)
     if created is not None and run.batch is not None and run.batch.spec.suspend:
@@ -185,6 +187,24 @@ def pulls_on(run: Run) -> str:
 
 def _created(run: Run) -> datetime | None:
     return moment(run.batch.metadata.creation_timestamp) if run.batch else None
+
+
+def _waits_since(run: Run, spec: ScavengerJobSpec) -> datetime | None:
+    """Since when the start has been waiting for others: its Job was created, or its last init container ended. None
+    while an init container of the job's own runs, as long as that takes."""
+    since, own = _created(run), _own_init(spec)
+    for status in (status for pod in run.pods for status in pod.status.init_container_statuses if status.name in own):
+        if status.state.running is not None:
+            return None
+        ended = moment(status.state.terminated.finished_at) if status.state.terminated is not None else None
+        since = max(since, ended) if since is not None and ended is not None else since
+    return since
+
+
+def _own_init(spec: ScavengerJobSpec) -> frozenset[str]:
+    """Names of the init containers of the job's own, without those that stay."""
+    init = spec.template.spec.init_containers if spec.template is not None else ()
+    return frozenset(container.name for container in init if container.restart_policy != "Always")
 
 
 def age(run: Run, now: datetime) -> float:
@@ -222,6 +242,7 @@ def _pod_problems(
 ) -> Iterator[Problem]:
     for pod in pods:
         yield from _misconfigured(pod, spec)
+        yield from _failed_init(pod, spec)
         yield from _unscheduled(pod, spec, now, limits)
         yield from _refused(pod)
 
@@ -229,18 +250,32 @@ def _pod_problems(
 def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
     for waiting in _waiting(pod):
         if waiting.reason == "InvalidImageName":  # kubelet/images/types.go
-            yield Problem(
-                f"the image name is not valid: {waiting.message or spec.image}", True, FailureReason.INVALID_IMAGE_NAME
-            )
+            said = f"the image name is not valid: {waiting.message or spec.main_image}"
+            yield Problem(said, True, FailureReason.INVALID_IMAGE_NAME)
         elif waiting.reason == "CreateContainerConfigError":
             found = missing(waiting.message, spec) or _as_root(waiting.message, spec)
             if found is not None:
                 yield found
 
 
+def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """An init container of the job's own ended by itself with another exit code than 0: the pod has failed, and another
+    would as well. Those that others added say nothing about the job."""
+    if pod.status.phase != "Failed" or pod.status.reason or deleting(pod):
+        return
+    own = _own_init(spec)
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated
+        if status.name in own and ended is not None and ended.exit_code and ended.reason not in START_ERRORS:
+            said = f": {ended.message.strip()}" if ended.message.strip() else ""
+            who = f"init container {status.name} of pod {pod.metadata.name}"
+            yield Problem(f"{who} ended with exit code {ended.exit_code}{said}", True, FailureReason.FAILED)
+
+
 def _as_root(message: str, spec: ScavengerJobSpec) -> Problem | None:
     """A container that must not run as root, and would, or may: an image does not change its user."""
-    remedy, image = "write spec.runAsUser, such as 65532", f"give the image a numeric USER other than 0 ({spec.image})"
+    remedy = "write spec.runAsUser, such as 65532"
+    image = f"give the image a numeric USER other than 0 ({spec.main_image})"
     if _IMAGE_IS_ROOT in message:
         said = f"the image runs as root, which this job may not: {remedy}, or {image}"
     elif found := _NO_NUMBER.search(message):
@@ -332,8 +367,8 @@ def creation_problem(message: str, spec: ScavengerJobSpec, what: str = "the pods
         if _TERMINATING in message:
             return _namespace_gone(message)
         account = _NO_ACCOUNT.search(message)
-        if account is not None and spec.service_account_name:  # a namespace is born without its `default` account
-            said = f'serviceaccount "{spec.service_account_name}" not found'
+        if account is not None and spec.account:  # a namespace is born without its `default` account
+            said = f'serviceaccount "{spec.account}" not found'
             return Problem(said, False, WaitReason.REFERENCE_MISSING)
         if _NO_PRIORITY_CLASS in message:
             return Problem(f"the installation is incomplete: {message}", False, WaitReason.INSTALLATION_INCOMPLETE)
@@ -382,9 +417,11 @@ FAILED_BY_ITSELF: Final = frozenset(
 _FAILED_STARTS: Final = FAILED_BY_ITSELF | frozenset(InterruptionReason)  # taken back before the job ran
 
 
-def _timeout(run: Run, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits) -> Iterator[Problem]:
-    created = _created(run)
-    if created is None or now - created < limits.start_timeout:
+def _timeout(
+    run: Run, spec: ScavengerJobSpec, diagnosis: Diagnosis | None, now: datetime, limits: StartLimits
+) -> Iterator[Problem]:
+    since = _waits_since(run, spec)
+    if since is None or now - since < limits.start_timeout:
         return
     words = [f"{w.reason}: {w.message}" if w.message else w.reason for pod in run.pods for w in _waiting(pod)]
     words += list(diagnosis.mounts[-1:]) if diagnosis else []
@@ -410,16 +447,7 @@ def missing(message: str, spec: ScavengerJobSpec) -> Problem | None:
     return None
 
 
-def _references(kind: str, spec: ScavengerJobSpec) -> set[str]:
-    env = [source for variable in spec.env or () if (source := variable.value_from)]
-    if kind == "persistentvolumeclaim":
-        return {mount.name for mount in spec.persistent_volume_claims or ()}
-    if kind == "configmap":
-        named = {key.name for source in env if (key := source.config_map_key_ref)}
-        named |= {ref.name for whole in spec.env_from or () if (ref := whole.config_map_ref)}
-        return named | {mount.name for mount in spec.config_maps or ()}
-    if kind == "secret":
-        named = {key.name for source in env if (key := source.secret_key_ref)}
-        named |= {ref.name for whole in spec.env_from or () if (ref := whole.secret_ref)}
-        return named | {mount.name for mount in spec.secrets or ()}
-    return {spec.service_account_name} if spec.service_account_name else set()
+def _references(kind: str, spec: ScavengerJobSpec) -> frozenset[str]:
+    if kind == "serviceaccount":
+        return frozenset({spec.account} if spec.account else ())
+    return spec.references(kind)

@@ -65,14 +65,14 @@ def _keep_starting(draft: Draft, run: Run, limits: start_failures.StartLimits) -
     if draft.phase is not Phase.STARTING:
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
     if start_failures.unpullable(run):
-        draft.set(message=f"starting: the image {seen.job.spec.image} could not be pulled so far")
+        draft.set(message=f"starting: the image {seen.job.spec.main_image} could not be pulled so far")
     elif node := start_failures.pulls_on(run):
         said_in = start_failures.PULL_SAID_AFTER.total_seconds() - start_failures.age(run, seen.now)
         if said_in <= 0:
-            draft.set(message=f"starting: pulling the image {seen.job.spec.image} on node {node}")
+            draft.set(message=f"starting: pulling the image {seen.job.spec.main_image} on node {node}")
         else:
             draft.wakeups.append(said_in)
-    if (wait := start_failures.next_check(run, seen.diagnosis, seen.now, limits)) is not None:
+    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, limits)) is not None:
         draft.wakeups.append(wait)
 
 

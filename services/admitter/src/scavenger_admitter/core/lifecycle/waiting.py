@@ -8,12 +8,13 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Phase
-from scavenger_api.reasons import NEVER, WaitReason
+from scavenger_api.reasons import NEVER, FailureReason, WaitReason
 from scavenger_api.rules.size import size_problem
+from scavenger_api.rules.template import mandatory, missing_resources
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import accounting, leftover_pods
+from scavenger_admitter.core.lifecycle import accounting, finished, leftover_pods
 from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import LEFTOVER_PATIENCE, LeftoverPod, find_leftover_pods
@@ -97,6 +98,10 @@ def line_up(draft: Draft) -> None:
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
+    if seen.job.spec.template is not None and (absent := missing_resources(seen.job.spec)):
+        words = "; ".join(f"spec.template: {mandatory(resource)}" for resource in absent)
+        finished.fail(draft, seen.now, FailureReason.INVALID, words)
+        return
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
     stuck = _stuck(draft, left) or _job_held(draft)
@@ -134,7 +139,7 @@ def _hold(draft: Draft, wait: Wait) -> None:
 def _shares_nothing(draft: Draft) -> bool:
     """Whether two runs of the job can harm each other by no volume and by no name of a peer."""
     spec = draft.seen.job.spec
-    return not spec.persistent_volume_claims and spec.parallelism == 1
+    return not spec.keeps_state and spec.parallelism == 1
 
 
 def _rest(draft: Draft) -> float:

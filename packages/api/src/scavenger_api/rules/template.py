@@ -1,0 +1,184 @@
+"""Pod templates: what a job cannot have in one, and what it needs beside it. The API server judges the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from scavenger_api import names
+from scavenger_api.job import IN_TEMPLATE, MIXED, Capacity, ScavengerJobSpec
+from scavenger_api.quantity import QuantityError, amounts
+from scavenger_api.reclaimed import RECLAIMED
+from scavenger_api.rules.problem import FORBIDDEN, Problem, shown, warning
+from scavenger_api.template import (
+    PodTemplate,
+    TemplateContainer,
+    TemplateResources,
+    containers_of,
+    has_token,
+    main_container,
+)
+
+WHERE: Final = "spec.template"
+
+_REFUSED: Final = {
+    "nodeName": "the scheduler chooses the node; write nodeSelector or affinity",
+    "activeDeadlineSeconds": "it would end a pod, and every run has new pods; leave it out",
+    "ephemeralContainers": "no template has them",
+    "resourceClaims": "queues cannot count claimed devices; ask for an extended resource, as nvidia.com/gpu: 1",
+}
+"""Fields of a pod that no scavenger job has, and what to do."""
+
+OVERRIDDEN: Final = {
+    "restartPolicy": "Never",
+    "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
+    "priority": "",
+    "preemptionPolicy": "",
+    "schedulerName": "",
+    "hostname": "",
+    "subdomain": "",
+    "setHostnameAsFQDN": "",
+}
+"""Fields of a pod that the admitter sets or leaves out whatever the template says, and what they are then."""
+
+
+def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """What is wrong with the template of a job, or with its absence."""
+    template = spec.template
+    if template is None:
+        yield from _short_form_problems(spec)
+        return
+    yield from _mixed(spec)
+    yield from _mark_problems(template)
+    for name, text in _REFUSED.items():
+        if name in (template.spec.model_extra or {}):
+            yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
+    yield from _main_problems(spec, template)
+    if spec.account is None and has_token(template.spec):
+        text = "a volume has a token of a service account; name the account"
+        yield Problem(f"{WHERE}.spec.serviceAccountName", text)
+    for field, container in containers_of(template.spec):
+        yield from _container_problems(field, container)
+        yield from _reclaimed_problems(spec, f"{field}.resources", container.resources)
+    if spec.capacity is Capacity.RECLAIMED and (template.spec.resources.requests or template.spec.resources.limits):
+        text = "capacity: Reclaimed counts what containers ask for; write their resources instead"
+        yield Problem(f"{WHERE}.spec.resources", text)
+    for resource in missing_resources(spec):
+        yield Problem(f"{WHERE}.spec.containers[0].resources", mandatory(resource))
+
+
+def _short_form_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    if spec.image is None:
+        yield Problem("spec.image", "it is mandatory, unless spec.template has a pod template")
+    if spec.resources is None:
+        yield Problem("spec.resources", "they are mandatory, unless spec.template has a pod template")
+    if spec.main_container is not None:
+        yield Problem("spec.mainContainer", "a job without template has one container; leave it out")
+
+
+def missing_resources(spec: ScavengerJobSpec) -> tuple[str, ...]:
+    """Of cpu and memory, what the pods request nothing of. A job is planned by both."""
+    try:
+        requests = spec.requests
+    except QuantityError:
+        return ()  # a problem of its own
+    return tuple(name for name in RECLAIMED if not requests.get(name))
+
+
+def mandatory(resource: str) -> str:
+    """That a template says nothing of a resource."""
+    example = {"cpu": "500m", "memory": "1Gi"}[resource]
+    return f"{resource} is mandatory; add it to resources.requests of a container, as {resource}: {example}"
+
+
+def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
+    """What of a template becomes something else than it says, and what its pods may have to suffer."""
+    if spec.template is None:
+        return
+    written = spec.template.spec.model_extra or {}
+    for name, value in OVERRIDDEN.items():
+        if name in written and written[name] not in (value, "default-scheduler"):
+            becomes = f"the admitter sets {value}" if value else "the admitter leaves it out"
+            yield warning(f"{WHERE}.spec.{name}: {becomes}")
+    if spec.capacity is Capacity.GUARANTEED:
+        main = main_container(spec.template.spec, spec.main_container)
+        yield from _quality_warnings(main)
+
+
+def _quality_warnings(main: TemplateContainer) -> Iterator[str]:
+    """Requests are what is planned by, limits what may be used."""
+    try:
+        limits = amounts(main.resources.limits)
+        requests = limits | amounts(main.resources.requests)
+    except QuantityError:
+        return
+    more = [name for name in RECLAIMED if requests.get(name) != limits.get(name)]
+    what = {"cpu": "throttled to its request", "memory": "killed first when its node is short of memory"}
+    if more:
+        text = ", and ".join(f"be {what[name]}" for name in more)
+        yield warning(f"container {main.name}: {' and '.join(more)} requests differ from limits: it may {text}")
+
+
+def images_of(spec: ScavengerJobSpec) -> Iterator[tuple[str, str]]:
+    """Every image of a job with the path of its field."""
+    if spec.image is not None:
+        yield "spec.image", spec.image
+    if spec.template is not None:
+        for field, container in containers_of(spec.template.spec):
+            yield f"{field}.image", container.image
+
+
+def _mixed(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    fields = {field.alias or name: name for name, field in type(spec).model_fields.items()}
+    there = [field for field in IN_TEMPLATE if getattr(spec, fields[field]) is not None]
+    if there:
+        moves = "".join(f" spec.{field} to {WHERE}.{IN_TEMPLATE[field]}" for field in there)
+        yield Problem(WHERE, f"{MIXED}{moves}")
+    if (
+        spec.template is not None
+        and spec.template.spec.termination_grace_period_seconds is not None
+        and spec.termination_grace_period_seconds != names.DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
+    ):
+        yield Problem("spec.terminationGracePeriodSeconds", "the template has it as well; write it once")
+
+
+def _mark_problems(template: PodTemplate) -> Iterator[Problem]:
+    if template.metadata is None:
+        return
+    for kind, entries in (("labels", template.metadata.labels), ("annotations", template.metadata.annotations)):
+        for key in entries:
+            if key.startswith(f"{names.GROUP}/"):
+                text = f"{names.GROUP}/* {kind} are set by the services; leave it out"
+                yield Problem(f"{WHERE}.metadata.{kind}[{key[:80]}]", text, FORBIDDEN)
+
+
+def _main_problems(spec: ScavengerJobSpec, template: PodTemplate) -> Iterator[Problem]:
+    there = [container.name for container in template.spec.containers]
+    if spec.main_container is not None and spec.main_container not in there:
+        text = f"{shown(spec.main_container)} is no container of the template; name one of {', '.join(there)}"
+        yield Problem("spec.mainContainer", text)
+
+
+def _container_problems(field: str, container: TemplateContainer) -> Iterator[Problem]:
+    for index, variable in enumerate(container.env):
+        if variable.name in names.RESERVED_ENV:
+            text = "the names " + ", ".join(names.RESERVED_ENV) + " are set by the admitter; choose another name"
+            yield Problem(f"{field}.env[{index}].name", text)
+    for side in ("requests", "limits"):
+        for resource in getattr(container.resources, side):
+            if resource.startswith(f"{names.GROUP}/"):
+                text = f"{names.GROUP}/* resources are set by the admitter; use capacity: Reclaimed"
+                yield Problem(f"{field}.resources.{side}[{resource[:80]}]", text)
+
+
+def _reclaimed_problems(spec: ScavengerJobSpec, field: str, resources: TemplateResources) -> Iterator[Problem]:
+    if spec.capacity is not Capacity.RECLAIMED:
+        return
+    try:
+        requests, limits = amounts(resources.requests), amounts(resources.limits)
+    except QuantityError:
+        return
+    for name in RECLAIMED:
+        if requests.get(name) and requests[name] != limits.get(name):
+            text = "capacity: Reclaimed sets nothing aside: leave it out, write 0, or the same as in limits"
+            yield Problem(f"{field}.requests[{name}]", text)

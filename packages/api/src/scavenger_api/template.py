@@ -1,0 +1,195 @@
+"""spec.template of a ScavengerJob: a core/v1 pod template, kept as it is written.
+
+Typed is what the components read of it. The rest is carried along, and the API server judges it in the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
+
+from scavenger_api.model import DnsLabel, Model, Quantity
+
+AS_WRITTEN: Final = WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})
+"""Has no type, so that the API server compares all of it where it asks whether the spec has changed."""
+
+Written = dict[str, Any]
+
+
+class _Part(Model):
+    """A part of a pod, of which nothing is lost: unknown fields are kept, and defaults are not written."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        for name, field in type(self).model_fields.items():
+            if name not in self.model_fields_set:
+                data.pop(str(field.serialization_alias) if info.by_alias else name, None)
+        return data
+
+
+class TemplateResources(_Part):
+    """resources of a container, or of the whole pod."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    limits: dict[str, Quantity] = Field(default_factory=dict)
+
+
+class TemplateVariable(_Part):
+    """An environment variable."""
+
+    name: str
+    value: str | None = None
+    value_from: Written | None = None
+
+
+class TemplateContainer(_Part):
+    """A container, or an init container."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    image: str = ""
+    env: tuple[TemplateVariable, ...] = ()
+    env_from: tuple[Written, ...] = ()
+    resources: TemplateResources = TemplateResources()
+    restart_policy: str | None = None
+    security_context: Written = Field(default_factory=dict)
+
+
+class TemplateToleration(_Part):
+    """A taint that the pods tolerate."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class TemplateSpec(_Part):
+    """spec of the template."""
+
+    containers: Annotated[tuple[TemplateContainer, ...], Field(min_length=1)]
+    init_containers: tuple[TemplateContainer, ...] = ()
+    volumes: tuple[Written, ...] = ()
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[TemplateToleration, ...] = ()
+    affinity: Written = Field(default_factory=dict)
+    service_account_name: str | None = None
+    service_account: str | None = None
+    """The old name of serviceAccountName."""
+    resources: TemplateResources = TemplateResources()
+    overhead: dict[str, Quantity] = Field(default_factory=dict)
+    security_context: Written = Field(default_factory=dict)
+    termination_grace_period_seconds: Annotated[int | None, Field(ge=0)] = None
+
+    @property
+    def all_containers(self) -> tuple[TemplateContainer, ...]:
+        """The init containers, and then the others."""
+        return (*self.init_containers, *self.containers)
+
+
+class TemplateMetadata(_Part):
+    """metadata of the template. Only labels and annotations go to the pods."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class PodTemplate(_Part):
+    """A core/v1 pod template."""
+
+    metadata: Annotated[TemplateMetadata | None, AS_WRITTEN] = None
+    """Labels and annotations of the pods."""
+    spec: Annotated[TemplateSpec, AS_WRITTEN]
+    """What a pod is made of, as in a Job."""
+
+
+def main_container(spec: TemplateSpec, name: DnsLabel | None) -> TemplateContainer:
+    """The container that is the program: the one of this name, or the first."""
+    return next((one for one in spec.containers if one.name == name), spec.containers[0])
+
+
+def containers_of(spec: TemplateSpec) -> Iterator[tuple[str, TemplateContainer]]:
+    """Every container with the path of its field."""
+    for field, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, container in enumerate(containers):
+            yield f"spec.template.spec.{field}[{index}]", container
+
+
+def references(spec: TemplateSpec, kind: str) -> frozenset[str]:
+    """Names of the objects of a kind (`configmap`, `secret`, `persistentvolumeclaim`) that the pods need."""
+    return frozenset(name for found, name in _references(spec) if found == kind)
+
+
+def has_token(spec: TemplateSpec) -> bool:
+    """Whether a volume has a token of the pods' service account."""
+    sources = (source for volume in spec.volumes for source in _list(volume, "projected", "sources"))
+    return any(at(source, "serviceAccountToken") is not None for source in sources)
+
+
+_FOR_ONE_POD: Final = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "name", "projected", "secret"}
+)
+"""Kinds of volumes that no other pod writes to."""
+
+
+def keeps_state(spec: TemplateSpec) -> bool:
+    """Whether a volume outlives the pods or is shared with others."""
+    return any(volume.keys() - _FOR_ONE_POD for volume in spec.volumes)
+
+
+def bound(spec: TemplateSpec) -> bool:
+    """Whether the scheduler places the pods by more than their requests, their nodes' labels and taints."""
+    fields = spec.model_extra or {}
+    neighbours = any(name in spec.affinity for name in ("podAffinity", "podAntiAffinity"))
+    ephemeral = any("ephemeral" in volume for volume in spec.volumes)
+    return neighbours or ephemeral or "topologySpreadConstraints" in fields or "runtimeClassName" in fields
+
+
+_VOLUMES: Final = (
+    ("persistentvolumeclaim", "persistentVolumeClaim", "claimName"),
+    ("configmap", "configMap", "name"),
+    ("secret", "secret", "secretName"),
+)
+
+
+def _references(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
+    for volume in spec.volumes:
+        for kind, field, name in _VOLUMES:
+            yield kind, _text(volume, field, name)
+        for source in _list(volume, "projected", "sources"):
+            yield "configmap", _text(source, "configMap", "name")
+            yield "secret", _text(source, "secret", "name")
+    for container in spec.all_containers:
+        for kind, field in (("configmap", "configMap"), ("secret", "secret")):
+            for variable in container.env:
+                yield kind, _text(variable.value_from or {}, f"{field}KeyRef", "name")
+            for whole in container.env_from:
+                yield kind, _text(whole, f"{field}Ref", "name")
+
+
+def at(value: object, *path: str) -> Any:
+    """What stands at this path below; None where nothing does."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: object, *path: str) -> str:
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def _list(value: object, *path: str) -> list[Any]:
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
