@@ -35,7 +35,8 @@ SERVICES: dict[str, type[ServiceSettings]] = {
     "board": BoardSettings,
 }
 LIBRARY = ROOT / "charts" / "scavenger-library"
-CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY})
+UMBRELLA = ROOT / "charts" / "scavenger"
+CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY, UMBRELLA})
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
 GIVEN_BY_THE_CHART = {
     "namespace",
@@ -139,7 +140,7 @@ def environment(deployment: dict[str, Any]) -> dict[str, str]:
 # --- every chart ---
 
 
-@pytest.mark.parametrize("chart", [*CHARTS, LIBRARY], ids=lambda path: path.name)
+@pytest.mark.parametrize("chart", [*CHARTS, LIBRARY, UMBRELLA], ids=lambda path: path.name)
 def test_version_is_the_project_s(chart: Path) -> None:
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     project = (ROOT / "pyproject.toml").read_text()

@@ -1,10 +1,11 @@
-"""What README and docs/install.md have to paste: in an order that works, into one namespace, and all of it undone."""
+"""What docs/install.md has to paste: in an order that works, into one namespace, and all of it undone."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +23,25 @@ import json, os, sys
 with open(os.environ["RECORD"], "a") as record:
     record.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
 """
-SOURCES = {
-    "README.md": [(README, "## Install")],
-    "docs/install.md": [(PAGE, "## With Helm"), (PAGE, "## Uninstall")],
-}
-
 Words = list[str]
 
 
-@pytest.fixture(params=SOURCES)
-def pasted(request: pytest.FixtureRequest, tmp_path: Path) -> list[Words]:
-    """Every helm and kubectl that the commands of the page come to, in order: install, leave, and for good."""
+def recorded(blocks: Iterable[str], folder: Path) -> list[Words]:
+    """Every helm and kubectl that commands come to, in order."""
     for name in ("helm", "kubectl"):
-        (tmp_path / name).write_text(RECORD)
-        (tmp_path / name).chmod(0o755)
-    record = tmp_path / "record"
-    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "RECORD": str(record)}
-    for page, heading in SOURCES[request.param]:
-        for block in pages.blocks(page, heading):
-            subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=ROOT, env=environment, check=True)
+        (folder / name).write_text(RECORD)
+        (folder / name).chmod(0o755)
+    record = folder / "record"
+    environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "RECORD": str(record)}
+    for block in blocks:
+        subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=ROOT, env=environment, check=True)
     return [json.loads(line) for line in record.read_text().splitlines()]
+
+
+@pytest.fixture
+def pasted(tmp_path: Path) -> list[Words]:
+    """The commands of docs/install.md: install, leave, and for good."""
+    return recorded((*pages.blocks(PAGE, "## One chart per component"), *pages.blocks(PAGE, "## Uninstall")), tmp_path)
 
 
 def with_words(pasted: list[Words], *words: str) -> list[Words]:
@@ -65,7 +65,7 @@ def test_charts_are_installed_in_order_and_uninstalled_in_the_opposite_one(paste
 
     assert installed[:2] == ["scavenger-crds", "scavenger-base"]
     assert [name for name in reversed(left) if name in installed][:2] == installed[:2]
-    charts = {path.parent.name for path in ROOT.glob("charts/*/Chart.yaml")} - {"scavenger-library"}
+    charts = {path.parent.name for path in ROOT.glob("charts/*/Chart.yaml")} - {"scavenger-library", "scavenger"}
     assert set(left) == charts, "whoever has the optional ones is rid of them as well"
     for words in with_words(pasted, "helm", "uninstall"):
         assert "--ignore-not-found" in words

@@ -2,7 +2,7 @@
 Before the release is deleted: stop the service, then remove what only it would have removed. Where this fails, nothing
 has been deleted yet and `helm uninstall` can be repeated. root: context of the chart. Each of the others may be left out:
 objects: what is deleted, YAML, in the words of files/pre_delete.py. rules: rights that this takes, YAML. args: of the
-service's own program, which then runs after that one.
+service's own program, which then runs after that one. weight: its place among the hooks of a release that has more of them.
 */ -}}
 {{- define "scavenger.uninstall" -}}
 {{- with .root }}
@@ -39,7 +39,7 @@ roleRef:
 apiVersion: batch/v1
 kind: Job
 metadata:
-  {{- include "scavenger.uninstall.metadata" (list . "0") | nindent 2 }}
+  {{- include "scavenger.uninstall.metadata" (list . ($.weight | default "0")) | nindent 2 }}
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: {{ .Values.uninstall.timeoutSeconds }}

@@ -159,9 +159,7 @@ def test_life_of_an_installation(
     cluster: Cluster, helm: Helm, shell: Shell, chromium: str | None, prometheus_program: Path, tmp_path: Path
 ) -> None:
     """As the README has it, on a cluster with nothing of ours: install, a job, a dashboard, the board, and away again.
-
-    Its commands are what runs; docs/install.md has the same ones (tests/charts/test_install_commands.py).
-    """
+    Its commands are what runs."""
     cluster.kubectl("delete", "namespace", SYSTEM, "--timeout=110s", timeout=120)  # the page makes it
     install, leave, for_good = pages.blocks(README, "## Install")
     shell.paste(install)
@@ -172,10 +170,11 @@ def test_life_of_an_installation(
     shows_it_on_a_dashboard(cluster, shell, prometheus_program, tmp_path)
     every_page_is_right(shell, tmp_path)
 
-    helm.install("webhook", "--wait", "--timeout=300s")
     refuses_a_bad_job(cluster)
     generation = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)["metadata"]["generation"]
-    helm.install("admitter", "--set=settings.explainAfter=2s", "--set=replicas=1", "--wait")
+    changes = ("settings.explainAfter=2s", "replicas=1")
+    upgrade = ("upgrade", "scavenger", str(ROOT / "charts" / "scavenger"), "--reset-then-reuse-values", "--wait")
+    helm(*upgrade, *(f"--set=scavenger-admitter.{change}" for change in changes))
     changed = get(cluster, "deployment", "scavenger-admitter", "-n", SYSTEM)
     assert changed["metadata"]["generation"] == generation + 1
 
