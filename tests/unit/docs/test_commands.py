@@ -161,6 +161,9 @@ def known(value: str, chart: Path) -> bool:
     """Whether the schema of a chart has a value such as `settings.reserve`."""
     if value.startswith("global."):
         return True  # meant for all charts: helm takes it everywhere
+    component, _, rest = value.partition(".")
+    if (chart / "charts" / component / "Chart.yaml").is_file():
+        return known(rest, chart / "charts" / component)
     schema: Any = json.loads((chart / "values.schema.json").read_text())
     for part in value.split("."):
         schema = schema.get("properties", {}).get(part)
@@ -220,6 +223,8 @@ def test_no_block_looks_like_commands_and_is_taken_for_something_else() -> None:
         ("helm upgrade x …", "pasted"),
         ("helm upgrade x charts/scavenger-regulator --set settings.reserve=25", ""),
         ("helm upgrade x charts/scavenger-regulator --set settings.reserves=25", "settings.reserves"),
+        ("helm upgrade x charts/scavenger --set scavenger-base.dashboards.enabled=true", ""),
+        ("helm upgrade x charts/scavenger --set scavenger-base.dashboard.enabled=true", "dashboard"),
         ("make imaginary", "imaginary"),
         ("make up NODES=fake:3", ""),
         ("scavenger-cluster up --imaginary", "--imaginary"),

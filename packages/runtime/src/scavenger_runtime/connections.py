@@ -40,13 +40,12 @@ class Peers:
         self._most = most
         self._open: Counter[str] = Counter()
 
-    def enter(self, transport: asyncio.BaseTransport) -> bool:
+    def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; False, and it is being closed, where its peer has too many."""
         peer = _address(transport)
         if self._open[peer] >= self._most:
             REFUSED.inc()
-            if isinstance(transport, asyncio.Transport):
-                transport.abort()
+            transport.abort()
             return False
         self._open[peer] += 1
         return True
@@ -76,14 +75,13 @@ class Door(asyncio.Protocol):
         self._make = inner
         self._peers = peers
         self._inner: Any = None
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection, which may be one too many."""
         if not self._peers.enter(transport):
             return
-        assert isinstance(transport, asyncio.Transport)
         self._transport, self._inner = transport, self._make()
         self._end = asyncio.get_running_loop().call_later(SECONDS, transport.abort)
         self._inner.connection_made(transport)
