@@ -53,7 +53,7 @@ def test_over_tls(helm: Path, name: str) -> None:
         "SCAVENGER_METRICS_AUTH": "none",
     }
     assert {port["name"]: port["containerPort"] for port in main["ports"]} == {"http": 8080, "https": 8443}
-    assert {main[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} == {"http"}
+    assert {main[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {"http"}
     assert main["volumeMounts"] == [
         {"name": "metrics-tls", "mountPath": "/etc/scavenger/metrics-tls", "readOnly": True}
     ]

@@ -133,11 +133,16 @@ ports:
   - name: https
     containerPort: {{ .root.Values.metrics.port }}
   {{- end }}
+startupProbe: # two minutes, on a node that is busy with other starts
+  httpGet:
+    path: /healthz
+    port: http
+  periodSeconds: 2
+  failureThreshold: 60
 livenessProbe:
   httpGet:
     path: /healthz
     port: http
-  initialDelaySeconds: 10
   periodSeconds: 10
   failureThreshold: 3
 readinessProbe:
