@@ -96,9 +96,8 @@ RANKING: Final = (
 """The policies of `pods.defaulting: policy` and `class`, kind and name; bindings first."""
 
 FIXED_LEVELS: Final = {
-    # Levels are stale after three periods, and figures up to ten seconds old when metrics-server takes them, every ten
-    # seconds. A period that divides those looks at them at the same two ages for ever, and at 5 s both may be too old.
     "SCAVENGER_PERIOD": "6",
+    "SCAVENGER_CPU_SAMPLES": "1",
     "SCAVENGER_LEVEL_STEP": "0",
     "SCAVENGER_HISTORY_MIN_SAMPLES": "100000",
 }

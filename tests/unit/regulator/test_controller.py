@@ -51,7 +51,9 @@ class Cluster:
         self.clock = clock
         client = api.client(request_timeout=5.0)
         self.events = EventRecorder(client, "scavenger-regulator", clock=clock)
-        self.settings = RegulatorSettings(**{"checkpoint_wait": 0, "yield_at_checkpoint": False, **settings})
+        self.settings = RegulatorSettings(
+            **{"checkpoint_wait": 0, "yield_at_checkpoint": False, "cpu_samples": 1, **settings}
+        )
         self.regulator = Regulator(client, self.settings, clock, self.events)
         self.idle_nodes: tuple[str, ...] = ()
         """Others, of which `measure` says that they use little."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from scavenger_regulator.core.eviction.candidates import candidates
+from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.load import Reading, Trust, Unreadable, read_load
 from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement, NodeFacts
 from scavenger_regulator.facts import node_facts
 from scavenger_testing import builders as objects
 
-from .builders import GIB, NOW, ago, figures, node
+from .builders import GIB, NOW, ago, figures, gang, measured, node, snapshot
 
 
 def read(
@@ -86,3 +89,32 @@ def test_a_node_that_joins_need_not_be_measured_yet() -> None:
     old = [node(name, created=ago(301)) for name in ("c", "d", "e")]
     assert isinstance(read(used, *old), Unreadable)
     assert isinstance(read({}, *new), Unreadable), "and where nobody is measured, nothing is known"
+
+
+@pytest.mark.parametrize(("known", "ordinary"), [(9, 5.5), (8, 5.5), (5, 5.5), (4, None)])
+def test_pods_without_a_figure_are_taken_for_like_the_others(known: int, ordinary: float | None) -> None:
+    """Nine pods use half of a core each that they have asked for; one without a figure ended learning."""
+    jobs = [gang(f"j{number}") for number in range(9)]
+    use = measured({"node-1": figures(10.0, 50 * GIB)}, jobs[:known], cpu=0.5)
+    reading = read_load(CLUSTER, [node(cores=20)], jobs, use, NOW, Trust())
+    assert isinstance(reading, Reading)
+    found = reading.ordinary
+    assert (None if found is None else found["cpu"] * 0.2) == (ordinary and pytest.approx(ordinary))
+
+
+def test_a_gang_frees_at_the_least_what_is_known_of_it() -> None:
+    """Of a large gang some pod is always without a figure, and it could never go."""
+    large = gang("large", pods=9)
+    use = measured({"node-1": figures(10.0, 50 * GIB)}, [large])
+    pods = {key: found for key, found in use.pods.items() if not key.endswith("-8")}
+    seen = snapshot([large], measurement=replace(use, pods=pods))
+    reading = read_load(CLUSTER, seen.nodes.values(), [large], seen.measurement, NOW, Trust())
+    assert isinstance(reading, Reading)
+
+    def frees(measurement: Measurement) -> Mapping[str, float]:
+        now = replace(seen, measurement=measurement)
+        (one,) = candidates([large], reading, now, Trust(), risk=RiskRules(), taken=())
+        return one.frees
+
+    assert frees(seen.measurement) == {"cpu": 80.0, "memory": 8.0}
+    assert frees(replace(use, pods={})) == {}

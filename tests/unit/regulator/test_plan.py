@@ -18,7 +18,7 @@ from scavenger_regulator.core.throttle import ThrottleRules
 
 from .builders import GIB, NOW, ago, figures, gang, measured, node, pod, snapshot
 
-RULES = Rules(yield_at_checkpoint=False)
+RULES = Rules(yield_at_checkpoint=False, cpu_samples=1)
 
 
 def decide(taken: Snapshot, state: ScopeState | None = None, rules: Rules = RULES) -> Decision:
@@ -285,7 +285,7 @@ def test_a_job_its_user_has_given_up_costs_nothing() -> None:
 def test_a_burst_interrupts_nobody_on_reclaimed_capacity() -> None:
     """10 of 10 cores in use, 3 of them by jobs that the kernel takes them from: load 100 %, firm load 70 %."""
     gangs = [gang(f"r{i}", pod_reclaimed=True) for i in range(3)]
-    decision = decide(snapshot(gangs, cpu=10), rules=Rules(yield_at_checkpoint=True))
+    decision = decide(snapshot(gangs, cpu=10), rules=replace(RULES, yield_at_checkpoint=True))
     assert (victims(decision), decision.published.state, decision.published.admit) == ([], "Speculative", True)
     assert decision.published.resources["cpu"].load == 100, "what is published is what is in use"
 

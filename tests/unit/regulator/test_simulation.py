@@ -26,7 +26,7 @@ from .simulation import Job, World, random_jobs, rising, steady
 
 pytestmark = pytest.mark.slow
 
-RULES = Rules(yield_at_checkpoint=False, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
+RULES = Rules(yield_at_checkpoint=False, cpu_samples=1, min_samples=10**9, eviction=EvictionRules(checkpoint_wait=0))
 LOWER, UPPER = 70.0, 85.0
 
 

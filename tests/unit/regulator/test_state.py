@@ -80,7 +80,7 @@ def test_garbage_is_no_state(text: str) -> None:
 
 
 def test_state_from_what_is_published() -> None:
-    evicting = regulate(snapshot(cpu=9), {}, Rules()).published
+    evicting = regulate(snapshot(cpu=9), {}, Rules(cpu_samples=1)).published
     state = states_from_published(evicting, NOW, 300)[CLUSTER]
     assert (state.closed, state.evicting, state.cooldown_until) == (True, frozenset(), ago(-300))
     assert state.levels["cpu"] == WaterLevels(70, 80, 85)

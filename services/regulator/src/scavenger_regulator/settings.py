@@ -106,6 +106,9 @@ class RegulatorSettings(ServiceSettings):
         _RULES.initial.upper, "upper level until there is history", unit="percent", ge=0, le=100
     )
     level_step: float = option(_RULES.step, "most that a level moves in a period; 0 is no limit", unit="points", ge=0)
+    cpu_samples: int = option(
+        _RULES.cpu_samples, "samples of the CPU in a row at the upper level before jobs are evicted for it", ge=1, le=10
+    )
     cooldown: Seconds = option(_RULES.cooldown, "nothing is admitted after an eviction for", unit="seconds", ge=0)
 
     max_victims: int = option(_RULES.eviction.max_victims, "most jobs evicted in a period", ge=1)
@@ -259,6 +262,7 @@ class RegulatorSettings(ServiceSettings):
             initial=ordered(self.initial_lower, self.initial_admission, self.initial_upper),
             min_samples=self.history_min_samples,
             step=self.level_step,
+            cpu_samples=self.cpu_samples,
             cooldown=self.cooldown,
             yield_at_checkpoint=self.yield_at_checkpoint,
             yield_from=self.yield_from,

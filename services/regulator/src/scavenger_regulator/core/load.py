@@ -120,7 +120,7 @@ class Trust:
 
     max_age: float = 60.0
     coverage: float = 0.8
-    pod_coverage: float = 0.95
+    pod_coverage: float = 0.5
 
 
 class Fresh:
@@ -337,18 +337,29 @@ def scavenger_use(
     """Cores and bytes used by running scavenger pods; None where fewer than the share `coverage` have figures.
 
     A pod that has just started has no figure yet. Started after the load was observed, it is not in it;
-    otherwise it counts with its requests, which are also its limits.
+    otherwise it counts with its requests, which are also its limits. Other pods without a figure use as much of their
+    requests as those with figures do.
     """
-    sums = dict.fromkeys(RESOURCES, 0.0)
-    known = 0
+    sums, measured, asked = (dict.fromkeys(RESOURCES, 0.0) for _ in range(3))
+    missing: list[PodFacts] = []
     for pod, began, use in running:
-        if use is None and fresh.young(began):
-            use = {} if began >= observed_at else pod.requests
         if use is not None:
-            known += 1
-            for resource in RESOURCES:
-                sums[resource] += use.get(resource, 0.0)
-    return sums if known >= coverage * len(running) else None
+            _add(measured, use)
+            _add(asked, pod.requests)
+        elif not fresh.young(began):
+            missing.append(pod)
+        elif began < observed_at:
+            _add(sums, pod.requests)
+    if len(running) - len(missing) < coverage * len(running):
+        return None
+    for pod in missing:
+        _add(sums, {r: pod.requests.get(r, 0.0) * (measured[r] / asked[r] if asked[r] else 1.0) for r in RESOURCES})
+    return {r: sums[r] + measured[r] for r in RESOURCES}
+
+
+def _add(sums: dict[str, float], amounts: Mapping[str, float]) -> None:
+    for resource in RESOURCES:
+        sums[resource] += amounts.get(resource, 0.0)
 
 
 def ramping_use(running: list[_Running], since: datetime) -> dict[str, float]:

@@ -17,13 +17,14 @@ from scavenger_regulator.core.throttle import ThrottleRules
 class Rules:
     """What an administrator may set; percentages in percent, times in seconds.
 
-    admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history before
-    it is used. step: points by which a level may move in a period. cooldown: how long nothing is admitted after an
-    eviction. yield_from: where between `admission` (0) and `upper` (1) jobs begin to yield, until the load is back at
-    `admission`. yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction
-    began plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a
-    period later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions
-    for each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
+    admission_margin: points that the admission level keeps below the upper one. min_samples: size of a history
+    before it is used. step: points by which a level may move in a period. cpu_samples: in a row at the upper level
+    before anybody is evicted for the CPU. cooldown: how long nothing is admitted after an eviction. yield_from:
+    where between `admission` (0) and `upper` (1) jobs begin to yield, until the load is back at `admission`.
+    yield_within: how long after its checkpoint a job may still yield. label_wait: how long after eviction began
+    plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period
+    later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for
+    each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
     """
 
     period: float = 30.0
@@ -34,6 +35,7 @@ class Rules:
     initial: WaterLevels = INITIAL
     min_samples: int = 60
     step: float = 1.0
+    cpu_samples: int = 2
     cooldown: float = 300.0
     yield_at_checkpoint: bool = True
     yield_from: float = 0.5

@@ -3,7 +3,7 @@
 1. Read the load. Without a fresh, plausible one the state is Blind: nothing is evicted, nothing new is admitted.
 2. Draw the levels from the history, a step at a time.
 3. State with hysteresis: Evicting from `upper` until `lower`; where somebody was evicted, then closed for a cool-down
-   and until what was evicted for is under `lower`.
+   and until what was evicted for is under `lower`. The CPU has to be at `upper` in several samples in a row.
 4. Evicting: plan the victims, unless those of the last plan have not shown in the measurements yet. The first plan is
    made over all running jobs, as the percentage makes all of them preemptible; who is not yet, follows.
 5. Not evicting, but at the admission level: let jobs that have just written a checkpoint yield.
@@ -176,7 +176,10 @@ def _with_hysteresis(
 ) -> ScopeState:
     """The hysteresis: which resources are being brought down, and whether the cool-down runs."""
     load = reading.firm
+    state = _note_high(state, reading, levels)
     raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
+    if state.high < rules.cpu_samples and reading.since < reading.observed_at:  # of a moment is what was asked for
+        raised -= {"cpu"} - state.evicting
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
     closed, closed_for, until = state.closed, state.closed_for, state.cooldown_until
     if closed and evicting:
@@ -201,6 +204,16 @@ def _with_hysteresis(
         saturation=state.saturation if evicting and reading.saturated else None,
         read_at=now,
     )
+
+
+def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels]) -> ScopeState:
+    """Count the samples in a row in which the CPU was at `upper`. One is an average over some seconds, and a burst that
+    is over when it arrives is no reason to evict anybody; memory is what it is."""
+    if reading.firm["cpu"] < levels["cpu"].upper:
+        return replace(state, high=0, high_at=None)
+    if state.high_at is not None and reading.observed_at <= state.high_at:
+        return state
+    return replace(state, high=state.high + 1, high_at=reading.observed_at)
 
 
 def _yielding(

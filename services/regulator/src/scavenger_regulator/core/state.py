@@ -69,7 +69,8 @@ class ScopeState:
     yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
     for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
     their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs
-    were last given CPU back. read_at: when the load was last known.
+    were last given CPU back. read_at: when the load was last known. high: samples in a row in which the CPU was at
+    `upper`. high_at: of the last of them.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -88,6 +89,8 @@ class ScopeState:
     pending: Pending | None = None
     restored_at: datetime | None = None
     steady: Mapping[str, float] = field(default_factory=dict)
+    high: int = 0
+    high_at: datetime | None = None
 
     def at(self, now: datetime, period: float) -> ScopeState:
         """The state to go on from at `now`. period: seconds between two measurements.

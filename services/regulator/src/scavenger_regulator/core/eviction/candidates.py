@@ -41,9 +41,9 @@ def candidates(
     """The gangs with a pod that stays on a measured node, but for those whose UIDs are in `taken` (chosen a moment ago)
     and those whose eviction was refused or keeps failing. gangs: of the snapshot, all or some.
 
-    What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load; where a
-    pod that should have one has no fresh figure, nothing is known of the gang. (A part would be known, but
-    counting a part means evicting more than needed.) CPU on reclaimed capacity is not in that load and frees nothing.
+    What a gang frees of a resource is the measured use of its pods on those nodes, in points of firm load. Pods without
+    a fresh figure count with nothing, so that it is the least the gang frees: of a large gang there is always one.
+    Where no pod has a figure, nothing is known. CPU on reclaimed capacity is not in that load and frees nothing.
     risk: as in `risk.at_risk`.
     """
     now, refused, failed = snapshot.now, snapshot.refused, snapshot.failed
@@ -69,16 +69,11 @@ def candidates(
 
 
 def _use(pods: list[PodFacts], resource: str, measurement: Measurement, fresh: Fresh) -> float | None:
-    """Cores or bytes of the firm load used by these pods; None where one of them has no fresh figure."""
-    total = 0.0
-    for pod in pods:
-        if pod.reclaimed and resource == "cpu":
-            continue
-        figure = measurement.pods.get(pod.key, {}).get(resource)
-        if figure is None or not fresh.has(figure):
-            return None
-        total += figure.value
-    return total
+    """Cores or bytes of the firm load that these pods use at the least; None where none of them has a fresh figure."""
+    firm = [pod for pod in pods if not (pod.reclaimed and resource == "cpu")]
+    figures = (measurement.pods.get(pod.key, {}).get(resource) for pod in firm)
+    known = [figure.value for figure in figures if figure is not None and fresh.has(figure)]
+    return sum(known) if known or not firm else None
 
 
 def pending_release(
