@@ -1,4 +1,4 @@
-"""Draws docs/gain.svg, and the table beside it in README.md: what scavenging adds to a day, and what it throws away.
+"""Draws docs/gain.svg, and the table beside it in docs/simulator.md: what scavenging adds to a day, and what it throws away.
 
 python -m docs.draw_gain             write the picture, from docs/gain.json, and print the table
 python -m docs.draw_gain --check     exit 1 where the picture is not what the data says

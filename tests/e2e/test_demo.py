@@ -18,7 +18,7 @@ from scavenger_testing.cluster_names import cluster_name
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "demo-apps" / "demo.py"
 EXCERPT = re.compile(r"^```\n( +\d+\.\d s  .*?)^```\n", re.MULTILINE | re.DOTALL)
-"""Of the README: what the demo prints."""
+"""Of docs/demo.md: what the demo prints."""
 KINDS = (
     *("all", "namespaces", "crd", "priorityclasses", "configmaps", "secrets", "persistentvolumes"),
     *("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
@@ -81,9 +81,9 @@ def test_the_story_is_seen_to_happen_on_the_cluster_of_the_current_context_and_l
         assert "no picture" in told or demo.PICTURE.read_bytes().startswith(b"\x89PNG")
         assert stage.run(*everything) == before, "nothing is left"
     printed = {shape(line) for line in told.splitlines()}
-    (excerpt,) = EXCERPT.findall((ROOT / "README.md").read_text())
+    (excerpt,) = EXCERPT.findall((ROOT / "docs" / "demo.md").read_text())
     missing = [line for line in excerpt.splitlines() if line.strip() != "…" and shape(line) not in printed]
-    assert not missing, "the README shows what the demo prints"
+    assert not missing, "docs/demo.md shows what the demo prints"
 
 
 @pytest.mark.timeout(600)

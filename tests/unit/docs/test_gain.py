@@ -32,8 +32,8 @@ DATA: dict[str, Any] = {
 }
 
 
-def test_the_readme_has_the_table_of_the_data() -> None:
-    assert draw_gain.table(json.loads(draw_gain.DATA.read_text())) in (ROOT / "README.md").read_text()
+def test_the_page_has_the_table_of_the_data() -> None:
+    assert draw_gain.table(json.loads(draw_gain.DATA.read_text())) in (ROOT / "docs" / "simulator.md").read_text()
 
 
 def test_the_data_has_every_policy_with_every_seed() -> None:
