@@ -78,7 +78,8 @@ class Harness:
 
     pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
     exit code of pods that are deleted while they run. last_words: their termination message, `{now}` in it is the time.
-    lost: names of Jobs whose creation is on its way, for ever or until `arrive`.
+    lost: names of Jobs whose creation is on its way, for ever or until `arrive`. injected: what admission adds to the
+    lists of a pod's spec.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -89,6 +90,7 @@ class Harness:
         self.binds_to = "n1"
         self.stopping = 137
         self.last_words = ""
+        self.injected: Object = {}
         self.lost: set[str] = set()
         self.arrivals = asyncio.Condition()
         self.under_way = 0
@@ -213,7 +215,7 @@ class Harness:
             ):
                 self._made.add(uid)
                 for number in range(job["spec"]["parallelism"]):
-                    self.api.put(PODS, _pod(job, number, self.stamp()))
+                    self.api.put(PODS, self._injected(_pod(job, number, self.stamp())))
         for pod in self.api.stored(PODS):
             if _ended(pod):
                 continue
@@ -224,6 +226,11 @@ class Harness:
                     self._status(pod, phase="Failed")  # as the pod garbage collector does with unplaced ones
             elif self.kubelet and pod["status"].get("phase") == "Pending":
                 self.run(pod)
+
+    def _injected(self, pod: Object) -> Object:
+        for name, more in self.injected.items():
+            pod["spec"][name] = [*pod["spec"].get(name, ()), *more]
+        return pod
 
     def run(self, pod: Object) -> None:
         def edit(obj: Object) -> None:

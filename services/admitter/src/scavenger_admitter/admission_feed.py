@@ -23,13 +23,14 @@ from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
 from scavenger_admitter.core.admission.plan import Start
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
+from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.starvation import Starved
 from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
-from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, shape_of
+from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
@@ -98,10 +99,11 @@ class AdmissionFeed:
         """Tell the admission loop where the job stands."""
         attempt, status, run = self._records[key].attempt, job.status, run_of(job)
         self.judge(key, job, outcome)
+        self._learn_shape(key, job)
         active = status.phase is not None and status.phase.active
         if status.phase is Phase.STARTING and (batch := self._informers.batch.get(key)) is not None:
             if not attempt.holds_room(run):  # a start of another admitter's, or of this one before a restart
-                shape, pods = shape_of(job), job.spec.parallelism
+                shape, pods = self._shape(job), job.spec.parallelism
                 queue = batch.metadata.labels.get(names.LABEL_QUEUE, job.spec.queue)
                 self._state.assumed_starts.assume(key, run, shape, pods, queue=queue)
             attempt.adopt(run)
@@ -137,7 +139,7 @@ class AdmissionFeed:
         self._keep_room(job, run)
         if phase is Phase.INTERRUPTED and cause_of(job) in INTERRUPTED_HERE:
             at = max(job.status.interrupted_timestamps, default=self._clock.now())
-            running.interrupt(key, micros(at), shape_of(job).counted, job.spec.parallelism)
+            running.interrupt(key, micros(at), self._shape(job).counted, job.spec.parallelism)
         elif phase is not Phase.RUNNING:
             running.delete(key)
         elif record.decision is None:  # else its room is spoken for, although its status does not say so yet
@@ -154,7 +156,7 @@ class AdmissionFeed:
         grace = min(job.spec.grace_seconds, self._settings.max_termination_grace_period_seconds)
         until = micros(max(status.interrupted_timestamps)) + grace * SECOND + OVERDUE
         self._state.kept_room.keep(
-            job.key, queue=job.spec.queue, shape=shape_of(job), parallelism=job.spec.parallelism, until=until
+            job.key, queue=job.spec.queue, shape=self._shape(job), parallelism=job.spec.parallelism, until=until
         )
 
     def forget(self, key: str) -> None:
@@ -174,6 +176,18 @@ class AdmissionFeed:
             attempt.failures, delay = found[0], (found[1] - self._clock.now()).total_seconds()
             attempt.put_off(self._clock, min(settings.start_backoff_max, max(0.0, delay)))
             self._bar(job)
+
+    def _learn_shape(self, key: str, job: ScavengerJob) -> None:
+        """The pods of a run show what the API server has added to what was written; one look a run is enough."""
+        record, run = self._records[key], run_of(job)
+        if record.learnt_of == run or job.status.phase not in (Phase.STARTING, Phase.RUNNING):
+            return
+        for pod in self._informers.members(job)[:1]:
+            record.learnt_of = run
+            self._state.learn_shape(candidate(job, 0), pod)
+
+    def _shape(self, job: ScavengerJob) -> Shape:
+        return self._state.as_created(candidate(job, 0)).shape
 
     def _rate(self, job: ScavengerJob) -> Rate | None:
         """How fast a job on reclaimed capacity has been computing since a moment: core-seconds per second."""

@@ -59,6 +59,8 @@ class JobRecord:
     """The run that is to be interrupted, and why."""
     created: str = ""
     """The run all of whose pods this process has created."""
+    learnt_of: str = ""
+    """The run whose pods have shown what the API server adds to them."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
 

@@ -21,6 +21,7 @@ from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
+from scavenger_admitter.core.admission.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.futile import FutileStarts
 from scavenger_admitter.core.admission.headroom import Headroom
@@ -91,6 +92,7 @@ class ClusterState:
         self._queues: dict[str, QueueView] = {}
         self._access = QueueAccess()
         self._waiting = WaitingJobs()
+        self._as_created = ShapesAsCreated()
 
     # --- nodes ---
 
@@ -199,7 +201,20 @@ class ClusterState:
 
     def apply_candidate(self, candidate: Candidate) -> None:
         """A job waits, or what it waits with has changed."""
-        self._waiting.apply(candidate)
+        self._waiting.apply(self.as_created(candidate))
+
+    def as_created(self, candidate: Candidate) -> Candidate:
+        """The job, asking for what pods of its kind were seen to ask for (`as_created.py`)."""
+        return self._as_created.of(candidate)
+
+    def learn_shape(self, written: Candidate, pod: Pod) -> None:
+        """A run of this job, as its spec says it, has this pod. Raises QuantityError."""
+        if not self._as_created.learn(written, pod):
+            return
+        for line in self._waiting.lines().values():
+            for one in line:
+                if (one.namespace, one.kind) == (written.namespace, written.kind):
+                    self._waiting.apply(self.as_created(replace(one, shape=written.shape)))
 
     def delete_candidate(self, key: str) -> None:
         """A job waits no longer."""

@@ -1,0 +1,85 @@
+"""What the API server adds to pods of jobs is planned with, from the first pod on that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_kube.resources import PODS
+
+from .harness import NS, empty_harness, harness, runs
+from .test_starts import admitted
+
+SIDECAR: dict[str, Any] = {"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "25"}}}
+SET_APART = {"key": "example.org/pool", "value": "lab", "effect": "NoSchedule"}
+BORNE = {"key": "example.org/pool", "operator": "Equal", "value": "lab", "effect": "NoSchedule"}
+EVERYBODYS = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.mark.slow
+async def test_an_injected_container_takes_capacity_that_the_next_job_does_not_get() -> None:
+    async with harness() as c:
+        c.injected = {"containers": [SIDECAR]}
+        c.submit("first", cpu="10")
+        await runs(c, "first")
+        c.submit("second", cpu="10")  # 35 of 60 are taken, and it takes as much
+        await c.pass_time(30)
+        assert c.phase("second") != "Running"
+        c.succeed("first")
+        await runs(c, "second")
+
+
+@pytest.mark.slow
+async def test_jobs_that_waited_before_the_first_pod_was_seen_ask_for_as_much() -> None:
+    async with harness(admission_interval=5.0, max_starts_per_cycle=1) as c:
+        c.injected = {"containers": [SIDECAR]}
+        for name in ("first", "second"):
+            c.submit(name, cpu="10")
+        await runs(c, "first")
+        await c.pass_time(30)
+        assert c.phases()["second"] != "Running"
+        assert c.jobs_ever("second") == 0
+
+
+@pytest.mark.slow
+async def test_an_injected_toleration_opens_the_nodes_that_it_is_for() -> None:
+    async with empty_harness() as c:
+        c.node("n1", pods="1")
+        c.node("n2", taints=[SET_APART])
+        c.admitter()
+        c.injected = {"tolerations": [BORNE, EVERYBODYS]}
+        c.submit("first")
+        await runs(c, "first")
+        c.binds_to = "n2"
+        c.submit("second")
+        await runs(c, "second")
+
+
+@pytest.mark.slow
+async def test_what_is_added_no_longer_is_forgotten_with_the_next_pod() -> None:
+    async with harness() as c:
+        c.injected = {"containers": [SIDECAR]}
+        c.submit("first", cpu="10")
+        await runs(c, "first")
+        c.injected = {}
+        c.succeed("first")
+        for name in ("second", "third"):
+            c.submit(name, cpu="10")
+            await runs(c, name)
+
+
+@pytest.mark.slow
+async def test_another_admitter_learns_from_pods_that_run_and_another_kind_does_not() -> None:
+    async with harness() as c:
+        c.injected = {"containers": [SIDECAR]}
+        c.submit("first", cpu="10")
+        await runs(c, "first")
+        await c._admitters.pop().kill()
+        c.admitter()
+        c.submit("second", cpu="10")
+        c.submit("other", cpu="10", image="example.org/other:1")
+        await runs(c, "other")
+        await c.pass_time(10)
+        assert c.phase("second") != "Running"
+        assert admitted(c, "second")[1] == "AdmissionLevel"
+        assert len(c.api.stored(PODS, NS)) == 2
