@@ -46,6 +46,7 @@ BOUNDS: Final = {
     "unit": "`core`, `byte`, `integer`, as of kube-state-metrics",
     "urgency": "a fixed list in the code",
     "version": "the version of the service",
+    "start": "`First` or `Restart`",
 }
 """By label: what bounds its values. A label that is not here is refused, as is one of a target (TARGET_LABELS)."""
 

@@ -8,8 +8,8 @@ from tools.dashboards.model import Dashboard, Panel, Query, Row
 
 
 def _waited(quantile: float) -> Query:
-    buckets = 'sum by (le) (increase(scavenger_waiting_seconds_bucket{queue=~"$queue"}[$__range]))'
-    return Query(f"histogram_quantile({quantile}, {buckets})", f"{quantile:.0%} waited less than")
+    buckets = 'sum by (le, start) (increase(scavenger_waiting_seconds_bucket{queue=~"$queue"}[$__range]))'
+    return Query(f"histogram_quantile({quantile}, {buckets})", f"{{{{start}}}}: {quantile:.0%} waited less than")
 
 
 def _use(resource: str, name: str, unit: str) -> Panel:
@@ -17,7 +17,7 @@ def _use(resource: str, name: str, unit: str) -> Panel:
     return Panel(
         f"{name}: requested and used",
         "Of pods that are measured. What is requested and not used keeps other jobs from starting, yours included: "
-        "ask for less, or for `resourcesFrom: Recommended`.",
+        "ask for less.",
         (
             Query(f"sum(max by (queue) (scavenger_regulator_queue_requested{where}))", "requested"),
             Query(f"sum(max by (queue) (scavenger_regulator_queue_used{where}))", "used"),
@@ -61,7 +61,7 @@ RESEARCHER: Final = Dashboard(
                 ),
                 Panel(
                     "How long jobs waited",
-                    "From their place in line until all pods ran, over the range shown.",
+                    "Until all pods ran: First, since the job was created; Restart, since it was in line again.",
                     (_waited(0.5), _waited(0.95)),
                     kind="bargauge",
                     unit="s",

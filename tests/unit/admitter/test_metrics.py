@@ -15,7 +15,7 @@ from scavenger_kube.resources import PODS
 from scavenger_runtime.metrics import REGISTRY
 from scavenger_testing.builders import pod_dict
 
-from .harness import NS, empty_harness
+from .harness import NS, empty_harness, runs
 from .test_queue_controller import queue
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -109,3 +109,32 @@ async def test_ordinary_pods_that_wait_are_counted() -> None:
         await c.until(lambda: value("ordinary_pods_waiting") == 0)
         assert value("ordinary_pod_wait_seconds_count") == before + 1
         assert (value("ordinary_pod_wait_seconds_sum") or 0) - waited >= 7
+
+
+def waits(start: str) -> tuple[float, float]:
+    """Number and seconds of the waits on record."""
+    labels = {"queue": "default", "start": start}
+    name = "scavenger_waiting_seconds"
+    return (
+        REGISTRY.get_sample_value(f"{name}_count", labels) or 0.0,
+        REGISTRY.get_sample_value(f"{name}_sum", labels) or 0.0,
+    )
+
+
+async def test_the_first_start_counts_from_the_creation_and_a_restart_from_the_place_in_line() -> None:
+    async with empty_harness() as c:
+        c.submit("a")
+        c.admitter()
+        await c.pass_time(90)
+        before = waits("First")
+        c.node()
+        await runs(c, "a")
+        count, seconds = waits("First")
+        assert count - before[0] == 1
+        assert 90 <= seconds - before[1] <= 110
+        before = waits("Restart")
+        c.delete_pod(c.pods("a")[0])
+        await c.until(lambda: c.status("a")["interruptedCount"] == 1)
+        await runs(c, "a", limit=300)
+        assert waits("Restart")[0] - before[0] == 1
+        assert waits("First")[0] == count

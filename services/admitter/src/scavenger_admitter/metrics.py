@@ -17,7 +17,10 @@ UNKNOWN_QUEUE: Final = "(unknown)"
 JOBS: Final = gauge("jobs", "ScavengerJobs by phase and queue.", ("phase", "queue"))
 LINE: Final = gauge("queue_depth", "ScavengerJobs in line for admission.", ("queue",))
 WAIT_SECONDS: Final = histogram(
-    "waiting_seconds", "From the place in line to all pods running.", ("queue",), buckets=WAIT_BUCKETS
+    "waiting_seconds",
+    "Until all pods run: for the First start since the job was created, for a Restart since it is in line again.",
+    ("queue", "start"),
+    buckets=WAIT_BUCKETS,
 )
 STARTS: Final = counter("starts", "Jobs started by the admission cycle.", ("queue",))
 FAILED_STARTS: Final = counter("failed_starts", "Starts that did not come off, by reason.", ("queue", "reason"))
@@ -74,4 +77,5 @@ def begin(queue: str) -> None:
         FINISHED.labels(queue, phase.value)
     for counter_ in (STARTS, STALLED, LOST_CPU_SECONDS, USEFUL_CPU_SECONDS):
         counter_.labels(queue)
-    WAIT_SECONDS.labels(queue)
+    for start in ("First", "Restart"):
+        WAIT_SECONDS.labels(queue, start)

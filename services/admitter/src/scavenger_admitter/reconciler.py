@@ -316,7 +316,7 @@ class Reconciler:
     def _tell(self, job: ScavengerJob, written: ScavengerJob, outcome: Outcome) -> None:
         """Count and say what is new in a status that is written."""
         queue = self._informers.queue_label(written)
-        _count(queue, outcome)
+        _count(queue, job, outcome)
         for name, more in _grown(job.status.useful_seconds, written.status.useful_seconds).items():
             metrics.USEFUL_SECONDS.labels(queue, name).inc(max(0.0, more))
         self._writer.record(written, outcome.events)
@@ -364,11 +364,15 @@ def _log_start(job: ScavengerJob, start: Start | None) -> None:
     )
 
 
-def _count(queue: str, outcome: Outcome) -> None:
+def _count(queue: str, before: ScavengerJob, outcome: Outcome) -> None:
     """The figures of a step on /metrics."""
     figures = outcome.figures
     if figures.waited_seconds is not None:
-        metrics.WAIT_SECONDS.labels(queue).observe(figures.waited_seconds)
+        created, queued = before.metadata.creation_timestamp, outcome.status.queued_timestamp
+        first = not before.status.running_timestamps
+        earlier = (queued - created).total_seconds() if first and created is not None and queued is not None else 0.0
+        waited = figures.waited_seconds + max(0.0, earlier)
+        metrics.WAIT_SECONDS.labels(queue, "First" if first else "Restart").observe(waited)
     if figures.interruption is not None:
         metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
     if figures.short_run is not None:
