@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -60,7 +62,8 @@ class Regulation:
         self._histories: dict[str, dict[str, History]] = {}
         self._gangs: dict[int, tuple[int, Gang]] = {}
         self._gone: list[RecentTermination] = []
-        self._before: tuple[int, list[int]] = (world.start, [])
+        self._begun: deque[tuple[int, list[int]]] = deque()
+        self._taken: deque[tuple[int, int, Measurement]] = deque()
         self._measured = Measurement(failed="nothing has been measured yet")
         self._last: ScopeDecision | None = None
         self.publish: Callable[[], None] = lambda: None
@@ -68,19 +71,21 @@ class Regulation:
         self.classes: Callable[[], None] = lambda: None
         if self._period <= 0 or self._window <= 0:
             raise ValueError("the periods of the regulator and of the metrics must be more than nothing")
-        self._plan(world.start + self._period)
-
-    def _plan(self, at: int) -> None:
-        """A period at a moment, and the measurement that it looks at before."""
-        taken = at - ticks(self._world.settings.metrics_age)
-        self._world.events.add(taken - self._window, self._begin_average, None)
-        self._world.events.add(taken, self._scrape, None)
-        self._world.events.add(at, self._tick, None)
+        world.settings.check()
+        self._age = ticks(world.settings.metrics_age)
+        old = self._age + self._window
+        first = max(1, math.ceil(old / self._period))
+        world.events.add(world.start + first * self._period - old, self._begin_average, None)
+        world.events.add(world.start + self._period, self._tick, None)
 
     # --- measuring ---
 
     def _begin_average(self, _: None) -> None:
-        self._before = (self._world.now, self._spent())
+        """Of a measurement that a period will look at. Another one may be under way, and not looked at yet."""
+        now, events = self._world.now, self._world.events
+        self._begun.append((now, self._spent()))
+        events.add(now + self._window, self._scrape, None)
+        events.add(now + self._period, self._begin_average, None)
 
     def _spent(self) -> list[int]:
         """CPU time up to now: of the cluster, or of each node where nodes have levels of their own."""
@@ -92,20 +97,29 @@ class Regulation:
     def _scrape(self, _: None) -> None:
         """CPU as an average since the last time, memory as it is. A pod that has run for less has no figure yet."""
         now, cluster = self._world.now, self._world.cluster
-        since, before = self._before
-        at, span = moment(now), max(1, now - since)
+        if not self._begun or self._begun[0][0] + self._window > now:
+            return  # done by the period of the same moment
+        since, before = self._begun.popleft()
+        at, span = moment(now), self._window
         cores = [(spent - old) / span / 1000 for spent, old in zip(self._spent(), before, strict=True)]
+        pods = self._pods(since, at, span)
         if self._rules.per_node:
             nodes = {
                 name: self._figures(cpu, use.memory, at, span)
                 for name, cpu, use in zip(cluster.names, cores, cluster.by_node, strict=True)
             }
-            self._measured = Measurement(nodes=nodes, pods=self._pods(since, at, span))
+            measured = Measurement(nodes=nodes, pods=pods)
         else:
             total = self._figures(cores[0], cluster.ordinary.memory + cluster.jobs.memory, at, span)
-            self._measured = Measurement(pods=self._pods(since, at, span), total=total)
-        taken = moment(since)
-        self._gone = [gone for gone in self._gone if gone.at > taken]
+            measured = Measurement(pods=pods, total=total)
+        self._taken.append((now + self._age, since, measured))
+
+    def _look(self) -> None:
+        """At the measurement that is as old as figures are."""
+        self._scrape(None)
+        while self._taken and self._taken[0][0] <= self._world.now:
+            _, since, self._measured = self._taken.popleft()
+            self._gone = [gone for gone in self._gone if gone.at > moment(since)]
 
     def _figures(self, cores: float, memory: float, at: datetime, span: int) -> dict[str, Figure]:
         window = span / SECOND
@@ -136,6 +150,7 @@ class Regulation:
 
     def _tick(self, _: None) -> None:
         world = self._world
+        self._look()
         if self._may_evict():
             self.classes()
         snapshot = self._snapshot()
@@ -148,7 +163,7 @@ class Regulation:
         self.publish()
         if not world.decider.plain:
             self._act(decision, snapshot)
-        self._plan(world.now + self._period)
+        world.events.add(world.now + self._period, self._tick, None)
 
     def _may_evict(self) -> bool:
         """Whether classes may be looked at in this period: only where jobs are evicted, or yield at the admission

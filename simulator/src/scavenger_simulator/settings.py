@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.settings import RegulatorSettings
+
+NOT_SIMULATED: Final = {"throttle": "throttle", "dry_run": "dryRun", "reclaimed": "reclaimed"}
+"""Options of the regulator that would change what is simulated, and their names in its chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +44,33 @@ class Settings:
     @classmethod
     def of(cls, **options: Any) -> Self:
         """From options of the regulator by the names it has for them, such as reserve, period, floor or
-        admission_margin, as it makes its rules of them. Raises ValueError for a name it does not know."""
+        admission_margin, as it makes its rules of them. With the source prometheus figures are averages over
+        prometheus_window, and half as old.
+
+        Raises ValueError for a name it does not know, for what is not simulated, and where options contradict each
+        other."""
         unknown = options.keys() - RegulatorSettings.model_fields.keys()
         if unknown:
             raise ValueError(f"the regulator has no option {min(unknown)!r}")
+        for name, told in NOT_SIMULATED.items():
+            if options.get(name):
+                raise ValueError(f"{told} is not simulated: leave it out")
         # Not by its constructor: that reads the environment, and a simulation is to be the same everywhere.
         regulator = RegulatorSettings.model_construct(**options)
-        return cls(
-            regulator=regulator.rules(),
-            history_window=regulator.history_window,
-        )
+        regulator.check()
+        settings = cls(regulator=regulator.rules(), history_window=regulator.history_window)
+        if regulator.source == "requests":
+            raise ValueError("source requests is not simulated: leave it out")
+        if regulator.source == "prometheus":
+            window = regulator.prometheus_window
+            settings = settings.changed(metrics_period=window, metrics_age=window / 2)
+        return settings
+
+    def check(self) -> None:
+        """Raises ValueError where every figure would be too old."""
+        oldest = self.regulator.trust.max_age
+        if self.metrics_age > oldest:
+            raise ValueError(f"metricsAge is {self.metrics_age:g} s, and figures older than {oldest:g} s are none")
 
     def changed(self, **changes: Any) -> Self:
         """The same with some of its own fields changed."""

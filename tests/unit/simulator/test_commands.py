@@ -62,7 +62,9 @@ def test_the_values_of_an_installation_can_be_given(tmp_path: Path) -> None:
         ("reserve=101", "docs/levels.md"),
         ("order=alphabet", "docs/levels.md"),
         ("metricsAge=soon", "docs/levels.md"),
-        ("initialLower=90", "other"),
+        ("initialLower=90", "docs/settings.md"),
+        ("throttle=true", "docs/settings.md"),
+        ("metricsAge=61", "docs/settings.md"),
     ],
 )
 def test_a_setting_that_is_none_is_refused(word: str, said: str) -> None:

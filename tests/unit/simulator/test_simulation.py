@@ -213,6 +213,42 @@ def test_what_makes_no_sense_is_refused() -> None:
         Settings.of(resreve=20)
 
 
+@pytest.mark.parametrize(("period", "age", "first"), [(30, 5, 30), (30, 30, 60), (30, 45, 60), (5, 5, 20), (10, 0, 20)])
+def test_figures_as_old_as_a_period_or_older_say_what_was_used(period: float, age: float, first: float) -> None:
+    """9 of 10 cores are in use from the start on. A load of 0 % was seen where figures were as old as a period."""
+    settings = fixed(period=float(period)).changed(metrics_age=float(age))
+    result = run(scenario(ordinary=[ordinary(cores=9)], end=600.0), settings=settings)
+    blind = [point.at for point in result.points if point.state == "Blind"]
+    assert blind == [period * n for n in range(1, int(first / period))]
+    assert not any(point.state == "Filling" for point in result.points)
+
+
+def test_figures_that_are_all_too_old_are_refused() -> None:
+    with pytest.raises(ValueError, match="metricsAge is 61 s, and figures older than 60 s are none"):
+        run(scenario(), settings=fixed().changed(metrics_age=61.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"throttle": True}, "throttle is not simulated"),
+        ({"dry_run": True}, "dryRun is not simulated"),
+        ({"reclaimed": True}, "reclaimed is not simulated"),
+        ({"source": "requests"}, "source requests is not simulated"),
+        ({"max_age": 20.0}, "--max-age 20 cannot work"),
+        ({"initial_lower": 90.0}, "initial-lower <= initial-admission"),
+    ],
+)
+def test_what_is_not_simulated_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Settings.of(**options)
+
+
+def test_figures_of_prometheus_are_averages_over_its_window() -> None:
+    settings = Settings.of(source="prometheus", prometheus_url="http://prometheus:9090", prometheus_window=40.0)
+    assert (settings.metrics_period, settings.metrics_age, settings.regulator.trust.max_age) == (40.0, 20.0, 60.0)
+
+
 def test_settings_by_default_are_those_of_the_services() -> None:
     assert Settings.of() == Settings()
     changed = Settings.of(period=60.0, reserve=30.0)

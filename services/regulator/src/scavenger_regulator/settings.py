@@ -235,7 +235,7 @@ class RegulatorSettings(ServiceSettings):
     @model_validator(mode="after")
     def _can_reclaim(self) -> Self:
         """With `reclaimed`, `source` is not requests, as nothing is idle then that is reserved; reclaimed-half-life >=
-        reclaimed-min-samples x period, and reclaimed-step >= reclaimed-hysteresis."""
+        reclaimed-min-samples x period, and reclaimed-step >= 2, the least that an offer changes by."""
         if not self.reclaimed:
             return self
         if self.source == "requests":
@@ -250,6 +250,11 @@ class RegulatorSettings(ServiceSettings):
                 f"it must be that reclaimed-step >= {_RULES.offers.hysteresis:g}, the least that an offer changes by"
             )
         return self
+
+    def check(self) -> None:
+        """Raises ValueError where settings do not go together, also of settings that were not read anywhere."""
+        for one in type(self).__pydantic_decorators__.model_validators.values():
+            one.func(self)
 
     def rules(self) -> Rules:
         """The part of the settings that decides."""

@@ -84,16 +84,15 @@ def _checked(name: str, value: Any, source: str) -> Any:
 
 
 def settings_of(changes: Mapping[str, Any]) -> Settings:
-    """The settings of a run with these changes. Raises InputError where they contradict each other."""
+    """The settings of a run with these changes. Raises InputError where they contradict each other, or are not
+    simulated."""
     fields = {_NAMES[name]: value for name, value in changes.items()}
     ours = {name: fields.pop(name) for name in OF_THE_RUN if name in fields}
-    low, admission, high = (
-        fields.get(f"initial_{level}", RegulatorSettings.model_fields[f"initial_{level}"].default)
-        for level in ("lower", "admission", "upper")
-    )
-    if not low <= admission <= high:
-        raise InputError("it must be that initialLower <= initialAdmission <= initialUpper", "change the other, too")
-    settings = Settings.of(**fields).changed(**ours)
+    try:
+        settings = Settings.of(**fields).changed(**ours)
+        settings.check()
+    except ValueError as error:
+        raise InputError(str(error), "docs/settings.md says what goes together") from None
     # One setting of one name in three services.
     shared: dict[str, Any] = {}
     for name, known_as in (("startup_cost", "startup_cost"), ("trusted_interval", "trusted")):
