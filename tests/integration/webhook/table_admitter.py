@@ -58,6 +58,7 @@ NODE = "get nothing of the node"
 GETS = "gets nothing of the node"
 POWERFUL: dict[str, Any] = {"serviceAccountName": "powerful", "automountServiceAccountToken": True}
 INJECTED = {**container("proxy", {}), "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}}
+TOKEN_OF_MESH = {"serviceAccountToken": {"path": "istio-token", "audience": "istio-ca"}}
 UNOWNED = "are made by the admitter only"
 PODS_BY_ADMITTER = [
     of_job("of its Job", check={"priority": -2000}),
@@ -91,7 +92,8 @@ PODS_BY_ADMITTER = [
     of_job("with a capability", NODE, containers=[confined(capabilities={"add": ["NET_ADMIN"]})]),
     of_job("unconfined", NODE, containers=[confined(seccompProfile={"type": "Unconfined"})]),
     of_job("unconfined as a whole", GETS, securityContext={"seccompProfile": {"type": "Unconfined"}}),
-    of_job("with a powerful account", "has rights over the whole cluster", **POWERFUL),
+    of_job("with the token of a mesh", **volume(projected={"sources": [TOKEN_OF_MESH]})),
+    of_job("with a powerful account", "only where the annotation", **POWERFUL),
     of_job("with a powerful account but no token", **{**POWERFUL, "automountServiceAccountToken": False}),
 ]
 BY_ADMITTER = [
@@ -105,16 +107,21 @@ BY_ADMITTER = [
     made("with a ConfigMap", **volume(configMap={"name": "c"})),
     made("with a Secret", **volume(secret={"secretName": "s"})),
     made("with a token of its user's account", serviceAccountName="plain", automountServiceAccountToken=True),
-    made("with the default account", serviceAccountName="default", automountServiceAccountToken=True),
+    made(
+        "with the default account",
+        "only where the annotation",
+        serviceAccountName="default",
+        automountServiceAccountToken=True,
+    ),
     made("in kube-system", "namespace of the system", namespace="kube-system"),
     made("in the system's own namespace", "namespace of the system", namespace="scavenger-system"),
     made("with a token of nobody's choice", "gets a token only", automountServiceAccountToken=True),
-    made("with a powerful account", "has rights over the whole cluster", **POWERFUL),
+    made("with a powerful account", "only where the annotation", **POWERFUL),
     made("with a powerful account but no token", **{**POWERFUL, "automountServiceAccountToken": False}),
     made(
-        "with an account that may change roles",
-        "has rights over the whole cluster",
-        serviceAccountName="escalates",
+        "with an account that the namespace does not name",
+        "only where the annotation",
+        serviceAccountName="unnamed",
         automountServiceAccountToken=True,
     ),
     made("with an init container", initContainers=[container("i", {})]),

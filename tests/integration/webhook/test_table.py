@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from scavenger_api.names import API_VERSION
 from scavenger_cluster import Cluster
-from scavenger_testing.place import Object, Place, Server, job, namespace, pod
+from scavenger_testing.place import MERGE_PATCH, Object, Place, Server, job, namespace, pod
 
 from .conftest import low_classes
 from .table import Case, judge
@@ -34,9 +34,6 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
         )
         for queue in ("open", "closed", "small", "going"):
             place.delete("scavengerqueues", queue)
-        place.delete("clusterroles", place.namespace)
-        for account in ("powerful", "escalates"):
-            place.delete("clusterrolebindings", f"{place.namespace}-{account}")
 
 
 def _cluster_wide(place: Place) -> None:
@@ -73,16 +70,12 @@ def _objects(place: Place) -> None:
 
 
 def _accounts(place: Place) -> None:
-    """Service accounts that may nothing, everything, and one thing too many."""
-    for name in ("plain", "powerful", "escalates"):
+    """Service accounts: one that the namespace names for its jobs, and others."""
+    for name in ("plain", "powerful", "unnamed"):
         assert place.create("serviceaccounts", {"metadata": {"name": name}}).allowed
-    rule = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["escalate"]}
-    assert place.create("clusterroles", {"metadata": {"name": place.namespace}, "rules": [rule]}).allowed
-    for account, role in (("powerful", "cluster-admin"), ("escalates", place.namespace)):
-        subject = {"kind": "ServiceAccount", "name": account, "namespace": place.namespace}
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-        body = {"metadata": {"name": f"{place.namespace}-{account}"}, "subjects": [subject], "roleRef": reference}
-        assert place.create("clusterrolebindings", body).allowed
+    note = {"metadata": {"annotations": {"scavenger.dev/service-accounts": "other, plain"}}}
+    path = f"/api/v1/namespaces/{place.namespace}"
+    assert place.server("PATCH", path, note, content_type=MERGE_PATCH).allowed
 
 
 def _phase(place: Place) -> str:

@@ -27,6 +27,13 @@ def security(c: Harness, name: str) -> Any:
     return main.get("securityContext")
 
 
+def token(c: Harness, name: str) -> Any:
+    job = c.api.get(JOBS, NS, name)
+    assert job is not None
+    spec = job["spec"]["template"]["spec"]
+    return spec["serviceAccountName"], spec["automountServiceAccountToken"]
+
+
 async def test_a_job_waits_until_the_administrator_allows_what_it_asks_for() -> None:
     async with harness() as c:
         label(c, None)
@@ -53,3 +60,13 @@ async def test_a_running_job_runs_on_when_its_namespace_allows_less_and_is_not_s
         await c.until(lambda: admitted(c, "root") == "PodSecurity")
         assert c.phase("root") == "Interrupted"
         assert c.jobs_ever("root") == 1
+
+
+async def test_pods_get_the_token_of_an_account_that_the_namespace_names() -> None:
+    note = {"scavenger.dev/service-accounts": "trainer"}
+    async with harness() as c:
+        c.api.put(NAMESPACES, {"metadata": {"name": NS, "annotations": note}})
+        c.submit("trains", serviceAccountName="trainer")
+        c.submit("other", serviceAccountName="other")
+        await c.until(lambda: {c.phase("trains"), c.phase("other")} == {"Running"})
+        assert [token(c, name) for name in ("trains", "other")] == [("trainer", True), ("other", False)]

@@ -17,8 +17,8 @@ RUN = "2026-01-01T00:00:00.000007Z"
 INDEX_PATH = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
-def manifest(*, grace: int = 300, restarts: int = 3, **spec: Any) -> dict[str, Any]:
-    return job_manifest(b.job(spec=spec), restarts=restarts, run=RUN, max_grace_seconds=grace)
+def manifest(*, grace: int = 300, restarts: int = 3, token: bool = False, **spec: Any) -> dict[str, Any]:
+    return job_manifest(b.job(spec=spec), restarts=restarts, run=RUN, max_grace_seconds=grace, token=token)
 
 
 def pod_spec(**spec: Any) -> Any:
@@ -146,7 +146,9 @@ def test_every_field_of_the_spec_arrives() -> None:
     pod = pod_spec(**spec)
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert pod["serviceAccountName"] == "robot"
-    assert pod["automountServiceAccountToken"] is True
+    assert pod["automountServiceAccountToken"] is False
+    whole = manifest(token=True, **spec)["spec"]["template"]["spec"]
+    assert whole["automountServiceAccountToken"] is True
     assert pod["nodeSelector"] == {"disk": "ssd"}
     assert pod["tolerations"] == [{"key": "t", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": 6, "runAsGroup": 7, "fsGroup": 8}

@@ -156,13 +156,14 @@ def test_the_program_is_the_first_container_or_the_one_that_is_named(spec: dict[
 
 
 @pytest.mark.parametrize(
-    ("automount", "account", "token"), [(None, "robot", True), (False, "robot", False), (True, "", False)]
+    ("automount", "allowed", "token"), [(None, True, True), (False, True, False), (True, False, False)]
 )
-def test_a_token_goes_only_to_who_names_an_account(automount: bool | None, account: str, token: bool) -> None:
-    given: dict[str, Any] = {"serviceAccountName": account} if account else {}
+def test_a_token_goes_only_where_the_namespace_allows_it(automount: bool | None, allowed: bool, token: bool) -> None:
+    given: dict[str, Any] = {"serviceAccountName": "robot"}
     given |= {} if automount is None else {"automountServiceAccountToken": automount}
+    made = job_manifest(job(given), restarts=0, run=RUN, max_grace_seconds=300, token=allowed)
 
-    assert pod_spec(job(given))["automountServiceAccountToken"] is token
+    assert made["spec"]["template"]["spec"]["automountServiceAccountToken"] is token
 
 
 def test_pods_of_a_gang_have_their_index_in_init_containers_as_well() -> None:

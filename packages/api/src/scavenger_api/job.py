@@ -168,7 +168,8 @@ class ScavengerJobSpec(Model):
     env_from: Annotated[tuple[EnvFromSource, ...] | None, Field(max_length=MAX_ITEMS)] = None
     """Whole ConfigMaps and Secrets as environment variables."""
     service_account_name: DnsSubdomain | None = None
-    """The service account the pods run as; by default the namespace's."""
+    """The service account the pods run as; by default the namespace's. The pods get its token only where the annotation
+    scavenger.dev/service-accounts of the namespace names it."""
     node_selector: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]] | None,
         Field(max_length=MAX_ITEMS, json_schema_extra={"x-kubernetes-map-type": "atomic"}),

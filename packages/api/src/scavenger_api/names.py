@@ -35,6 +35,8 @@ LABEL_POD_SECURITY: Final = f"{GROUP}/pod-security"
 LABEL_POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 # --- annotations ---
+# On a namespace, by the administrator: the service accounts whose tokens its scavenger jobs get, between commas.
+ANNOTATION_SERVICE_ACCOUNTS: Final = f"{GROUP}/service-accounts"
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"

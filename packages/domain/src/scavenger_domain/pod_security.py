@@ -75,6 +75,15 @@ def level_of(labels: Mapping[str, str]) -> Level:
     return Level.BASELINE if wanted and not enforced else Level.RESTRICTED
 
 
+def gets_token(annotations: Mapping[str, str], account: str | None) -> bool:
+    """Whether scavenger jobs of a namespace with these annotations get the token of a service account.
+
+    Only who may change the namespace itself can set them. A list of rights that are too many is never complete.
+    """
+    allowed = annotations.get(names.ANNOTATION_SERVICE_ACCOUNTS, "").split(",")
+    return account is not None and account in (name.strip() for name in allowed)
+
+
 def breaches(spec: Spec, level: Level) -> Iterator[Breach]:
     """What a job asks for and may not have in a namespace of this level; nothing for what it leaves out."""
     template = spec.written_template

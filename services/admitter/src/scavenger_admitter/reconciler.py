@@ -289,6 +289,7 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             assumed_started=attempt.stage is Stage.POSTED,
+            token=informers.gets_token(job),
             spec_bytes=size_of(job),
             level=informers.level(job.metadata.namespace),
             pods_created=record.created == run,

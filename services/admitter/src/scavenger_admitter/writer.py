@@ -166,6 +166,7 @@ class Writer:
             run=action.run,
             max_grace_seconds=self._max_grace_seconds,
             level=action.level,
+            token=action.token,
             target=target,
             managed=self._managed_jobs,
         )

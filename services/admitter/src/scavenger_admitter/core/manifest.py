@@ -64,6 +64,7 @@ def job_manifest(
     run: str,
     max_grace_seconds: int,
     level: Level = Level.RESTRICTED,
+    token: bool = False,
     target: Target = ANYWHERE,
     managed: bool = False,
 ) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def job_manifest(
         run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
+        token: its pods get the token of their service account.
         target: the nodes its pods may go to.
         managed: the admitter creates its pods, and not the Job controller.
     """
@@ -110,7 +112,9 @@ def job_manifest(
                     },
                     "finalizers": [names.FINALIZER],
                 },
-                "spec": _pod_spec(job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, target),
+                "spec": _pod_spec(
+                    job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
+                ),
             },
         },
     }
@@ -179,7 +183,12 @@ def _program(spec: ScavengerJobSpec) -> dict[str, str]:
 
 
 def _pod_spec(
-    job: ScavengerJob, env: tuple[dict[str, Any], ...], max_grace_seconds: int, level: Level, target: Target
+    job: ScavengerJob,
+    env: tuple[dict[str, Any], ...],
+    max_grace_seconds: int,
+    level: Level,
+    token: bool,
+    target: Target,
 ) -> dict[str, Any]:
     """What the user wrote, and over it what is ours in every pod (docs/api.md lists it)."""
     spec = job.spec
@@ -190,9 +199,8 @@ def _pod_spec(
         # Its number is filled in by the API; a manifest must not name it.
         "priorityClassName": names.PRIORITY_CLASS_PREEMPTIBLE,
         "terminationGracePeriodSeconds": min(spec.grace_seconds, max_grace_seconds),
-        # A job that names an account gets its token, e.g. to report checkpoints on its own pod; the others
-        # run whatever image a user chose and have no business with the API.
-        "automountServiceAccountToken": spec.account is not None and written.get("automountServiceAccountToken", True),
+        # Jobs run whatever image a user chose. Which accounts they may act as, the administrator says on the namespace.
+        "automountServiceAccountToken": token and written.get("automountServiceAccountToken", True),
         **{
             kind: [_container(spec, container, env, level) for container in written[kind]]
             for kind in ("initContainers", "containers")

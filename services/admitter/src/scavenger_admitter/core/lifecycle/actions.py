@@ -19,6 +19,8 @@ class CreateJob:
     """How often the job has been interrupted."""
     level: Level = Level.RESTRICTED
     """What its pods keep to."""
+    token: bool = False
+    """They get the token of their service account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ class Observation:
     """The Job of this place in line has been seen, and no status says so: if it is gone now, somebody deleted it."""
     last_write: datetime | None = None
     """When this process wrote the status last; None when it has not."""
+    token: bool = False
+    """The namespace lets its pods have the token of their service account."""
     spec_bytes: int | None = None
     """How large the spec is as JSON, where only a part of it is kept."""
     level: Level = Level.RESTRICTED

@@ -114,7 +114,9 @@ def line_up(draft: Draft) -> None:
     granted = seen.granted and queued == seen.job.status.queued_timestamp
     draft.candidate = free and not granted and rest <= 0
     if free and granted and queued is not None:
-        draft.actions.append(CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level))
+        draft.actions.append(
+            CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level, seen.token)
+        )
     if stuck is not None:
         _hold(draft, stuck)
     elif draft.reason in _STUCK:
