@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -10,8 +12,10 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.lifecycle.actions import CreateJob
 from scavenger_admitter.core.manifest import service_manifest
+from scavenger_admitter.queue_controller import SCAVENGERQUEUES
 from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
+from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists
@@ -511,7 +515,9 @@ async def test_a_job_that_is_deleted_while_starting_is_written_gives_its_room_ba
         await runs(c, "b", limit=10)
 
 
-async def test_a_job_that_is_suspended_after_it_was_granted_is_not_started() -> None:
+@asynccontextmanager
+async def granted_job() -> AsyncIterator[Harness]:
+    """A job that room is held for, and that does not create its Job until this is left."""
     async with empty_harness() as c:
         admitter = c.admitter()
         c.submit("a")
@@ -522,11 +528,24 @@ async def test_a_job_that_is_suspended_after_it_was_granted_is_not_started() -> 
         c.node()
         await c.until(lambda: granted)
         assert room(c) == {"lab/a"}
-        c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["spec"].update(suspend=True))
-        await c.until(lambda: c.phase("a") == "Suspended")
         slots._call = call
+        yield c
         assert posts(c) == 0
         assert room(c) == set()
+
+
+async def test_a_job_that_is_suspended_after_it_was_granted_is_not_started() -> None:
+    async with granted_job() as c:
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["spec"].update(suspend=True))
+        await c.until(lambda: c.phase("a") == "Suspended")
+
+
+async def test_a_job_that_changes_its_queue_after_it_was_granted_needs_room_of_that_queue() -> None:
+    async with granted_job() as c:
+        queue = {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": "small"}}
+        c.api.put(SCAVENGERQUEUES, {**queue, "spec": {"weight": 1, "quota": {"cpu": 0}}})
+        c.api.edit(SCAVENGERJOBS, NS, "a", lambda o: o["spec"].update(queue="small"))
+        await c.pass_time(30)
 
 
 # --- room that is kept ------------------------------------------------------------------------------------------------

@@ -247,9 +247,9 @@ class AdmissionFeed:
 
     # --- how starts go on -------------------------------------------------------------------------------------------
 
-    def look(self, key: str, run: str) -> None:
+    def look(self, key: str, job: ScavengerJob) -> None:
         """Bring what is known of the start of a job up to date, before it is observed."""
-        if not self._records[key].attempt.look(run, self._clock.monotonic()):
+        if not self._records[key].attempt.look(run_of(job), job.spec.queue, self._clock.monotonic()):
             self._give_back(key)
             self._wake()
 

@@ -109,11 +109,13 @@ class Attempt:
         """Nothing is under way any more, and nothing is to be said of it."""
         self.stage, self.run, self.start, self.refusal = Stage.NONE, "", None, None
 
-    def look(self, run: str, now: float) -> bool:
-        """Bring the attempt up to date for a job whose place in line is `run`; False when its room is to be given
-        back. Whatever is known of another run is dropped: a status may be written although its answer is lost. A Job
-        that stays unseen was not created, or will be found when it is created again."""
-        if self.stage is not Stage.NONE and self.run != run:
+    def look(self, run: str, queue: str, now: float) -> bool:
+        """Bring the attempt up to date for a job in `queue` whose place in line is `run`; False when its room is to be
+        given back. Whatever is known of another run is dropped: a status may be written although its answer is lost.
+        So is a grant of room that another queue has. A Job that stays unseen was not created, or will be found when it
+        is created again."""
+        moved = self.stage is Stage.GRANTED and self.start is not None and self.start.candidate.queue != queue
+        if moved or (self.stage is not Stage.NONE and self.run != run):
             self.drop()
             return False
         if self.stage is Stage.POSTED and now - self.since >= UNSEEN_START_SECONDS:

@@ -271,7 +271,7 @@ class Reconciler:
             before, outcome = made
             self._tell(before, job, outcome)
             self._feed.judge(key, job, outcome)
-        self._feed.look(key, run)
+        self._feed.look(key, job)
         attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
         return Observation(
