@@ -9,7 +9,7 @@ NAME: Final = "lower case letters, digits and dashes, with a letter or a digit a
 _WORDS: Final = {
     "[numkMGTPE]": "a quantity: a number with an optional suffix, as 500m, 2 or 4Gi",
     "(h|m|s|ms)": "a duration, as 90s, 30m or 2h",
-    r"^\S+$": "it without spaces",
+    "^[!-~]+$": "it in ASCII and without spaces",
     "^/[^:]*$": "an absolute path without a colon, as /work",
     "^[a-z0-9](": NAME,
     "RFC 1123": NAME,

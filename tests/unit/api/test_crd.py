@@ -11,10 +11,10 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from scavenger_api import crd, names
 from scavenger_api.job import ScavengerJobSpec
-from scavenger_api.model import Model
+from scavenger_api.model import QUANTITY_PATTERN, Model, Quantity
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CRDS = {"job": crd.job_crd(), "queue": crd.queue_crd()}
@@ -76,6 +76,42 @@ def test_yaml_strings_survive(text: str) -> None:
     value = {"key": [text, {"nested": text}]}
 
     assert yaml.safe_load(crd.to_yaml(value)) == value
+
+
+PATTERNS = sorted({node["pattern"] for one in CRDS.values() for _, node in nodes(root(one)) if "pattern" in node})
+RULES = [rule["rule"] for one in CRDS.values() for _, node in nodes(root(one)) for rule in node.get(crd.RULES, ())]
+MATCHED = sorted({pattern for rule in RULES for pattern in re.findall(r"matches\('([^']*)'\)", rule)})
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS, *MATCHED])
+def test_a_pattern_means_the_same_in_every_language(pattern: str) -> None:
+    """RE2, Rust and Python differ in what is a space, a digit, a letter, any character and the end of a line."""
+    outside = re.sub(r"\[[^]]+\]", "x", pattern)
+    assert pattern.isascii()
+    assert not re.search(r"\\[A-Za-z]|\[:", pattern), "classes with a name"
+    assert not re.search(r"(?<!\\)\.|\(\?|[+*?}][+]", outside), "any character, flags, looking around"
+    assert pattern not in PATTERNS or (pattern[0], pattern[-1]) == ("^", "$")
+
+
+CHARACTERS = [chr(number) for number in (*range(0x250), 0x661, 0x1680, 0x2003, 0x2028, 0x212A, 0x3000, 0xFEFF, 0x1D7D9)]
+TEXTS = [
+    *(
+        text
+        for seed in ("", "a", "A", "1", "1d", "1h", "/a")
+        for one in CHARACTERS
+        for text in (seed + one, one + seed)
+    ),
+    *(f"1{sign}{exponent}" for sign in ("e", "E", "e+", "e-") for exponent in range(100)),
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_what_a_pattern_lets_in_can_be_read(pattern: str) -> None:
+    """A ScavengerJob that the API server has stored, and the admitter cannot read, is never started."""
+    let_in = [text for text in TEXTS if re.search(pattern[:-1] + r"\Z", text, re.ASCII)]
+    read = TypeAdapter(Quantity if pattern == QUANTITY_PATTERN else Annotated[str, Field(pattern=pattern)])
+    assert len(let_in) > 20
+    assert [read.validate_python(text) for text in let_in] == let_in
 
 
 @pytest.mark.parametrize("kind", CRDS)

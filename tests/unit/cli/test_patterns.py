@@ -32,6 +32,6 @@ def test_every_pattern_has_words(pattern: str) -> None:
 
 
 def test_patterns_of_different_meaning_have_different_words() -> None:
-    assert meaning(r"^\S+$") != meaning("^/[^:]*$")
+    assert meaning("^[!-~]+$") != meaning("^/[^:]*$")
     assert len({meaning(pattern) for pattern in ALL}) >= len(ALL) - 1  # names with dots and without
     assert meaning("must be no more than 63 characters") is None

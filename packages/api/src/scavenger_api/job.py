@@ -150,7 +150,7 @@ class ScavengerJobSpec(Model):
     main_container: DnsLabel | None = None
     """With template: the container that is the program, which ends, logs and reports checkpoints; by default the first
     one."""
-    image: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^\S+$")] = None
+    image: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")] = None
     """The container image. Mandatory without template."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """When the kubelet pulls the image; by default Always for the tag latest, IfNotPresent for others."""

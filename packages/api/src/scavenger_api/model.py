@@ -72,7 +72,7 @@ def _quantity(value: str | int | float) -> str:
 
 
 # What resource.Quantity parses: looser patterns let through exponents that the services cannot read.
-QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
+QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-5]?[0-9]|6[0-4]))?$"
 
 Quantity = Annotated[
     str,
