@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 
 class Metadata(Protocol):
@@ -141,9 +141,17 @@ def _malformed(raw: bytes | msgspec.Raw, error: Exception) -> Malformed:
     try:
         meta = _keyed.decode(raw).metadata
     except ValueError:
-        return Malformed("", "", str(error))
+        return Malformed("", "", _words(error))
     key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-    return Malformed(key, meta.resource_version, str(error))
+    return Malformed(key, meta.resource_version, _words(error))
+
+
+def _words(error: Exception) -> str:
+    """An error in one line: of each field what is wrong with it."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    wrong = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong)
 
 
 class _RawDecoder(Generic[T]):

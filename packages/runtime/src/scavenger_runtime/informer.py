@@ -128,7 +128,7 @@ class Informer(Generic[T]):
         self._decoder = decoder_for(resource.type)
         self._transform = transform
         self._cache = Cache(indices or {})
-        self._unreadable: set[str] = set()  # keys of objects that are there
+        self._unreadable: dict[str, Malformed] = {}
         self._handlers: list[Handler[T]] = []
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(0.5, 10.0)
@@ -158,9 +158,10 @@ class Informer(Generic[T]):
         """Whether the cache could follow within the last `STALE_AFTER` seconds. Belongs in the liveness probe."""
         return self.age <= STALE_AFTER
 
-    def is_unreadable(self, key: str) -> bool:
-        """Whether there is an object of that key that cannot be read; `get` shows its last readable state, if any."""
-        return key in self._unreadable
+    @property
+    def unreadable(self) -> Mapping[str, Malformed]:
+        """The objects that are there and cannot be read, by key; `get` shows their last readable state, if any."""
+        return self._unreadable
 
     def list_again(self) -> None:
         """Give up the watch and list everything, as a watch may stay open and bring nothing. Returns at once."""
@@ -263,10 +264,10 @@ class Informer(Generic[T]):
             self._synced.set()
             self._log.info("synced", objects=len(self._cache), version=self._version)
 
-    async def _pages(self, limit: int | None) -> tuple[dict[str, T], set[str], str]:
-        """All objects by key, the keys of those that are there but malformed, and the version of the list."""
+    async def _pages(self, limit: int | None) -> tuple[dict[str, T], dict[str, Malformed], str]:
+        """All objects by key, those that are there but malformed, and the version of the list."""
         found: dict[str, T] = {}
-        unreadable: set[str] = set()
+        unreadable: dict[str, Malformed] = {}
         token: str | None = None
         pages = PagedList(self._client, self._path, self._selectors, limit)
         while True:
@@ -274,37 +275,36 @@ class Informer(Generic[T]):
             for obj in page.items:
                 self._collect(obj, found, unreadable)
             for malformed in page.malformed:
-                self._report(malformed)
-                unreadable.add(malformed.key)
+                self._report(malformed, unreadable)
             token = page.continue_token
             if not token:
                 return found, unreadable, page.resource_version
 
-    def _collect(self, obj: T, found: dict[str, T], unreadable: set[str]) -> None:
+    def _collect(self, obj: T, found: dict[str, T], unreadable: dict[str, Malformed]) -> None:
         """Keep an object of a page. It is transformed at once: a list is never held in full size."""
         key, same = obj.metadata.key, self._cache.same(obj)
         kept = self._kept(obj, unreadable) if same is obj else same
         if kept is not None:
             found[key] = kept
 
-    def _kept(self, obj: T, unreadable: set[str]) -> T | None:
+    def _kept(self, obj: T, unreadable: dict[str, Malformed]) -> T | None:
         """What is kept of an object; None, and it is unreadable, when the transform cannot take it."""
         if self._transform is None:
             return obj
         try:
             return self._transform(obj)
         except Exception as error:
-            self._report(Malformed(obj.metadata.key, obj.metadata.resource_version, f"transform: {error!r}"))
-            unreadable.add(obj.metadata.key)
+            meta = obj.metadata
+            self._report(Malformed(meta.key, meta.resource_version, f"transform: {error!r}"), unreadable)
             return None
 
-    def _replace(self, found: dict[str, T], unreadable: set[str], version: str) -> None:
+    def _replace(self, found: dict[str, T], unreadable: dict[str, Malformed], version: str) -> None:
         """Make the cache what the list says. An object that is there but unreadable keeps its last readable
         state: to report it as deleted would be a lie with consequences."""
         initial = not self._synced.is_set()
-        for key in set(self._cache.keys()) - found.keys() - unreadable:
+        for key in set(self._cache.keys()) - found.keys() - unreadable.keys():
             self._notify(self._cache.remove(key))
-        self._unreadable = set(unreadable)
+        self._unreadable = dict(unreadable)
         for obj in found.values():
             self._notify(self._put(obj, initial=initial))
         self._version, self._heard_at = version, self._clock.monotonic()
@@ -354,11 +354,9 @@ class Informer(Generic[T]):
         if event.type == "ERROR":
             raise error_for_status(event.status)
         if event.malformed is not None:
-            self._report(event.malformed)
+            self._report(event.malformed, self._unreadable)
             if event.type == "DELETED":
                 self._remove(event.malformed.key)
-            else:
-                self._unreadable.add(event.malformed.key)
         elif event.obj is not None:
             if event.type == "DELETED":
                 self._remove(event.obj.metadata.key, event.obj)
@@ -380,14 +378,13 @@ class Informer(Generic[T]):
         try:
             changes = self._cache.put(obj, initial=initial)
         except Exception as error:
-            self._unreadable.add(key)
-            self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"))
+            self._report(Malformed(key, obj.metadata.resource_version, f"index: {error!r}"), self._unreadable)
             return ()
-        self._unreadable.discard(key)
+        self._unreadable.pop(key, None)
         return changes
 
     def _remove(self, key: str, last: T | None = None) -> None:
-        self._unreadable.discard(key)
+        self._unreadable.pop(key, None)
         self._notify(self._cache.remove(key, last))
 
     def _measure(self) -> None:
@@ -406,6 +403,7 @@ class Informer(Generic[T]):
             HANDLER_ERRORS.labels(self.name).inc()
             self._log.exception("a handler failed", key=change.key, change=change.kind)
 
-    def _report(self, malformed: Malformed) -> None:
+    def _report(self, malformed: Malformed, unreadable: dict[str, Malformed]) -> None:
+        unreadable[malformed.key] = malformed
         MALFORMED.labels(self.name).inc()
         self._log.error("object left out: it cannot be read", key=malformed.key, error=malformed.error)

@@ -236,8 +236,10 @@ class AdmissionFeed:
                     self._enqueue(key)
 
     def _overlooked(self) -> Iterator[str]:
-        """Jobs in line whom no admission cycle sees, and of whom no start is under way. Most of them have a reason; a
-        reconcile finds it again, or puts back in line whom a mistake of ours has taken out."""
+        """Jobs that cannot be read, of which no handler is told, and jobs in line whom no admission cycle sees, and of
+        whom no start is under way. Most of them have a reason; a reconcile finds it again, or puts back in line whom a
+        mistake of ours has taken out."""
+        yield from self._informers.jobs.unreadable
         for job in self._informers.jobs.items():
             phase = job.status.phase
             if phase is None or phase.queued:

@@ -87,7 +87,7 @@ async def caught_up(client: ApiClient, informer: Informer[Any], clock: Clock, la
 
 
 def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
-    if informer.is_unreadable(key):
+    if key in informer.unreadable:
         return False
     seen = informer.get(key)
     return seen is None or version(seen.metadata.resource_version) < version(needed)

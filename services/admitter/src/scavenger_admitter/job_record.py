@@ -61,6 +61,8 @@ class JobRecord:
     """The run all of whose pods this process has created."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
+    barred: str = ""
+    """The last version that cannot be read and of which that was said."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
 

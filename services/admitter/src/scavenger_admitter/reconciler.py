@@ -11,6 +11,7 @@ from typing import Any, Final
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_kube.client import ApiClient
+from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
@@ -117,8 +118,9 @@ class Reconciler:
             NotFound: it, or what was to be changed, is gone.
             ApiError: the API server refuses, or does not answer.
         """
+        unread = self._informers.jobs.unreadable.get(key)
         try:
-            return await self._reconcile(key)
+            return await (self._reconcile(key) if unread is None else self._bar(key, unread))
         except Conflict:
             raise
         except ApiError:
@@ -163,6 +165,14 @@ class Reconciler:
         self._records[key].done.update(cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
         return _soonest(left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
+
+    async def _bar(self, key: str, unread: Malformed) -> None:
+        """Of a version that cannot be read no more is decided than that its status and an Event say so."""
+        self._feed.forget(key)
+        record = self._records[key]
+        if record.barred != unread.resource_version and self._turns.take(key, Urgency.EXPLAIN, 2):
+            record.barred = unread.resource_version
+            await self._writer.tell_unreadable(key, unread.error)
 
     async def _plan(self, seen: Observation) -> Outcome:
         """What follows, from what the API server has where informers do not prove it."""

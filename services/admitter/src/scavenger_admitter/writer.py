@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_time
+from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.kinds import ObjectMeta, Struct
@@ -56,6 +57,13 @@ class Item(Struct, frozen=True, gc=False, rename="camel"):
     """An object of any kind, of which only the metadata are read."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+
+class _Told(Struct, frozen=True, gc=False, rename="camel"):
+    """A ScavengerJob of which no more than this can be read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 async def metadata_now(
@@ -143,6 +151,17 @@ class Writer:
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": own}
         body = await self._client.merge_patch(SCAVENGERJOBS, meta.namespace, meta.name, patch, subresource="status")
         return slim(ScavengerJob.model_validate_json(body))
+
+    async def tell_unreadable(self, key: str, error: str) -> None:
+        """Say of a ScavengerJob that cannot be read what is wrong with it. Raises Conflict, NotFound, ApiError."""
+        namespace, _, name = key.partition("/")
+        found = msgspec.json.decode(await self._client.get(SCAVENGERJOBS, namespace, name), type=_Told)
+        message = plain(f"the admitter cannot read it, and leaves it alone: {error}")[:4096]
+        if found.status.get("message") == message:
+            return
+        self._events.warning(SCAVENGERJOBS, found, "Unreadable", message)
+        patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "status": {"message": message}}
+        await self._client.merge_patch(SCAVENGERJOBS, namespace, name, patch, subresource="status")
 
     def record(self, job: ScavengerJob, notes: Iterable[EventNote]) -> None:
         """Say something in Events on the job."""
