@@ -89,6 +89,7 @@ FULL_JOB: Manifest = {
         "interruptionAfter": "1h30m",
         "terminationGracePeriodSeconds": 0,
         "checkpointExitCode": 255,
+        "progressDeadlineIntervals": 3,
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
         "capacity": "Guaranteed",
@@ -145,13 +146,42 @@ def mount(path: str, **more: Any) -> dict[str, Any]:
     return {"name": "a", "mountPath": path, **more}
 
 
+TEMPLATE_JOB: Manifest = {
+    **MINIMAL_JOB,
+    "metadata": {"name": "templated"},
+    "spec": {
+        "mainContainer": "sim",
+        "template": {
+            "metadata": {"labels": {"team": "blue"}},
+            "spec": {
+                "initContainers": [{"name": "log", "image": "log:1", "restartPolicy": "Always"}],
+                "containers": [
+                    {"name": "sim", "image": "sim:1", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}, "tty": True}
+                ],
+                "affinity": {"podAntiAffinity": {}},
+                "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+            },
+        },
+    },
+}
+TEMPLATE = TEMPLATE_JOB["spec"]["template"]
+
 BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
     ("name-long", {"metadata.name": "a" * 53}, "metadata.name: at most 52 characters"),
     ("name-dot", {"metadata.name": "a.b"}, "metadata.name: no dots"),
     ("queue-characters", job(queue="Night_Shift"), "spec.queue in body should match"),
     ("queue-empty", job(queue=""), "spec.queue in body should be at least 1 chars long"),
     ("queue-long", job(queue="q" * 64), "spec.queue: Too long"),
-    ("image-missing", job(image=REMOVED), "spec.image: Required value"),
+    ("image-missing", job(image=REMOVED), "spec.image: Required value: it is mandatory: name a container image"),
+    (
+        "mixed",
+        job(template=TEMPLATE, nodeSelector={"a": "b"}),
+        "spec.template: Invalid value: a template has its place for it; move spec.image to "
+        "spec.template.spec.containers[0].image spec.nodeSelector to spec.template.spec.nodeSelector",
+    ),
+    ("main-of-nothing", job(mainContainer="main"), "spec.mainContainer: Invalid value: a job without template has one"),
+    ("template-empty", job(template={}), "spec.template.spec: Required value"),
+    ("template-unknown", job(template={**TEMPLATE, "sepc": {}}), 'unknown field "spec.template.sepc"'),
     ("image-empty", job(image=""), "spec.image in body should be at least 1 chars long"),
     ("image-blank", job(image="my image"), "spec.image in body should match"),
     ("image-long", job(image="i" * 1025), "spec.image: Too long"),
@@ -262,7 +292,7 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.tolerations[0].operator: Unsupported value",
     ),
     ("tolerations-many", job(tolerations=[{"operator": "Exists"}] * 65), "spec.tolerations: Too many: 65"),
-    ("resources-missing", job(resources=REMOVED), "spec.resources: Required value"),
+    ("resources-missing", job(resources=REMOVED), "spec.resources: Required value: they are mandatory"),
     (
         "cpu-missing",
         {"spec.resources.requests": {"memory": "1Gi"}},
@@ -535,7 +565,11 @@ def test_bad_queue_is_refused_naming_the_field(
     assert message in kubectl.refused("create", "-f", "-", stdin=manifest)
 
 
-@pytest.mark.parametrize("manifest", [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB], ids=["minimal", "full", "reclaimed"])
+@pytest.mark.parametrize(
+    "manifest",
+    [MINIMAL_JOB, FULL_JOB, RECLAIMED_JOB, TEMPLATE_JOB],
+    ids=["minimal", "full", "reclaimed", "templated"],
+)
 def test_good_job_is_accepted_and_read_back_by_the_models(
     api_cluster: Kubectl, namespace: str, manifest: Manifest
 ) -> None:
@@ -615,6 +649,8 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
 
 # Another valid value for every field that may not change; one that is missing here fails a test.
 OTHER_VALUES: dict[str, Any] = {
+    "template": {"spec": {"affinity": None, "dnsPolicy": "Default"}},
+    "mainContainer": "log",
     "image": "example/app:2",
     "imagePullPolicy": "Always",
     "imagePullSecrets": [{"name": "other"}],
@@ -637,6 +673,7 @@ OTHER_VALUES: dict[str, Any] = {
     "interruptionAfter": "2h",
     "terminationGracePeriodSeconds": 1,
     "checkpointExitCode": 85,
+    "progressDeadlineIntervals": 9,
     "capacity": "Reclaimed",
 }
 IMMUTABLE = [
@@ -650,7 +687,7 @@ IMMUTABLE = [
 def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
     full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
-    for manifest in (MINIMAL_JOB, full):
+    for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
     return kubectl
 
@@ -674,7 +711,7 @@ TRANSITIONS = [
 
 @pytest.mark.parametrize(("field", "how"), TRANSITIONS)
 def test_spec_is_immutable(jobs: Kubectl, field: str, how: str) -> None:
-    name = "minimal" if how == "added" else "full"
+    name = "minimal" if how == "added" else "templated" if field in ("template", "mainContainer") else "full"
     value = None if how == "removed" else OTHER_VALUES[field]
 
     message = jobs.refused("patch", "sj", name, *patch({field: value}))
