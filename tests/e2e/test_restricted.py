@@ -75,7 +75,7 @@ def test_an_image_that_runs_as_root_has_failed_at_once_and_runs_as_somebody_else
     status = world.wait_phase("rooted", "Failed")
 
     assert "the image runs as root" in status["message"]
-    assert "write spec.runAsUser" in status["message"]
+    assert "add the line `runAsUser: 65532` to spec" in status["message"]
     succeeded = next(one for one in status["conditions"] if one["type"] == "Succeeded")
     assert succeeded["reason"] == "RunsAsRoot"
     assert process(world, "mended")["Uid"].split() == ["1000"] * 4

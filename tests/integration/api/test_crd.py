@@ -848,7 +848,7 @@ def test_printer_columns(api_cluster: Kubectl, namespace: str) -> None:
 
     wide = columns(kubectl.ok("get", "sj", "runs", "-o", "wide"))[0]
     assert list(wide)[7:] == ["PODS", "CLASS", "LAST-CHECKPOINT", "MESSAGE"]
-    assert list(wide.values())[6:] == ["1", "preemptible", "100d", "doing well"]
+    assert list(wide.values())[7:] == ["1", "preemptible", "100d", "doing well"]
 
 
 def test_jobs_are_found_by_phase_and_category(api_cluster: Kubectl, namespace: str) -> None:

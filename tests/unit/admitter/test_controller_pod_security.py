@@ -34,6 +34,12 @@ def token(c: Harness, name: str) -> Any:
     return spec["serviceAccountName"], spec["automountServiceAccountToken"]
 
 
+def user_of(c: Harness, name: str) -> Any:
+    job = c.api.get(JOBS, NS, name)
+    assert job is not None
+    return job["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+
+
 async def test_a_job_waits_until_the_administrator_allows_what_it_asks_for() -> None:
     async with harness() as c:
         label(c, None)
@@ -70,3 +76,12 @@ async def test_pods_get_the_token_of_an_account_that_the_namespace_names() -> No
         c.submit("other", serviceAccountName="other")
         await c.until(lambda: {c.phase("trains"), c.phase("other")} == {"Running"})
         assert [token(c, name) for name in ("trains", "other")] == [("trainer", True), ("other", False)]
+
+
+async def test_pods_run_as_the_user_that_the_administrator_gives_their_namespace() -> None:
+    async with harness() as c:
+        c.api.put(NAMESPACES, {"metadata": {"name": NS, "annotations": {"scavenger.dev/run-as-user": "1000/50"}}})
+        c.submit("plain")
+        c.submit("own", runAsUser=7)
+        await c.until(lambda: c.phase("plain") == c.phase("own") == "Running")
+        assert (user_of(c, "plain"), user_of(c, "own")) == (1000, 7)

@@ -117,23 +117,23 @@ FINAL = (
         for wrong, says in (
             (
                 "container has runAsNonRoot and image will run as root",
-                "the image runs as root, which this job may not: write spec.runAsUser, such as 65532, or give the "
+                "the image runs as root, which this job may not: add the line `runAsUser: 65532` to spec, or give the "
                 "image a numeric USER other than 0 (image)",
             ),
             (
                 "container has runAsNonRoot and image has non-numeric user (app:x), cannot verify user is non-root",
-                "the image's USER app:x is a name, which may be root's: write its number into spec.runAsUser, or give "
-                "the image a numeric USER other than 0 (image)",
+                "the image's USER app:x is a name, which may be root's: add a line with its number, such as "
+                "`runAsUser: 65532`, to spec, or give the image a numeric USER other than 0 (image)",
             ),
             (
                 "container has runAsNonRoot and image has an invalid user id (4294967295). "
                 "(Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive",
-                "the image's USER 4294967295 is no user id: write spec.runAsUser, such as 65532, or give the image a "
-                "numeric USER other than 0 (image)",
+                "the image's USER 4294967295 is no user id: add the line `runAsUser: 65532` to spec, or give the "
+                "image a numeric USER other than 0 (image)",
             ),
             (
                 "container's runAsUser breaks non-root policy",
-                "spec.runAsUser 0 is root, which this job may not be: write another id, such as 65532",
+                "runAsUser 0 in spec is root, which this job may not be: write another id, such as 65532",
             ),
         )
     ),

@@ -309,6 +309,31 @@ def test_pods_keep_to_restricted(field: str) -> None:
     assert violations(pod_spec(made)) == []
 
 
+@pytest.mark.parametrize(
+    ("context", "user"),
+    [({}, 1000), ({"fsGroup": 5}, 1000), ({"runAsUser": 7}, 7)],
+)
+def test_pods_run_as_the_user_of_their_namespace_unless_they_name_one(context: dict[str, Any], user: int) -> None:
+    made = job_manifest(job({"securityContext": context}), restarts=0, run=RUN, max_grace_seconds=300, user=1000)
+    assert made["spec"]["template"]["spec"]["securityContext"] == {**context, "runAsUser": user}
+
+
+def test_a_short_job_runs_as_the_user_of_its_namespace_unless_it_names_one() -> None:
+    for own, user in ((None, 1000), (7, 7)):
+        short = b.job(spec={"runAsUser": own, "fsGroup": 5})
+        made = job_manifest(short, restarts=0, run=RUN, max_grace_seconds=300, user=1000)
+        assert made["spec"]["template"]["spec"]["securityContext"] == {"fsGroup": 5, "runAsUser": user}
+
+
+def test_the_line_to_add_is_named_where_it_belongs() -> None:
+    words = 'container has runAsNonRoot and image will run as root (pod: "p", container: sim)'
+    pod = b.pod(started=None, waiting=("CreateContainerConfigError", words))
+    outcome = b.decide(b.seen(job(phase=Phase.STARTING), 30, b.batch(), pod))
+
+    assert states(outcome.status)["Succeeded"] == "False:RunsAsRoot"
+    assert "add the line `runAsUser: 65532` to spec.template.spec.securityContext" in (outcome.status.message or "")
+
+
 # --- how it starts ------------------------------------------------------------------------------------------
 
 INIT = {"initContainers": [container("prepare")]}

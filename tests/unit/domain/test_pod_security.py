@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scavenger_api.podspec import Capability
 from scavenger_api.podspec import SecurityContext as Model
-from scavenger_domain.pod_security import Level, breaches, level_of
+from scavenger_domain.pod_security import Level, breaches, default_user, level_of
 
 OURS = "scavenger.dev/pod-security"
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -53,6 +53,28 @@ class Spec:
 )
 def test_the_level_of_a_namespace(labels: dict[str, str], level: Level) -> None:
     assert level_of(labels) is level
+
+
+@pytest.mark.parametrize(
+    ("text", "user"),
+    [
+        ("65532", 65532),
+        ("1000680000/10000", 1000680000),
+        (" 7 ", 7),
+        ("0", None),
+        ("0/100", None),
+        ("-1", None),
+        ("root", None),
+        ("", None),
+        ("2147483647", 2147483647),
+        ("2147483648", None),
+        ("1" * 5000, None),
+        ("\u0664", None),
+    ],
+)
+def test_the_user_of_a_namespace(text: str, user: int | None) -> None:
+    assert default_user({"scavenger.dev/run-as-user": text}) == user
+    assert default_user({}) is None
 
 
 FORBIDDEN = [

@@ -37,6 +37,8 @@ LABEL_POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 # --- annotations ---
 # On a namespace, by the administrator: the service accounts whose tokens its scavenger jobs get, between commas.
 ANNOTATION_SERVICE_ACCOUNTS: Final = f"{GROUP}/service-accounts"
+# On a namespace, by the administrator: the user id of scavenger pods that name none, alone or as START/SIZE.
+ANNOTATION_RUN_AS_USER: Final = f"{GROUP}/run-as-user"
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"

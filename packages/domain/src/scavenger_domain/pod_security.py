@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from scavenger_api import names
 
 from scavenger_domain.template_security import ALWAYS_ALLOWED, beyond_restricted, never_allowed
+
+MOST_DIGITS: Final = 10
+MOST_USERS: Final = 2**31
+"""Ids of users that Kubernetes takes (validation of core/v1 runAsUser)."""
 
 
 class Level(StrEnum):
@@ -82,6 +86,15 @@ def gets_token(annotations: Mapping[str, str], account: str | None) -> bool:
     """
     allowed = annotations.get(names.ANNOTATION_SERVICE_ACCOUNTS, "").split(",")
     return account is not None and account in (name.strip() for name in allowed)
+
+
+def default_user(annotations: Mapping[str, str]) -> int | None:
+    """The user id that pods of scavenger jobs get which name none, by the annotation of their namespace: an id, or a
+    range as START/SIZE, of which the first. None where there is none, or no id but root's."""
+    start = annotations.get(names.ANNOTATION_RUN_AS_USER, "").partition("/")[0].strip()
+    if not (start.isascii() and start.isdecimal()) or len(start) > MOST_DIGITS:
+        return None
+    return int(start) if 0 < int(start) < MOST_USERS else None
 
 
 def breaches(spec: Spec, level: Level) -> Iterator[Breach]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
-from scavenger_domain.pod_security import Level, gets_token
+from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
@@ -90,6 +90,11 @@ class Informers:
         """Whether the namespace of the job lets its pods have the token of their service account."""
         found = self.namespaces.get(job.metadata.namespace)
         return found is not None and gets_token(found.metadata.annotations, job.spec.account)
+
+    def user(self, namespace: str) -> int | None:
+        """The user id that pods of scavenger jobs in the namespace get which name none."""
+        found = self.namespaces.get(namespace)
+        return default_user(found.metadata.annotations) if found is not None else None
 
     def queue_label(self, job: ScavengerJob) -> str:
         """The label of its queue in metrics."""

@@ -302,6 +302,7 @@ class Reconciler:
             token=informers.gets_token(job),
             spec_bytes=size_of(job),
             level=informers.level(job.metadata.namespace),
+            user=informers.user(job.metadata.namespace),
             pods_created=record.created == run,
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,

@@ -186,6 +186,7 @@ class Writer:
             max_grace_seconds=self._max_grace_seconds,
             level=action.level,
             token=action.token,
+            user=action.user,
             target=target,
             managed=self._managed_jobs,
         )

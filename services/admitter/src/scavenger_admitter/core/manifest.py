@@ -65,6 +65,7 @@ def job_manifest(
     max_grace_seconds: int,
     level: Level = Level.RESTRICTED,
     token: bool = False,
+    user: int | None = None,
     target: Target = ANYWHERE,
     managed: bool = False,
 ) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def job_manifest(
         the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
         token: its pods get the token of their service account.
+        user: the user id of its pods, where the job names none; None for the image's.
         target: the nodes its pods may go to.
         managed: the admitter creates its pods, and not the Job controller.
     """
@@ -112,9 +114,12 @@ def job_manifest(
                     },
                     "finalizers": [names.FINALIZER],
                 },
-                "spec": _pod_spec(
-                    job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
-                ),
+                "spec": {
+                    **_pod_spec(
+                        job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
+                    ),
+                    **_as_user(job.spec, user),
+                },
             },
         },
     }
@@ -216,6 +221,12 @@ def _pod_spec(
             affinity=_both(written.get("affinity", {}), _affinity(target)),
         ),
     }
+
+
+def _as_user(spec: ScavengerJobSpec, user: int | None) -> dict[str, Any]:
+    """The security context of the pod with a user id, where the administrator has one and the job names none."""
+    context: dict[str, Any] = _written_pod(spec).get("securityContext", {})
+    return {"securityContext": {"runAsUser": user, **context}} if user is not None else {}
 
 
 def _written_pod(spec: ScavengerJobSpec) -> dict[str, Any]:

@@ -21,6 +21,8 @@ class CreateJob:
     """What its pods keep to."""
     token: bool = False
     """They get the token of their service account."""
+    user: int | None = None
+    """The user id of pods that name none; None for the image's."""
 
 
 @dataclass(frozen=True, slots=True)

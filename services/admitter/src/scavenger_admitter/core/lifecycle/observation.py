@@ -83,6 +83,8 @@ class Observation:
     """How large the spec is as JSON, where only a part of it is kept."""
     level: Level = Level.RESTRICTED
     """What pods of scavenger jobs in this namespace keep to."""
+    user: int | None = None
+    """The user id that those get which name none; None for the image's."""
     pods_created: bool = False
     """This process has created all pods of this very run; what is missing has been removed."""
     failed_starts: int = 0

@@ -274,17 +274,18 @@ def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
 
 def _as_root(message: str, spec: ScavengerJobSpec) -> Problem | None:
     """A container that must not run as root, and would, or may: an image does not change its user."""
-    remedy = "write spec.runAsUser, such as 65532"
+    where = "spec" if spec.template is None else "spec.template.spec.securityContext"
+    remedy = f"add the line `runAsUser: 65532` to {where}"
     image = f"give the image a numeric USER other than 0 ({spec.main_image})"
     if _IMAGE_IS_ROOT in message:
         said = f"the image runs as root, which this job may not: {remedy}, or {image}"
     elif found := _NO_NUMBER.search(message):
         wrong = f"the image's USER {found[1]} is a name, which may be root's"
-        said = f"{wrong}: write its number into spec.runAsUser, or {image}"
+        said = f"{wrong}: add a line with its number, such as `runAsUser: 65532`, to {where}, or {image}"
     elif found := _NO_USER_ID.search(message):
         said = f"the image's USER {found[1]} is no user id: {remedy}, or {image}"
     elif _ASKED_FOR_ROOT in message:
-        said = "spec.runAsUser 0 is root, which this job may not be: write another id, such as 65532"
+        said = f"runAsUser 0 in {where} is root, which this job may not be: write another id, such as 65532"
     else:
         return None
     return Problem(said, True, FailureReason.RUNS_AS_ROOT)

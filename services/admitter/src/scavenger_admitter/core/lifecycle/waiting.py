@@ -115,7 +115,9 @@ def line_up(draft: Draft) -> None:
     draft.candidate = free and not granted and rest <= 0
     if free and granted and queued is not None:
         draft.actions.append(
-            CreateJob(accounting.run_id(queued), draft.status.interrupted_count, seen.level, seen.token)
+            CreateJob(
+                accounting.run_id(queued), draft.status.interrupted_count, seen.level, token=seen.token, user=seen.user
+            )
         )
     if stuck is not None:
         _hold(draft, stuck)
