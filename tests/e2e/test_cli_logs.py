@@ -58,7 +58,9 @@ def test_logs_follow_a_gang_across_an_interruption(world: World, tmp_path: Path)
     assert said[-1] == "--- talk completed ---"
     shown, output = start(world, tmp_path, "logs", "talk", "--index", "1")
     assert shown.wait(180) == 0
-    assert output().splitlines() == ["[1] hello 1, restarts 1", "[1] done 1"]
+    notice, *shown_lines = output().splitlines()
+    assert notice.startswith("--- the output of the interrupted run went with the pods")
+    assert shown_lines == ["[1] hello 1, restarts 1", "[1] done 1"]
 
 
 def test_logs_end_with_the_job(world: World, tmp_path: Path) -> None:

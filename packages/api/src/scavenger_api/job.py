@@ -451,7 +451,7 @@ class ScavengerJobStatus(Model):
     message: Annotated[str | None, Field(max_length=4096)] = None
     """Why the job is where it is, for people."""
     preemption: Preemption | None = None
-    """The class of a protected job, while it runs; a running job without it is preemptible, as its pods were born."""
+    """The class of a job and its unsaved work, while it runs. Without it a running job is preemptible."""
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, or None."""
