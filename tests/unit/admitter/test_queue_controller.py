@@ -159,6 +159,17 @@ async def test_a_deleted_queue_goes_when_its_jobs_have_gone() -> None:
         assert c.status("later")["message"].startswith("cannot start as things are: there is no ScavengerQueue a")
 
 
+async def test_a_job_that_somebody_s_finalizer_holds_keeps_no_queue() -> None:
+    async with empty_harness() as c:
+        await shared_cluster(c)
+        await c.until(lambda: names.QUEUE_FINALIZER in seen(c, "a")["metadata"].get("finalizers", []))
+        c.api.edit(SCAVENGERJOBS, NS, "a0", lambda job: job["metadata"].update(finalizers=["example.com/mine"]))
+        await c.user().delete(SCAVENGERQUEUES, None, "a")
+        await c.until(lambda: not seen(c, "a"))
+        assert list(c.phases()) == ["a0"], "held, and its pods are gone"
+        assert c.pods("a0") == []
+
+
 async def test_a_queue_whose_status_changes_all_the_time_is_held_and_released() -> None:
     """Every status write makes a new version of the queue."""
     async with empty_harness() as c:

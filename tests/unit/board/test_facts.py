@@ -21,6 +21,8 @@ from scavenger_board.facts import (
 from scavenger_kube.resources import Lease
 from scavenger_testing.builders import condition, node, pod, scavengerjob_dict
 
+SYSTEM = "scavenger-system"
+
 
 def job(**fields: Any) -> Job:
     return msgspec.convert(scavengerjob_dict("a", namespace="lab", **fields), Job)
@@ -67,14 +69,18 @@ def test_a_job_that_nobody_has_seen_and_one_that_asks_for_nonsense() -> None:
 
 def test_pods_of_jobs_of_services_and_ordinary_ones() -> None:
     labels = {names.LABEL_JOB: "a"}
-    assert pod_facts(pod("p", namespace="lab", labels=labels, node="n")).job == "lab/a"
+    assert pod_facts(pod("p", namespace="lab", labels=labels, node="n"), SYSTEM).job == "lab/a"
     ours = {"app.kubernetes.io/name": "scavenger-webhook", "app.kubernetes.io/part-of": "scavenger-jobs"}
-    found = pod_facts(pod("w", labels=ours, node="n", conditions=[condition("Ready")]))
+    found = pod_facts(pod("w", namespace=SYSTEM, labels=ours, node="n", conditions=[condition("Ready")]), SYSTEM)
     assert (found.service, found.ready, found.job) == ("scavenger-webhook", True, "")
-    assert pod_facts(pod("o", labels={"app.kubernetes.io/name": "scavenger-webhook"})).service == ""
-    assert pod_facts(pod("o")).waits
-    assert not pod_facts(pod("o", node="n")).waits
-    assert pod_facts(pod("o", cpu="much")).requests == {}
+    assert (
+        pod_facts(pod("o", namespace=SYSTEM, labels={"app.kubernetes.io/name": "scavenger-webhook"}), SYSTEM).service
+        == ""
+    )
+    assert pod_facts(pod("o", namespace="lab", labels=ours), SYSTEM).service == "", "labels are anybody's"
+    assert pod_facts(pod("o"), SYSTEM).waits
+    assert not pod_facts(pod("o", node="n"), SYSTEM).waits
+    assert pod_facts(pod("o", cpu="much"), SYSTEM).requests == {}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from scavenger_runtime.certificates import Certificates
 from scavenger_runtime.clock import SystemClock
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.metrics_access import MetricsAccess
-from scavenger_testing import FakeApi, eventually
+from scavenger_testing import FakeApi, VirtualClock, eventually
 from scavenger_webhook.certificate_issuer import new_authority, new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 
@@ -147,6 +147,36 @@ async def test_whom_the_api_server_lets_get_the_path(api: FakeApi, tmp_path: Pat
         assert await board.status("/api/now", Authorization="Bearer good") == 200
         assert await board.status("/") == 200, "the page is the same for everybody"
         assert board.view.asked == []
+
+
+async def test_a_stream_ends_when_its_token_opens_no_longer(api: FakeApi) -> None:
+    """Judged again as often as a verdict lasts; an API server that does not answer takes nothing away."""
+    clock, received = VirtualClock(), list[bytes]()
+    api.reviews.users["good"] = {"username": "sre"}
+    api.reviews.allowed.add(("sre", ACCESS_PATH, "get"))
+    access = MetricsAccess(clock, ACCESS_PATH)
+    access.client = api.client()
+
+    async def make() -> Picture:
+        return picture([("a", 1)])
+
+    async def send(message: Any) -> None:
+        received.append(message.get("body", b""))
+
+    hub = Hub(make, clock, period=1.0, check=5.0, limit=2)
+    headers = [(b"authorization", b"Bearer good")]
+    scope = {"type": "http", "method": "GET", "path": "/api/stream", "query_string": b"", "headers": headers}
+    board = Guard(create_app(View(), hub, clock), access)
+    stream = asyncio.create_task(board(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+    await clock.advance(70)
+    api.fail(500, times=100, path="/tokenreviews")
+    await clock.advance(70)
+    assert not stream.done()
+    api.heal()
+    api.reviews.allowed.clear()
+    await clock.advance(70)
+    assert stream.done()
+    assert received[-1] == b""
 
 
 def test_tokens_are_never_sent_in_clear(capsys: pytest.CaptureFixture[str]) -> None:

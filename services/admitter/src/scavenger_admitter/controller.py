@@ -157,6 +157,7 @@ class Admitter:
             events=context.events,
             queues=self._informers.queues,
             jobs=self._informers.jobs,
+            pods=self._informers.pods,
             shares=lambda: self._admission.shares,
         )
 

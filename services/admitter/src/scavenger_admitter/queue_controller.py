@@ -5,7 +5,8 @@ written. What a round does follows from what is there: whoever is killed in the 
 on with it.
 
 A queue carries a finalizer from the first round that sees it. When it is deleted, its jobs are deleted, and when the
-last one is gone, the finalizer is taken off and the queue goes.
+last one is gone, the finalizer is taken off and the queue goes. A job that only somebody else's finalizer holds, and
+that has no pods any more, is not waited for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound
+from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import scavenger_queues
 from scavenger_runtime.cache import Change
 from scavenger_runtime.clock import Clock
@@ -57,6 +59,7 @@ class QueueController:
         events: to say that a queue is being released.
         queues: all ScavengerQueues.
         jobs: all ScavengerJobs, with the index `queue` (`queue_of`).
+        pods: those of scavenger jobs, with the index `job`.
         shares: what each queue has and deserves, as of the last admission cycle; empty before the first.
     """
 
@@ -68,6 +71,7 @@ class QueueController:
         events: EventRecorder,
         queues: Informer[ScavengerQueue],
         jobs: Informer[ScavengerJob],
+        pods: Informer[Pod],
         shares: Callable[[], Mapping[str, QueueShare]],
     ) -> None:
         self._client = client
@@ -75,6 +79,7 @@ class QueueController:
         self._events = events
         self._queues = queues
         self._jobs = jobs
+        self._pods = pods
         self._shares = shares
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
@@ -147,7 +152,8 @@ class QueueController:
     async def _release(self, queue: ScavengerQueue) -> None:
         """Its jobs go first, then it goes."""
         name, finalizers = queue.metadata.name, queue.metadata.finalizers
-        left, ours = self._jobs.by_index("queue", name), names.QUEUE_FINALIZER in finalizers
+        left = [job for job in self._jobs.by_index("queue", name) if self._uses(job)]
+        ours = names.QUEUE_FINALIZER in finalizers
         if ours and not left:
             rest = tuple(f for f in finalizers if f != names.QUEUE_FINALIZER)
             await set_finalizers(self._client, queue.metadata, rest)
@@ -161,6 +167,10 @@ class QueueController:
             log.info("releasing queue", queue=name, jobs=len(left), deleting=len(due))
             self._events.record(SCAVENGERQUEUES, queue, "Normal", "Releasing", "its jobs are deleted, then it goes")
         await asyncio.gather(*(self._delete(job) for job in due))
+
+    def _uses(self, job: ScavengerJob) -> bool:
+        """Whether the job still needs its queue: nothing of one that is being deleted starts any more."""
+        return job.metadata.deletion_timestamp is None or bool(self._pods.by_index("job", job.key))
 
     async def _delete(self, job: ScavengerJob) -> None:
         meta = job.metadata

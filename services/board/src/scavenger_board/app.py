@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from scavenger_board.core.history import LoadRow
 from scavenger_board.core.picture import Picture
-from scavenger_board.guard import problem
+from scavenger_board.guard import STILL_ALLOWED, problem
 from scavenger_board.stream import Hub, TooManyListeners
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -144,12 +144,21 @@ class Stream:
         try:
             with self._hub.place() as news:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-                messages = self._hub.messages(news)
+                messages = _while_allowed(self._hub.messages(news), scope[STILL_ALLOWED])
                 answer = StreamingResponse(messages, headers=headers, media_type="text/event-stream")
                 await answer(scope, receive, send)
         except TooManyListeners:
             what, remedy = "as many pages follow as may (--listeners)", "close one, or look at /api/now"
             await problem(HTTPStatus.SERVICE_UNAVAILABLE, what, remedy, Retry_After="10")(scope, receive, send)
+
+
+async def _while_allowed(
+    messages: AsyncIterator[bytes], allowed: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    async for message in messages:
+        if not await allowed():
+            return
+        yield message
 
 
 # --- parameters ---

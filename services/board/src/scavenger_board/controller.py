@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -122,6 +123,7 @@ class BoardView:
         self._client = client
         self._clock = clock
         self._usage_period = settings.usage_period
+        self._pod_facts = partial(pod_facts, system=settings.namespace)
         self._levels_key = f"{settings.namespace}/{names.LEVELS_CONFIGMAP}"
         self._prometheus = Prometheus(settings) if settings.prometheus_url else None
         self._changed: Callable[[], None] = lambda: None
@@ -144,7 +146,7 @@ class BoardView:
         self.informers: Sequence[Informer[Any]] = (
             self.levels,
             self._follow(Informer(client, JOBS, clock=clock), self._jobs, job_facts),
-            self._follow(Informer(client, PODS, field_selector=LIVING, clock=clock), self._pods, pod_facts),
+            self._follow(Informer(client, PODS, field_selector=LIVING, clock=clock), self._pods, self._pod_facts),
             self._follow(Informer(client, NODES, clock=clock), self._nodes, node_facts),
             self._follow(Informer(client, QUEUES, clock=clock), self._queues, queue_facts),
             self._lease_informer(client, settings.namespace, clock),

@@ -116,18 +116,18 @@ def _moments(stamps: tuple[str, ...]) -> tuple[datetime, ...]:
     return tuple(at for stamp in stamps if (at := parse_time(stamp)) is not None)
 
 
-def pod_facts(pod: Pod) -> PodFacts:
-    """What is shown of a pod that has not ended."""
+def pod_facts(pod: Pod, system: str) -> PodFacts:
+    """What is shown of a pod that has not ended. system: the namespace of the services; labels alone are anybody's."""
     meta = pod.metadata
     job = meta.labels.get(names.LABEL_JOB, "")
-    service = meta.labels.get(NAME_LABEL, "") if meta.labels.get(PART_LABEL) == PART_OF_US else ""
+    ours = meta.namespace == system and meta.labels.get(PART_LABEL) == PART_OF_US
     ready = condition(pod.status.conditions, "Ready")
     return PodFacts(
         key=meta.key,
         node=pod.spec.node_name,
         job=f"{meta.namespace}/{job}" if job else "",
         requests=_requests(pod),
-        service=service,
+        service=meta.labels.get(NAME_LABEL, "") if ours else "",
         ready=ready is not None and ready.status == "True",
         waits=not job and not pod.spec.node_name and meta.deletion_timestamp is None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,6 +37,11 @@ HEADERS: Final[dict[str, str]] = {
 }
 """On every answer. Trusted types: nothing that a user has written can become HTML, whatever the page's code does."""
 
+STILL_ALLOWED: Final = "scavenger.still_allowed"
+"""In the scope of a request: asks whether an answer that does not end may go on."""
+
+WITHDRAWN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
 
 class Guard:
     """access: judges tokens; None where the address alone says who may look. Then only names of this machine are taken
@@ -51,6 +57,7 @@ class Guard:
         if scope["type"] != "http":
             return
         refusal = await self._refusal(scope)
+        scope = {**scope, STILL_ALLOWED: partial(self._still_allowed, Headers(scope=scope).get("authorization"))}
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -59,6 +66,10 @@ class Guard:
             await send(message)
 
         await (refusal or self._app)(scope, receive, guarded)
+
+    async def _still_allowed(self, authorization: str | None) -> bool:
+        """Whether who began to read may go on. An API server that gives no answer takes nothing away."""
+        return self._access is None or await self._access.judge(authorization) not in WITHDRAWN
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
