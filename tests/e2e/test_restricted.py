@@ -66,6 +66,17 @@ def test_the_processes_have_no_rights_by_default(world: World) -> None:
     assert found["Seccomp"] == "2", "a filter"
 
 
+def test_the_kernel_spares_a_job_no_more_than_a_burstable_pod(world: World) -> None:
+    """In a node's out-of-memory; a Guaranteed pod would have -997."""
+    world.apply(scavenger_job("score", command=["python3", "-c", "print(open('/proc/self/oom_score_adj').read())"]))
+    world.wait_phase("score", "Completed")
+    [pod] = world.pods("score")
+    assert pod["status"]["qosClass"] == "Burstable"
+    main = pod["spec"]["containers"][0]["resources"]
+    assert main["requests"]["memory"] == main["limits"]["memory"]
+    assert 900 < int(world.log(pod["metadata"]["name"])) < 1000, "it asks for little of the node's memory"
+
+
 def test_an_image_that_runs_as_root_has_failed_at_once_and_runs_as_somebody_else(world: World, tmp_path: Path) -> None:
     (tmp_path / "Containerfile").write_text("ARG BASE=docker.io/library/python:3.12-slim\nFROM ${BASE}\n")
     image = world.cluster.build_image("scavenger/e2e-root:dev", tmp_path)

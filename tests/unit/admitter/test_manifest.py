@@ -319,3 +319,42 @@ def test_a_job_with_gpus_tolerates_the_taint_of_their_nodes() -> None:
     assert [(t.key, t.operator, t.effect) for t in shape_of(made).tolerations] == [
         ("nvidia.com/gpu", "Exists", "NoSchedule")
     ]
+
+
+ONE = {"cpu": "1", "memory": "1Gi"}
+MORE = {"requests": ONE, "limits": {"cpu": "1001m", "memory": "1Gi"}}
+SOME = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+def of_template(**pod: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "i", "resources": {"limits": ONE}}, {"name": "log", "image": "l"}]
+    return {"template": {"spec": {"containers": containers, **pod}}, "image": None, "resources": None}
+
+
+@pytest.mark.parametrize(
+    ("spec", "container", "whole"),
+    [
+        ({"resources": {"limits": ONE}}, MORE, None),
+        (of_template(), MORE, None),
+        (of_template(resources={"limits": ONE}), {"limits": ONE}, MORE),
+        (of_template(resources=SOME), {"limits": ONE}, SOME),
+    ],
+    ids=["fields", "a template", "the pod as a whole", "Burstable as a whole"],
+)
+def test_a_burstable_pod_has_one_cpu_limit_a_millicore_above_the_request(
+    spec: dict[str, Any], container: dict[str, Any], whole: dict[str, Any] | None
+) -> None:
+    made = job_manifest(b.job(spec=spec), restarts=0, run=RUN, max_grace_seconds=300, burstable=True)
+    pod = made["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"] == container
+    assert pod.get("resources") == whole
+
+
+def test_pods_on_reclaimed_capacity_are_burstable_as_they_are() -> None:
+    one, other = (
+        job_manifest(
+            b.job(spec={"capacity": "Reclaimed"}), restarts=0, run=RUN, max_grace_seconds=300, burstable=burstable
+        )
+        for burstable in (False, True)
+    )
+    assert one == other

@@ -18,6 +18,7 @@ from scavenger_admitter.admission_loop import load_rule
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.evictions import EvictionReason, read_eviction_note
 from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
+from scavenger_api.quantity import parse_quantity
 from scavenger_api.times import format_time, micros
 from scavenger_kube.resources import CONFIGMAPS, EVENTS, NODES, PODDISRUPTIONBUDGETS, PODS, Resource
 from scavenger_regulator.controller import Regulator
@@ -474,9 +475,14 @@ async def test_requests_need_no_metrics() -> None:
         assert c.levels().source == "requests"
 
 
-async def test_throttles_above_the_admission_level_and_gives_back_below() -> None:
+@pytest.mark.parametrize("above", [0, 1], ids=["Guaranteed", "Burstable"])
+async def test_throttles_above_the_admission_level_and_gives_back_below(above: int) -> None:
+    """The QoS class of a pod stays what it is: the limit is as far above the request as before."""
     async with cluster(throttle=True, throttle_share=0.4) as c:
         c.add_job("job")
+        limit = {"cpu": f"{1000 + above}m"}
+        c.api.edit(PODS, "lab", "job-run-0", lambda o: o["spec"]["containers"][0]["resources"].update(limits=limit))
+        await c.caught_up()
         c.measure(8.4)
         await c.period()
 
@@ -484,8 +490,9 @@ async def test_throttles_above_the_admission_level_and_gives_back_below() -> Non
             pod = c.api.get(PODS, "lab", "job-run-0")
             assert pod is not None
             resources = pod["spec"]["containers"][0]["resources"]
-            assert resources["requests"] == resources["limits"]
-            return str(resources["requests"]["cpu"])
+            request, limit = (str(resources[side]["cpu"]) for side in ("requests", "limits"))
+            assert (parse_quantity(limit) - parse_quantity(request)) * 1000 == above
+            return request
 
         assert cpu() == "600m"
         c.measure(7.8, each=0.6)

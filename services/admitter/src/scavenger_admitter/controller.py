@@ -138,6 +138,7 @@ class Admitter:
                 context.events,
                 max_grace_seconds=settings.max_termination_grace_period_seconds,
                 managed_jobs=settings.managed_jobs,
+                burstable=settings.qos_class == "Burstable",
             ),
             feed=self._feed,
             admission=self._admission,

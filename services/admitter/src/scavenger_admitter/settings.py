@@ -51,6 +51,11 @@ class AdmitterSettings(ServiceSettings):
     managed_jobs: bool = option(
         False, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
     )
+    qos_class: Literal["Burstable", "Guaranteed"] = option(
+        "Burstable",
+        "of pods on guaranteed capacity. Burstable: a CPU limit is a millicore above its request, so that a node out of"
+        " memory does not kill ordinary Burstable pods first; Guaranteed: for exclusive CPUs (static CPU manager)",
+    )
     explain_after: Seconds = option(
         5.0,
         "a job that waits this long is told so, and why; Waiting and Starting that pass sooner are not written",

@@ -123,15 +123,23 @@ class Writer:
         events: for Events.
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         managed_jobs: whether the admitter creates the pods of new Jobs.
+        burstable: as in `job_manifest`.
     """
 
     def __init__(
-        self, client: ApiClient, events: EventRecorder, *, max_grace_seconds: int, managed_jobs: bool = False
+        self,
+        client: ApiClient,
+        events: EventRecorder,
+        *,
+        max_grace_seconds: int,
+        managed_jobs: bool = False,
+        burstable: bool = False,
     ) -> None:
         self._client = client
         self._events = events
         self._max_grace_seconds = max_grace_seconds
         self._managed_jobs = managed_jobs
+        self._burstable = burstable
 
     async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
@@ -189,6 +197,7 @@ class Writer:
             user=action.user,
             target=target,
             managed=self._managed_jobs,
+            burstable=self._burstable,
         )
         made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
         return made

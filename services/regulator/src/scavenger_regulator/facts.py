@@ -16,7 +16,7 @@ from scavenger_api.times import parse_time
 from scavenger_domain.gang import run_name
 from scavenger_domain.nodes import counts, pressed
 from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
-from scavenger_kube.kinds import Node, Pod, true_because
+from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
@@ -93,6 +93,8 @@ def pod_facts(pod: Pod) -> PodFacts:
     """A scavenger pod."""
     meta = pod.metadata
     reclaimed = on_reclaimed_capacity(pod)
+    program = next((c for c in pod.spec.containers if c.name == names.MAIN_CONTAINER and not reclaimed), Container())
+    cpu = program.resources.requests.get("cpu")
     own, asked = pod.spec.termination_grace_period_seconds, meta.deletion_grace_period_seconds
     grace = DEFAULT_GRACE if own is None else float(own)
     given = grace if asked is None else float(asked)
@@ -112,11 +114,8 @@ def pod_facts(pod: Pod) -> PodFacts:
         checkpoint=parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         index=completion_index(meta.annotations, meta.labels),
         grace=min(grace, given),
-        resizable={
-            c.name: quantity(c.resources.requests["cpu"])
-            for c in pod.spec.containers
-            if c.name == names.MAIN_CONTAINER and "cpu" in c.resources.requests and not reclaimed
-        },
+        resizable={program.name: quantity(cpu)} if cpu is not None else {},
+        limit_above=max(0.0, quantity(program.resources.limits.get("cpu")) - quantity(cpu)),
         refused_resize=true_because(pod.status.conditions, "PodResizePending", "Infeasible"),
         reclaimed=reclaimed,
         computes_with=computing_requests(pod),

@@ -92,12 +92,14 @@ class ResizeOutcome(StrEnum):
 
 
 async def resize(client: ApiClient, wanted: Resize) -> ResizeOutcome:
-    """Set a container's CPU, request and limit together (a Guaranteed pod stays one). Never raises ApiError."""
+    """Set a container's CPU, the limit as far above the request as before: the API server refuses what changes the QoS
+    class of a pod. Never raises ApiError."""
     namespace, _, name = wanted.pod.key.partition("/")
-    cpu = f"{max(1, round(wanted.cores * 1000))}m"
+    millicores = max(1, round(wanted.cores * 1000))
+    cpu, limit = f"{millicores}m", f"{millicores + round(wanted.pod.limit_above * 1000)}m"
     container: dict[str, Any] = {
         "name": wanted.container,
-        "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}},
+        "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": limit}},
     }
     body = {"metadata": {"uid": wanted.pod.uid}, "spec": {"containers": [container]}}
     try:

@@ -9,7 +9,7 @@ from scavenger_api import names
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import Capacity, ScavengerJob, ScavengerJobSpec
 from scavenger_api.podspec import VolumeMount
-from scavenger_api.quantity import amounts
+from scavenger_api.quantity import amount, amounts
 from scavenger_api.reclaimed import RECLAIMED, asked_for, placed_by
 from scavenger_api.requirements import ResourceRequirements
 from scavenger_api.rules.template import OVERRIDDEN
@@ -68,6 +68,7 @@ def job_manifest(
     user: int | None = None,
     target: Target = ANYWHERE,
     managed: bool = False,
+    burstable: bool = False,
 ) -> dict[str, Any]:
     """The batch/v1 Job that runs the job once.
 
@@ -76,13 +77,14 @@ def job_manifest(
     Args:
         job: the job.
         restarts: how often it has been interrupted.
-        run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of
-        the run. max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
+        run: the place in line it is started from (`accounting.run_id` of queuedTimestamp): the identity of the run.
+        max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         level: what its pods keep to; the job asks for nothing beyond (`breaches`).
         token: its pods get the token of their service account.
         user: the user id of its pods, where the job names none; None for the image's.
         target: the nodes its pods may go to.
         managed: the admitter creates its pods, and not the Job controller.
+        burstable: its pods are not of QoS class Guaranteed.
     """
     labels = _labels(job)
     single = managed and job.spec.parallelism == 1
@@ -115,8 +117,11 @@ def job_manifest(
                     "finalizers": [names.FINALIZER],
                 },
                 "spec": {
-                    **_pod_spec(
-                        job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
+                    **_of_qos_class(
+                        _pod_spec(
+                            job, tuple(_own_env(job, restarts, single=single)), max_grace_seconds, level, token, target
+                        ),
+                        burstable,
                     ),
                     **_as_user(job.spec, user),
                 },
@@ -324,6 +329,34 @@ def _placed(spec: ScavengerJobSpec, resources: dict[str, Any]) -> dict[str, Any]
     # Written down, not left out: what is missing would be filled in from the limits.
     nothing = {name: "0" for name in RECLAIMED if name in asked}
     return {"requests": {**asked, **nothing, **placed}, "limits": {**asked, **placed}} if asked else {}
+
+
+def _of_qos_class(pod: dict[str, Any], burstable: bool) -> dict[str, Any]:
+    """A pod that is Burstable for a millicore, where all its containers have their requests as limits.
+
+    In a node's out-of-memory the kernel looks at oom_score_adj: -997 for Guaranteed pods, 3 to 999 for Burstable ones
+    (kubelet pkg/kubelet/qos GetContainerOOMScoreAdjust). So it would take ordinary pods before the scavengers.
+    """
+    if not burstable:
+        return pod
+    if whole := pod.get("resources"):  # decides alone, and no container may have more
+        return {**pod, "resources": _a_millicore_more(whole) or whole}
+    first, *others = pod["containers"]
+    more = _a_millicore_more(first.get("resources", {}))
+    return {**pod, "containers": [{**first, "resources": more}, *others]} if more else pod
+
+
+def _a_millicore_more(resources: dict[str, Any]) -> dict[str, Any]:
+    """Resources with a CPU limit above the request; nothing where it is not the same as the request."""
+    limits = resources.get("limits", {})
+    if "cpu" not in limits:
+        return {}
+    limit, request = (amount("cpu", side["cpu"]) for side in (limits, {**limits, **resources.get("requests", {})}))
+    if limit != request:
+        return {}
+    # Written down, as a request that is missing is filled in from the limit.
+    requests = {**limits, **resources.get("requests", {})}
+    return {**resources, "requests": requests, "limits": {**limits, "cpu": f"{limit + 1}m"}}
 
 
 def _own_env(job: ScavengerJob, restarts: int, *, single: bool) -> Iterator[dict[str, Any]]:

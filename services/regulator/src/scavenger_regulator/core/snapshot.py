@@ -92,6 +92,8 @@ class PodFacts:
     grace: float = 30.0
     resizable: Mapping[str, float] = field(default_factory=dict)
     """The container of the job's program → its CPU request now, in cores; for throttling. Others are not the job's."""
+    limit_above: float = 0.0
+    """By so many cores the CPU limit of that container is above its request: its QoS class must not change."""
     refused_resize: bool = False
     """The kubelet has answered Infeasible."""
     reclaimed: bool = False
