@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, ReleasePod
-from scavenger_admitter.core.lifecycle.pods import ended_at
+from scavenger_admitter.core.lifecycle.pods import ended_at, goes_on, over, own_exit, removal, succeeded
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
 from scavenger_api.job import ConditionType, Phase
 from scavenger_api.reasons import InterruptionReason as Cause
@@ -777,3 +777,12 @@ def test_what_a_program_says_as_it_ends_is_text_in_the_status() -> None:
     told = outcome.status.message or ""
     assert "\\u001b[2Jbye\\u202e\\u009b" in told
     assert told.isprintable()
+
+
+@pytest.mark.parametrize("row", [r for r in (*SINGLE, *BESIDE, *GANG) if any(map(goes_on, r.pods))], ids=row_id)
+def test_a_pod_that_goes_on_ends_no_run(row: Row) -> None:
+    """A look at a gang of ten thousand passes over them."""
+    for pod in filter(goes_on, row.pods):
+        assert (removal(pod, b.at(row.now)), own_exit(pod, b.at(row.now))) == (None, None)
+        assert not over(pod)
+        assert not succeeded(pod)

@@ -116,8 +116,10 @@ def deleting(pod: kinds.Pod) -> bool:
 
 def main_status(pod: kinds.Pod) -> kinds.ContainerStatus | None:
     """The status of the container that does the work; sidecars say nothing about the job."""
-    statuses, main = pod.status.container_statuses, pod.program
-    return next((s for s in statuses if s.name == main), statuses[0] if statuses else None)
+    statuses = pod.status.container_statuses
+    if len(statuses) < 2:  # nearly always, and asked ten times of each pod of a gang
+        return statuses[0] if statuses else None
+    return next((status for status in statuses if status.name == pod.program), statuses[0])
 
 
 def over(pod: kinds.Pod) -> bool:
@@ -129,6 +131,13 @@ def over(pod: kinds.Pod) -> bool:
     if pod.ended or main is None or main.state.terminated is None:
         return pod.ended
     return any(status.state.terminated is None for status in pod.status.container_statuses)
+
+
+def goes_on(pod: kinds.Pod) -> bool:
+    """Whether nothing has happened to it that may end it, as is so of nearly all pods of a large gang."""
+    main = main_status(pod)
+    works = not pod.ended and (main is None or main.state.terminated is None)
+    return works and not deleting(pod) and kinds.condition(pod.status.conditions, "DisruptionTarget") is None
 
 
 def succeeded(pod: kinds.Pod) -> bool:

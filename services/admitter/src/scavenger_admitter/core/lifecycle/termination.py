@@ -22,6 +22,7 @@ from scavenger_admitter.core.lifecycle.pods import (
     Removal,
     deletion_requested,
     ended_at,
+    goes_on,
     moment,
     over,
     own_exit,
@@ -117,8 +118,9 @@ def find_termination(
     Deterministic: ties go by time, proof, then pod name; a member that saved its state and left goes before those that
     fail in the same second, perhaps for want of it.
     """
-    removals = {pod.metadata.uid: found for pod in run.pods if (found := removal(pod, now))}
-    rest = [pod for pod in run.pods if pod.metadata.uid not in removals]
+    touched = [pod for pod in run.pods if not goes_on(pod)]
+    removals = {pod.metadata.uid: found for pod in touched if (found := removal(pod, now))}
+    rest = [pod for pod in touched if pod.metadata.uid not in removals]
     exits = [ended for pod in rest if (ended := own_exit(pod, now))]
     exits.sort(key=lambda e: (e.at, not run.saved(e), e.pod))
     done = [pod for pod in rest if succeeded(pod)]
