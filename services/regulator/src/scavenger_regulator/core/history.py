@@ -52,6 +52,11 @@ class Moments:
             self.m2 + other.m2 + delta * delta * self.count * other.count / count,
         )
 
+    def times(self, factor: float) -> Moments:
+        """Of samples so many times as large, in the bounds of percentages."""
+        most = self.count * 100.0**2
+        return Moments(self.count, min(100.0, self.mean * factor), min(most, self.m2 * factor * factor))
+
     @property
     def stdev(self) -> float:
         """Standard deviation of the samples, taken as the whole population; 0 for fewer than two."""
@@ -69,10 +74,15 @@ class Figures:
 
 @dataclass(slots=True)
 class History:
-    """The ordinary load of one resource over the last `window` seconds, in about `buckets` buckets."""
+    """The ordinary load of one resource over the last `window` seconds, in about `buckets` buckets.
+
+    Attributes:
+        room: cores or bytes that 100 percent are, where the samples are of an amount; 0 where they are of a load.
+    """
 
     window: float = DEFAULT_WINDOW
     buckets: int = DEFAULT_BUCKETS
+    room: float = 0.0
     _moments: dict[int, Moments] = field(default_factory=dict)
     """By the number of the bucket since the epoch."""
     _last: float = -math.inf
@@ -107,6 +117,14 @@ class History:
         self.forget(at)
         return True
 
+    def measure_by(self, room: float) -> None:
+        """Take what was used so far as percent of so many cores or bytes."""
+        if self.room and room != self.room:
+            factor = self.room / room
+            self._moments = {number: moments.times(factor) for number, moments in self._moments.items()}
+            self._earlier = None
+        self.room = room
+
     def forget(self, now: datetime) -> None:
         """Drop what has left the window, and what lies in a future that a corrected clock took back."""
         newest = int(now.timestamp() // self.width)
@@ -140,6 +158,7 @@ class History:
         return {
             "window": self.window,
             "buckets": self.buckets,
+            **({"room": self.room} if self.room else {}),
             "last": round(self._last, 3) if self._moments else None,
             "moments": [
                 [number, m.count, round(m.mean, 4), round(m.m2, 4)] for number, m in sorted(self._moments.items())
@@ -158,10 +177,12 @@ class History:
             rows = [(int(n), Moments(int(c), float(mean), float(m2))) for n, c, mean, m2 in dumped["moments"]]
             rows = [(n, moments) for n, moments in rows if abs(n) < MAX_NUMBER and _sane(moments)]
             last = float(dumped["last"]) if rows else -math.inf
+            room = float(dumped.get("room", 0.0))
         except (KeyError, TypeError, ValueError, OverflowError):
             return history
-        if not 0 < width <= MAX_NUMBER:  # NaN compares false
+        if not (0 < width <= MAX_NUMBER and 0 <= room < math.inf):  # NaN compares false
             return history
+        history.room = room
         for number, moments in rows:
             target = int((number + 0.5) * width // history.width)
             history._moments[target] = history._moments.get(target, Moments()).merge(moments)

@@ -1,12 +1,21 @@
-"""What periods teach about the ordinary load: a history for each scope and resource, and what it says."""
+"""What periods teach about the ordinary load: a history for each scope and resource, and what it says.
+
+Of the cluster there are two: of the load, and of what is used, in percent of the nodes that there are now. Where nodes
+come and the use stays, the load jumps; where an autoscaler answers the load, the use does. Neither is unrest, so the
+one that moved less counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+
+USED: Final = "used-"
+"""The history of what is used of a resource has its name with this before it."""
 
 
 def learn(histories: dict[str, dict[str, History]], decision: Decision, window: float) -> None:
@@ -17,15 +26,26 @@ def learn(histories: dict[str, dict[str, History]], decision: Decision, window: 
         if reading is None or reading.ordinary is None:
             continue
         known = histories.setdefault(scope, {})
+        buckets = DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS
         for resource in RESOURCES:
-            if resource not in known:
-                known[resource] = History(window, DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS)
-            known[resource].add(reading.observed_at, reading.ordinary[resource])
+            load = known.setdefault(resource, History(window, buckets))
+            load.add(reading.observed_at, reading.ordinary[resource])
+            if scope == CLUSTER:
+                used = known.setdefault(USED + resource, History(window, buckets))
+                used.measure_by(reading.whole[resource])
+                used.add(reading.observed_at, reading.ordinary[resource])
 
 
 def learned(histories: Histories) -> dict[str, Mapping[str, Figures]]:
     """Scope → resource → mean and deviation of the ordinary load, where there is a sample."""
-    return {
-        scope: {resource: found for resource, history in one.items() if (found := history.figures) is not None}
-        for scope, one in histories.items()
-    }
+    return {scope: _learned(one) for scope, one in histories.items()}
+
+
+def _learned(histories: Mapping[str, History]) -> dict[str, Figures]:
+    found = {}
+    for resource in RESOURCES:
+        load, used = (one.figures if (one := histories.get(name)) else None for name in (resource, USED + resource))
+        if load is not None:
+            calmer = used is not None and used.samples >= load.samples and used.stdev < load.stdev
+            found[resource] = used if used is not None and calmer else load
+    return found

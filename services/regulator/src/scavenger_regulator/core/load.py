@@ -76,8 +76,8 @@ class Reading:
     pressure; without pods that started since `since`, which whoever reads the load adds anyway. used_of_requests:
     percent of what scavenger pods past their first minutes have asked for that they use; without CPU on reclaimed
     capacity, of the cluster only, and only where there are such pods. room: allocatable of the nodes, in cores and
-    bytes. observed_at: the oldest sample used. since: when the oldest sample's averaging began; what happened before is
-    fully in the figures.
+    bytes. whole: the same with those that should have figures and have none. observed_at: the oldest sample used.
+    since: when the oldest sample's averaging began; what happened before is fully in the figures.
     """
 
     scope: str
@@ -89,6 +89,7 @@ class Reading:
     ramping: Mapping[str, float]
     used_of_requests: Mapping[str, float]
     room: Mapping[str, float]
+    whole: Mapping[str, float]
     nodes: frozenset[str]
     observed_at: datetime
     since: datetime
@@ -188,7 +189,7 @@ def read_load(
         use = _total(counted, measurement.total, fresh)
         if use is None:
             return Unreadable(f"the source has no plausible figure for the cluster no older than {trust.max_age:.0f} s")
-        return _reading(scope, counted, use, gangs, recent_terminations, measurement, fresh, trust)
+        return _reading(scope, counted, counted, use, gangs, recent_terminations, measurement, fresh, trust)
     figures = {node.name: _figures(node, measurement.nodes.get(node.name), fresh) for node in counted}
     missing = _uncovered(counted, figures, fresh, trust)
     if missing:
@@ -196,7 +197,8 @@ def read_load(
     known = {node.name: found for node in counted if (found := figures[node.name] or _if_full(node, fresh))}
     use = {r: [found[r] for found in known.values()] for r in RESOURCES}
     nodes = [node for node in counted if node.name in known]
-    return _reading(scope, nodes, use, gangs, recent_terminations, measurement, fresh, trust)
+    whole = [node for node in counted if node.name in known or not fresh.joined(node)]
+    return _reading(scope, nodes, whole, use, gangs, recent_terminations, measurement, fresh, trust)
 
 
 def believable(node: NodeFacts, figures: Mapping[str, Figure] | None, fresh: Fresh) -> bool:
@@ -265,6 +267,7 @@ def _uncovered(counted: list[NodeFacts], figures: Mapping[str, Figures | None], 
 def _reading(
     scope: str,
     measured: list[NodeFacts],
+    whole: list[NodeFacts],
     use: Mapping[str, list[Figure]],
     gangs: Iterable[Gang],
     recent_terminations: Iterable[RecentTermination],
@@ -307,6 +310,7 @@ def _reading(
         ramping={r: _percent(ramping[r] + left[r], room[r]) for r in RESOURCES},
         used_of_requests=used_of_requests(running, since) if scope == CLUSTER else {},
         room=room,
+        whole=_room(whole),
         nodes=names,
         observed_at=observed_at,
         since=since,
