@@ -278,14 +278,22 @@ def test_on_reclaimed_capacity_containers_are_placed_by_what_stands_for_cpu_and_
     assert made.spec.placed_by == {"scavenger.dev/reclaimed-cpu": 1100, "scavenger.dev/reclaimed-memory": 1026}
 
 
-def test_a_job_that_says_nothing_of_its_memory_fails_before_it_takes_anything() -> None:
-    made = job({"containers": [container(resources={"requests": {"cpu": "1"}})]})
-    outcome = b.decide(b.seen(made, 5, granted=True))
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"containers": [container(resources={"requests": {"cpu": "1"}})]}, "memory is mandatory"),
+        ({"nodeName": "n1"}, "spec.template.spec.nodeName: the scheduler chooses the node"),
+        ({"activeDeadlineSeconds": 5}, "spec.template.spec.activeDeadlineSeconds: "),
+    ],
+)
+def test_a_job_that_no_webhook_has_refused_fails_before_it_takes_anything(pod: dict[str, Any], words: str) -> None:
+    outcome = b.decide(b.seen(job(pod), 5, granted=True))
 
     assert outcome.status.phase is Phase.FAILED
     assert states(outcome.status)["Succeeded"] == "False:Invalid"
     assert outcome.actions == ()
-    assert "memory is mandatory" in (outcome.status.message or "")
+    assert not outcome.candidate
+    assert words in (outcome.status.message or "")
 
 
 # --- what it may not have -----------------------------------------------------------------------------------

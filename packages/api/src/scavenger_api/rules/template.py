@@ -50,9 +50,7 @@ def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
         return
     yield from _mixed(spec)
     yield from _mark_problems(template)
-    for name, text in _REFUSED.items():
-        if name in (template.spec.model_extra or {}):
-            yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
+    yield from start_problems(spec)
     yield from _main_problems(spec, template)
     if spec.account is None and has_token(template.spec):
         text = "a volume has a token of a service account; name the account"
@@ -63,8 +61,19 @@ def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     if spec.capacity is Capacity.RECLAIMED and (template.spec.resources.requests or template.spec.resources.limits):
         text = "capacity: Reclaimed counts what containers ask for; write their resources instead"
         yield Problem(f"{WHERE}.spec.resources", text)
-    for resource in missing_resources(spec):
-        yield Problem(f"{WHERE}.spec.containers[0].resources", mandatory(resource))
+
+
+def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """Why a template is not started even where no webhook has refused it."""
+    if spec.template is None:
+        return
+    for name, text in _REFUSED.items():
+        if name in (spec.template.spec.model_extra or {}):
+            yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
+    for resource in _missing_resources(spec):
+        example = {"cpu": "500m", "memory": "1Gi"}[resource]
+        text = f"{resource} is mandatory; add it to resources.requests of a container, as {resource}: {example}"
+        yield Problem(f"{WHERE}.spec.containers[0].resources", text)
 
 
 def _short_form_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
@@ -76,19 +85,13 @@ def _short_form_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
         yield Problem("spec.mainContainer", "a job without template has one container; leave it out")
 
 
-def missing_resources(spec: ScavengerJobSpec) -> tuple[str, ...]:
+def _missing_resources(spec: ScavengerJobSpec) -> tuple[str, ...]:
     """Of cpu and memory, what the pods request nothing of. A job is planned by both."""
     try:
         requests = spec.requests
     except QuantityError:
         return ()  # a problem of its own
     return tuple(name for name in RECLAIMED if not requests.get(name))
-
-
-def mandatory(resource: str) -> str:
-    """That a template says nothing of a resource."""
-    example = {"cpu": "500m", "memory": "1Gi"}[resource]
-    return f"{resource} is mandatory; add it to resources.requests of a container, as {resource}: {example}"
 
 
 def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:

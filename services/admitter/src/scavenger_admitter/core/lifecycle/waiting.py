@@ -10,7 +10,7 @@ from scavenger_api import names
 from scavenger_api.job import Phase
 from scavenger_api.reasons import NEVER, FailureReason, WaitReason
 from scavenger_api.rules.size import size_problem
-from scavenger_api.rules.template import mandatory, missing_resources
+from scavenger_api.rules.template import start_problems
 from scavenger_domain.pod_security import breaches
 from scavenger_kube import kinds
 
@@ -98,9 +98,8 @@ def line_up(draft: Draft) -> None:
     if not draft.phase.queued:
         return
     seen, batch = draft.seen, draft.seen.batch
-    if seen.job.spec.template is not None and (absent := missing_resources(seen.job.spec)):
-        words = "; ".join(f"spec.template: {mandatory(resource)}" for resource in absent)
-        finished.fail(draft, seen.now, FailureReason.INVALID, words)
+    if problems := [f"{one.field}: {one.message}" for one in start_problems(seen.job.spec)]:
+        finished.fail(draft, seen.now, FailureReason.INVALID, "; ".join(problems))
         return
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
