@@ -37,7 +37,6 @@ JOBS = [
         env=[{"name": "A", "value": "b"}, *env(fieldRef={"fieldPath": "metadata.labels['a.b/c']"})],
         envFrom=[{"prefix": "P_", "configMapRef": {"name": "c"}}],
         nodeSelector={"kubernetes.io/hostname": "fake-001"},
-        tolerations=[{"key": "a/b", "operator": "Equal", "value": "c", "effect": "NoSchedule"}],
         persistentVolumeClaims=pvc("/data"),
         secrets=[{"name": "s", "mountPath": "/etc/app", "readOnly": True}],
         terminationGracePeriodSeconds=300,
@@ -174,9 +173,15 @@ JOBS = [
         nodeSelector={"c": "-d"},
     ),
     j(
+        "tolerating every taint",
+        "every taint, as it names no key",
+        fields="spec.tolerations[0].key",
+        tolerations=[{"operator": "Exists"}],
+    ),
+    j(
         "taint",
         "'a b': a name has up to 63",
-        fields="spec.tolerations[0].key",
+        fields="spec.tolerations[0].key spec.tolerations[0].key",
         tolerations=[{"key": "a b", "operator": "Exists"}],
     ),
     j(

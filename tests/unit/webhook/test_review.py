@@ -95,7 +95,7 @@ def test_a_pod_that_is_raised_says_what_to_do() -> None:
     ],
 )
 def test_jobs(spec: Object, field: str | None) -> None:
-    response = answer_to("scavengerjobs", job(**spec))
+    response = answer_to("scavengerjobs", job(**spec), rules(tolerated=None))
 
     assert response.allowed == (field is None), problems(response)
     assert list(problems(response)) == ([field] if field else [])
@@ -164,7 +164,8 @@ def test_tolerations_that_the_administrator_allows() -> None:
         {"key": "db", "operator": "Equal", "value": "x", "effect": "NoExecute"},
         {"operator": "Exists"},
     ]
-    assert answer_to("scavengerjobs", job(tolerations=tolerations)).allowed, "all, unless told otherwise"
+    assert len(problems(answer_to("scavengerjobs", job(tolerations=tolerations)))) == 3, "none, unless told otherwise"
+    assert answer_to("scavengerjobs", job(tolerations=tolerations), rules(tolerated=None)).allowed
     refused = problems(answer_to("scavengerjobs", job(tolerations=tolerations), rules(tolerated=("gpu", "spot"))))
     assert refused == {
         "spec.tolerations[1].key": "it tolerates taints 'db', which the administrator does not allow scavenger jobs; "
@@ -176,11 +177,22 @@ def test_tolerations_that_the_administrator_allows() -> None:
     assert none["spec.tolerations[0].key"].endswith("does not allow scavenger jobs; remove it")
 
 
+def test_the_taint_of_a_resource_that_is_asked_for_may_be_written() -> None:
+    asked = {"requests": {"cpu": "1", "memory": "1Gi", "vendor.com/gpu": "1"}}
+    tolerations = [
+        {"key": "vendor.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "vendor.com/gpu", "operator": "Exists"},
+        {"key": "vendor.com/fpga", "operator": "Exists", "effect": "NoSchedule"},
+    ]
+    refused = problems(answer_to("scavengerjobs", job(resources=asked, tolerations=tolerations)))
+    assert sorted(refused) == ["spec.tolerations[1].key", "spec.tolerations[2].key"]
+
+
 def test_settings_become_rules() -> None:
     assert WebhookSettings.load([]).rules() == Rules()
     told = WebhookSettings.load(["--max-interruption-after=1d", "--allowed-tolerations=gpu,spot"]).rules()
     assert (told.max_interval, told.tolerated) == (timedelta(days=1), ("gpu", "spot"))
-    assert WebhookSettings.load(["--allowed-tolerations="]).rules().tolerated == ()
+    assert WebhookSettings.load(["--allowed-tolerations=*"]).rules().tolerated is None
 
 
 @pytest.mark.parametrize("queue", ["nowhere", "closed", "going", "chemistry"])

@@ -37,7 +37,7 @@ class WebhookSettings(ServiceSettings):
         7 * DAY, "no job may promise checkpoints less often than this", unit="seconds", ge=1
     )
     allowed_tolerations: Names = option(
-        (ALL,), f"keys of the taints that jobs may tolerate; {ALL} is every taint, none of them is none"
+        (), f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {ALL} is every taint"
     )
 
     certificates: Literal["authority", "self-managed", "mounted"] = option(

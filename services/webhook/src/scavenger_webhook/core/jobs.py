@@ -15,8 +15,9 @@ from scavenger_api.rules.template import template_warnings
 from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
 from scavenger_domain.selectors import selects
+from scavenger_domain.taints import of_resources
 
-from scavenger_webhook.core.resources import node_warnings, quota_problems, reclaimed_warnings
+from scavenger_webhook.core.resources import node_warnings, quota_problems, reclaimed_warnings, requested
 from scavenger_webhook.core.snapshot import Facts
 from scavenger_webhook.core.verdict import ACCEPTED, Verdict
 
@@ -101,9 +102,10 @@ def _toleration_problems(spec: ScavengerJobSpec, facts: Facts) -> Iterator[Probl
     allowed = facts.rules.tolerated
     if allowed is None:
         return
+    given = {(one.key, one.effect) for one in of_resources(requested(spec))}
     where = "spec." if spec.template is None else "spec.template.spec."
     for index, toleration in enumerate(spec.tolerated):
-        if toleration.key not in allowed:
+        if toleration.key not in allowed and (toleration.key, toleration.effect) not in given:
             what = f"taints {shown(toleration.key)}" if toleration.key else "every taint, as it names no key"
             remedy = f"name one of {', '.join(allowed)}, or remove it" if allowed else "remove it"
             text = f"it tolerates {what}, which the administrator does not allow scavenger jobs; {remedy}"

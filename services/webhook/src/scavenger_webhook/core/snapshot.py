@@ -30,14 +30,14 @@ class LowPriority(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What the administrator has decided. max_grace: seconds. max_interval: the longest `interruptionAfter`. tolerated:
-    keys of the taints that jobs may tolerate; None for all.
+    keys of the taints that jobs may tolerate, beside those of resources that they ask for; None for all.
     """
 
     ordinary_class: str = names.PRIORITY_CLASS_ORDINARY
     low_priority: LowPriority = LowPriority.RAISE
     max_grace: int = 300
     max_interval: timedelta = timedelta(days=7)
-    tolerated: tuple[str, ...] | None = None
+    tolerated: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
