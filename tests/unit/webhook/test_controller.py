@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from scavenger_api import names
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON
-from scavenger_kube.resources import NAMESPACES, NODES
+from scavenger_kube.resources import NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS
 from scavenger_runtime.clock import SystemClock
 from scavenger_testing import VirtualClock
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS
 from scavenger_webhook.controller import ClusterView
+from scavenger_webhook.core.review import review
 from scavenger_webhook.core.snapshot import LOW_PRIORITY, SCAVENGER_CLASSES, Rules
 from scavenger_webhook.facts import PRIORITYCLASSES, SCAVENGERQUEUES
 from scavenger_webhook.settings import WebhookSettings
@@ -57,6 +58,26 @@ async def test_facts_are_what_the_caches_hold_and_new_queues_are_asked_for() -> 
 
             api.remove(NODES, None, "n")
             await until("the node is gone", lambda: view.facts().nodes == ())
+
+
+async def test_claims_that_are_not_there_are_told_when_a_job_is_created() -> None:
+    async with FakeApi() as api:
+        api.put(PERSISTENTVOLUMECLAIMS, {"metadata": {"name": "there", "namespace": "ns"}})
+        view = ClusterView(api.client(), Rules(), VirtualClock())
+        mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("there", "absent", "no/name")]
+        made = request("scavengerjobs", job(persistentVolumeClaims=mounts), namespace="ns")
+        async with running(*(informer.run() for informer in view.informers)):
+            await asyncio.gather(*(informer.wait_synced() for informer in view.informers))
+            found = await view.facts_for(made)
+            assert found is not None
+            assert found.absent_claims == ("absent",)
+            made = request("scavengerjobs", job(persistentVolumeClaims=mounts[:2]), namespace="ns")
+            [told] = review(made, found).warnings or ()
+            assert "persistentvolumeclaim 'absent' not found" in told
+            api.fail(403, times=9, methods={"GET"}, path="/persistentvolumeclaims", reason="Forbidden")
+            unknown = await view.facts_for(made)
+            assert unknown is not None
+            assert unknown.absent_claims == ()
 
 
 async def test_the_labels_of_a_namespace_are_asked_for_where_a_queue_has_a_selector() -> None:

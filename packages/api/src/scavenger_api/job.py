@@ -379,12 +379,12 @@ class ScavengerJobSpec(Model):
         if kind == "persistentvolumeclaim":
             return frozenset(mount.name for mount in self.persistent_volume_claims or ())
         if kind == "configmap":
-            keys = {key.name for source in sources if (key := source.config_map_key_ref)}
-            keys |= {ref.name for whole in self.env_from or () if (ref := whole.config_map_ref)}
+            keys = {key.name for source in sources if (key := source.config_map_key_ref) and not key.optional}
+            keys |= {ref.name for whole in self.env_from or () if (ref := whole.config_map_ref) and not ref.optional}
             return frozenset(keys | {mount.name for mount in self.config_maps or ()})
         if kind == "secret":
-            keys = {key.name for source in sources if (key := source.secret_key_ref)}
-            keys |= {ref.name for whole in self.env_from or () if (ref := whole.secret_ref)}
+            keys = {key.name for source in sources if (key := source.secret_key_ref) and not key.optional}
+            keys |= {ref.name for whole in self.env_from or () if (ref := whole.secret_ref) and not ref.optional}
             return frozenset(keys | {mount.name for mount in self.secrets or ()})
         return frozenset()
 

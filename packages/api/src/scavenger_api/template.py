@@ -166,16 +166,21 @@ _VOLUMES: Final = (
 def _references(spec: TemplateSpec) -> Iterator[tuple[str, str]]:
     for volume in spec.volumes:
         for kind, field, name in _VOLUMES:
-            yield kind, _text(volume, field, name)
+            yield kind, _needed(volume, field, name)
         for source in _list(volume, "projected", "sources"):
-            yield "configmap", _text(source, "configMap", "name")
-            yield "secret", _text(source, "secret", "name")
+            yield "configmap", _needed(source, "configMap", "name")
+            yield "secret", _needed(source, "secret", "name")
     for container in spec.all_containers:
         for kind, field in (("configmap", "configMap"), ("secret", "secret")):
             for variable in container.env:
-                yield kind, _text(variable.value_from or {}, f"{field}KeyRef", "name")
+                yield kind, _needed(variable.value_from or {}, f"{field}KeyRef", "name")
             for whole in container.env_from:
-                yield kind, _text(whole, f"{field}Ref", "name")
+                yield kind, _needed(whole, f"{field}Ref", "name")
+
+
+def _needed(source: object, field: str, name: str) -> str:
+    """The name of the object that a field refers to; empty where it may be absent."""
+    return "" if at(source, field, "optional") is True else _text(source, field, name)
 
 
 def at(value: object, *path: str) -> Any:

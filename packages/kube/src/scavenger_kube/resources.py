@@ -55,6 +55,12 @@ class PodDisruptionBudget(kinds.Struct, frozen=True, gc=False, rename="camel"):
     spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
 
 
+class Item(kinds.Struct, frozen=True, gc=False, rename="camel"):
+    """An object of which nothing but the existence matters."""
+
+    metadata: kinds.ObjectMeta = kinds.ObjectMeta()
+
+
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
     """A kind of the API. `type` is what its objects are decoded into (a msgspec Struct or a pydantic
@@ -90,6 +96,8 @@ PODS = Resource("", "v1", "pods", "Pod", True, kinds.Pod)
 NODES = Resource("", "v1", "nodes", "Node", False, kinds.Node)
 JOBS = Resource("batch", "v1", "jobs", "Job", True, kinds.Job)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", True, kinds.ConfigMap)
+SECRETS = Resource("", "v1", "secrets", "Secret", True, Item)
+PERSISTENTVOLUMECLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, Item)
 EVENTS = Resource("", "v1", "events", "Event", True, kinds.Event)
 SERVICES = Resource("", "v1", "services", "Service", True, Service)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)

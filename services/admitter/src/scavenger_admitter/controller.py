@@ -46,6 +46,7 @@ from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
+from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots, namespace_of
 from scavenger_admitter.usage import UsagePoller
@@ -139,6 +140,7 @@ class Admitter:
                 max_grace_seconds=settings.max_termination_grace_period_seconds,
                 managed_jobs=settings.managed_jobs,
                 burstable=settings.qos_class == "Burstable",
+                references=References(self._client, settings.checked_references),
             ),
             feed=self._feed,
             admission=self._admission,

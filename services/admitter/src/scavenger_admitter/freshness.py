@@ -18,7 +18,7 @@ from scavenger_api.job import Phase
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
-from scavenger_kube.resources import JOBS, NODES, PODS, Params, Resource
+from scavenger_kube.resources import JOBS, NODES, PODS, Item, Params, Resource
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
@@ -28,7 +28,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import deleting, moment
 from scavenger_admitter.facts import run_of, version
-from scavenger_admitter.writer import SCAVENGERJOBS, Item, metadata_now
+from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now
 
 AGAIN_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 10.0

@@ -63,6 +63,10 @@ class JobRecord:
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""
     """The last version that cannot be read and of which that was said."""
+    missing: str = ""
+    """What its pods need and was not there when it was last looked for."""
+    looked: float | None = None
+    """When that was, by the monotonic clock."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
 

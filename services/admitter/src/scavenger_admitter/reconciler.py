@@ -38,6 +38,7 @@ from scavenger_admitter.freshness import confirmed, doubtful, exists, final, ove
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.losses import Losses
+from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
@@ -52,6 +53,12 @@ BEHIND_SECONDS: Final = 5.0
 
 EXPLAINED_LATER: Final = 60.0
 """A job whose status waits for its turn to explain something is looked at again so often."""
+
+LOOK_SECONDS: Final = 60.0
+"""A job that waits for so long is told what its pods need and is not there."""
+
+LOOK_AGAIN_SECONDS: Final = 600.0
+"""And is told again, of what is there by then, so often."""
 
 log = get_logger(__name__)
 
@@ -132,6 +139,7 @@ class Reconciler:
         job = self._informers.job(key)
         if job is None:
             return await self._clear_orphans(key)
+        await self._look_for_references(key, job)
         seen = self._observation(key, job)
         if await overtaken(self._client, seen):
             log.info("waiting for a newer version of the ScavengerJob", job=key)
@@ -164,7 +172,8 @@ class Reconciler:
         await self._writer.carry_out(key, cleanups)
         self._records[key].done.update(cleanups)
         # Another record by now where the job went meanwhile and another one has its name.
-        return _soonest(left_out, outcome.requeue_after, *self._records[key].attempt.waits(self._clock))
+        look = self._looks_in(key, job)
+        return _soonest(left_out, outcome.requeue_after, look, *self._records[key].attempt.waits(self._clock))
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -173,6 +182,25 @@ class Reconciler:
         if record.barred != unread.resource_version and self._turns.take(key, Urgency.EXPLAIN, 2):
             record.barred = unread.resource_version
             await self._writer.tell_unreadable(key, unread.error)
+
+    async def _look_for_references(self, key: str, job: ScavengerJob) -> None:
+        """What a job in line needs and is not there is known before its turn comes."""
+        if (left := self._looks_in(key, job)) is not None and left <= 0:
+            record = self._records[key]
+            record.looked = self._clock.monotonic()
+            try:
+                record.missing = await self._writer.missing(job)
+            except ApiError as error:
+                log.info("references not looked for", job=key, error=str(error))
+
+    def _looks_in(self, key: str, job: ScavengerJob) -> float | None:
+        """Seconds until it is looked for what a job in line needs; None where nothing is, or it is not in line."""
+        status, record = job.status, self._records[key]
+        if not (status.phase and status.phase.queued and status.queued_timestamp) or not refers(job.spec):
+            return None
+        if record.looked is not None:
+            return LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
+        return LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
 
     async def _plan(self, seen: Observation) -> Outcome:
         """What follows, from what the API server has where informers do not prove it."""
@@ -293,6 +321,7 @@ class Reconciler:
             now=self._clock.now(),
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
+            missing=record.missing,
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             wanted_by_own=partial(informers.waits.wanted, job.metadata.namespace, now=self._clock.now()),
             decision=record.decision_on(run),

@@ -56,6 +56,11 @@ class AdmitterSettings(ServiceSettings):
         "of pods on guaranteed capacity. Burstable: a CPU limit is a millicore above its request, so that a node out of"
         " memory does not kill ordinary Burstable pods first; Guaranteed: for exclusive CPUs (static CPU manager)",
     )
+    checked_references: Names = option(
+        ("persistentvolumeclaims",),
+        "of what a job refers to, what is looked for before it starts; a job that lacks some is Failed without a Job."
+        " persistentvolumeclaims, configmaps, secrets: the admitter may read all of these in the cluster then",
+    )
     explain_after: Seconds = option(
         5.0,
         "a job that waits this long is told so, and why; Waiting and Starting that pass sooner are not written",

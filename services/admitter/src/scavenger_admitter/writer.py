@@ -15,7 +15,7 @@ from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from scavenger_kube.kinds import ObjectMeta, Struct
-from scavenger_kube.resources import JOBS, PODS, SERVICES, Resource, scavenger_jobs
+from scavenger_kube.resources import JOBS, PODS, SERVICES, Item, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.stale_marks import release
@@ -31,9 +31,10 @@ from scavenger_admitter.core.lifecycle.actions import (
     EventNote,
     ReleasePod,
 )
-from scavenger_admitter.core.lifecycle.start_failures import NAME_TAKEN
+from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
+from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
 SCAVENGERJOBS: Final = scavenger_jobs(ScavengerJob)
@@ -51,12 +52,6 @@ PODS_AT_ONCE: Final = 16
 where its first pods are refused."""
 
 log = get_logger(__name__)
-
-
-class Item(Struct, frozen=True, gc=False, rename="camel"):
-    """An object of any kind, of which only the metadata are read."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class _Told(Struct, frozen=True, gc=False, rename="camel"):
@@ -103,6 +98,16 @@ class NameTaken(ApiError):  # noqa: N818 - as AlreadyExists, which it is a case 
         return self.message
 
 
+class ReferenceAbsent(ApiError):  # noqa: N818 - as NotFound, which it is a case of
+    """The API server does not have what the pods of a job need."""
+
+    def __init__(self, absent: str) -> None:
+        super().__init__(HTTPStatus.NOT_FOUND, ABSENT, absent)
+
+    def __str__(self) -> str:
+        return self.message
+
+
 def _is_usable(found: ObjectMeta, job: ScavengerJob) -> bool:
     """Whether the object belongs to this very ScavengerJob, and stays."""
     owned = any(owner.uid == job.metadata.uid for owner in found.owner_references)
@@ -124,6 +129,7 @@ class Writer:
         max_grace_seconds: the administrator's bound of terminationGracePeriodSeconds.
         managed_jobs: whether the admitter creates the pods of new Jobs.
         burstable: as in `job_manifest`.
+        references: looks for what jobs refer to.
     """
 
     def __init__(
@@ -134,12 +140,14 @@ class Writer:
         max_grace_seconds: int,
         managed_jobs: bool = False,
         burstable: bool = False,
+        references: References | None = None,
     ) -> None:
         self._client = client
         self._events = events
         self._max_grace_seconds = max_grace_seconds
         self._managed_jobs = managed_jobs
         self._burstable = burstable
+        self._references = references or References(client)
 
     async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
@@ -183,9 +191,12 @@ class Writer:
         Raises:
             AlreadyExists: there is a Job of that name: of this run, of an earlier one, or somebody else's.
             NameTaken: somebody else's Service has the name that the gang needs.
+            ReferenceAbsent: there is no such claim as its pods need, or another object that is looked for.
             ApiError: the API server refuses, or does not answer.
         """
         job = await self._whole(job)
+        if absent := await self._references.missing(job.metadata.namespace, job.spec):
+            raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
         body = job_manifest(
             job,
@@ -201,6 +212,10 @@ class Writer:
         )
         made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
         return made
+
+    async def missing(self, job: ScavengerJob) -> str:
+        """What the pods of a job need and the API server does not have. Raises ApiError."""
+        return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec)
 
     async def create_pods(self, batch: dict[str, Any], answered: Callable[[], None]) -> None:
         """Create all pods of a Job that are not there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import ssl
@@ -10,10 +11,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from scavenger_api import names
+from scavenger_api.template import at
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Node
-from scavenger_kube.resources import NAMESPACES, NODES
+from scavenger_kube.resources import NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS
 from scavenger_runtime import tls
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.informer import Change, Informer
@@ -47,6 +49,11 @@ LABELS_SECONDS: Final = 1.0
 """For so long the labels of a namespace are not asked for again."""
 
 MAX_MISSING: Final = 1000
+
+MAX_CLAIMS: Final = 16
+"""So many claims of one job are looked for."""
+
+_CLAIM: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
@@ -125,6 +132,8 @@ class ClusterView:
         if not all(informer.synced for informer in self.informers):
             return None
         facts, name = self.facts(), _queue_of(request)
+        if claims := _claims_of(request):
+            facts = replace(facts, absent_claims=await self._absent(request.namespace, claims))
         queue = None if name is None else facts.queue(name)
         if name is not None and queue is None and (queue := await self._look_up(name)) is not None:
             facts = replace(facts, queues={**facts.queues, name: queue})
@@ -161,6 +170,22 @@ class ClusterView:
             log.warning("queue not looked up", queue=name, error=str(error))
         return None
 
+    async def _absent(self, namespace: str, claims: Sequence[str]) -> tuple[str, ...]:
+        """Those that the namespace does not have; what cannot be asked for is taken to be there."""
+
+        async def there(name: str) -> bool:
+            try:
+                path = PERSISTENTVOLUMECLAIMS.path(namespace, name)
+                await self._client.request("GET", path, timeout=QUEUE_TIMEOUT)
+            except NotFound:
+                return False
+            except ApiError:
+                return True
+            return True
+
+        found = await asyncio.gather(*map(there, claims))
+        return tuple(name for name, exists in zip(claims, found, strict=True) if not exists)
+
     async def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
         """The labels of a namespace, none for one that does not exist; None where they cannot be had."""
         now = self._clock.monotonic()
@@ -195,6 +220,20 @@ def _queue_of(request: AdmissionRequest) -> str | None:
     """The queue that a ScavengerJob names, if it can be the name of one."""
     name = _spec_of(request).get("queue")
     return name if isinstance(name, str) and _LABEL.fullmatch(name) else None
+
+
+def _claims_of(request: AdmissionRequest) -> list[str]:
+    """PersistentVolumeClaims that a new ScavengerJob mounts, as far as they can be names of any."""
+    if request.operation != "CREATE" or not _LABEL.fullmatch(request.namespace):
+        return []
+    spec = _spec_of(request)
+    mounts, volumes = spec.get("persistentVolumeClaims"), at(spec, "template", "spec", "volumes")
+    names_of = [at(mount, "name") for mount in (mounts if isinstance(mounts, list) else ())]
+    names_of += [
+        at(volume, "persistentVolumeClaim", "claimName") for volume in (volumes if isinstance(volumes, list) else ())
+    ]
+    found = {name for name in names_of if isinstance(name, str) and _CLAIM.fullmatch(name)}
+    return sorted(found)[:MAX_CLAIMS]
 
 
 def _asks_for_rights(request: AdmissionRequest) -> bool:

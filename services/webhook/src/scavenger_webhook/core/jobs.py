@@ -10,7 +10,7 @@ from scavenger_api.job import ScavengerJob, ScavengerJobSpec
 from scavenger_api.reasons import WaitReason
 from scavenger_api.rules.job import problems_of_its_own
 from scavenger_api.rules.mounts import mount_warnings
-from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown
+from scavenger_api.rules.problem import FORBIDDEN, NOT_FOUND, Problem, shown, warning
 from scavenger_api.rules.template import template_warnings
 from scavenger_domain.pod_security import breaches, level_of
 from scavenger_domain.queues import why_closed
@@ -36,9 +36,15 @@ def review_created(job: ScavengerJob, facts: Facts) -> Verdict:
         *problems_of_its_own(spec),
         *(Problem(*found, FORBIDDEN) for found in breaches(spec, level_of(facts.namespace_labels))),
     )
-    of_cluster = (*node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
+    of_cluster = (*_claim_warnings(facts), *node_warnings(spec, facts), *reclaimed_warnings(spec, facts))
     warnings = (*of_cluster, *mount_warnings(spec), *template_warnings(spec))
     return Verdict(problems, warnings)
+
+
+def _claim_warnings(facts: Facts) -> Iterator[str]:
+    """Claims may come later than the job: it waits, and is Failed when its turn comes without them."""
+    for name in facts.absent_claims:
+        yield warning(f"persistentvolumeclaim {shown(name)} not found: the job fails when its turn comes without it")
 
 
 def review_updated(old: ScavengerJob, new: ScavengerJob, facts: Facts) -> Verdict:

@@ -81,6 +81,8 @@ class Facts:
     nodes: tuple[NodeFacts, ...] = ()
     priority_classes: Mapping[str, PriorityClassFacts] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    absent_claims: tuple[str, ...] = ()
+    """Names of PersistentVolumeClaims that a new job mounts, and that its namespace does not have."""
 
     def queue(self, name: str) -> QueueFacts | None:
         """The queue of that name. `default` is always there, open, unless a ScavengerQueue says otherwise."""

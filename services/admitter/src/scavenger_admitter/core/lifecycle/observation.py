@@ -61,6 +61,8 @@ class Observation:
     diagnosis: Diagnosis | None = None
     wait: Wait | None = None
     """Why the last admission cycle did not choose the job; None when there is nothing new to say."""
+    missing: str = ""
+    """What its pods need and was not there when it was last looked for."""
     refused: Refusal | None = None
     """What the API server said when the Job of this place in line was to be created."""
     wanted_by_own: Callable[[str], bool] = _by_nobody

@@ -46,6 +46,7 @@ _TERMINATING: Final = "because it is being terminated"
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 
 NAME_TAKEN: Final = "NameTaken"
+ABSENT: Final = "ReferenceAbsent"
 """The reason of a refusal of our own: an object that the job cannot use has a name that it needs."""
 
 
@@ -341,6 +342,8 @@ def _event_problems(
 def refusal_problem(refused: Refusal, spec: ScavengerJobSpec) -> Problem:
     """What it means that the API server did not take the Job."""
     status, message = refused.status, refused.message
+    if refused.reason == ABSENT:
+        return Problem(message, True, FailureReason.NOT_FOUND)
     if refused.reason == NAME_TAKEN:
         return Problem(message, False, WaitReason.CREATION_REFUSED, blameless=True)
     if "NamespaceTerminating" in refused.causes or status == HTTPStatus.NOT_FOUND:

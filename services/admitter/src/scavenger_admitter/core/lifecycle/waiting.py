@@ -132,6 +132,8 @@ def line_up(draft: Draft) -> None:
 def _hold(draft: Draft, wait: Wait) -> None:
     """The status says why the job waits. Where no waiting helps, it says so first, and an Event once."""
     message = wait.message
+    if draft.seen.missing:
+        message = f"{draft.seen.missing}: the job fails when its turn comes, unless that is created before. {message}"
     if wait.reason in NEVER:
         message = f"cannot start as things are: {message}"
         if wait.reason != draft.reason:

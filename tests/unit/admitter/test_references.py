@@ -1,0 +1,92 @@
+"""What the pods of a job need is looked for before it takes capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scavenger_kube.resources import CONFIGMAPS, JOBS, PERSISTENTVOLUMECLAIMS, SECRETS, Resource
+
+from . import builders as b
+from .harness import NS, Harness, empty_harness, harness, runs
+
+pytestmark = pytest.mark.slow
+
+CLAIM: dict[str, Any] = {"persistentVolumeClaims": [{"name": "data", "mountPath": "/data"}]}
+CONFIG: dict[str, Any] = {"configMaps": [{"name": "how", "mountPath": "/how"}]}
+ABSENT = 'persistentvolumeclaim "data" not found'
+EVERYTHING = ("persistentvolumeclaims", "configmaps", "secrets")
+ALWAYS = 10**6
+
+
+def put(c: Harness, resource: Resource[Any], name: str) -> None:
+    c.api.put(
+        resource, {"apiVersion": "v1", "kind": resource.kind, "metadata": {"name": name, "namespace": NS}, "data": {}}
+    )
+
+
+async def test_a_job_without_its_claim_is_failed_without_a_job() -> None:
+    async with harness() as c:
+        c.submit("a", **CLAIM)
+        await c.until(lambda: c.phase("a") == "Failed")
+        assert c.status("a")["message"] == ABSENT
+        assert c.jobs_ever("a") == 0
+        put(c, PERSISTENTVOLUMECLAIMS, "data")
+        c.submit("b", **CLAIM)
+        await runs(c, "b")
+
+
+@pytest.mark.parametrize(("checked", "phase"), [(EVERYTHING, "Failed"), (EVERYTHING[:1], "Running"), ((), "Running")])
+async def test_of_what_may_not_be_read_nobody_knows(checked: tuple[str, ...], phase: str) -> None:
+    async with harness(checked_references=checked) as c:
+        c.submit("a", **CONFIG)
+        await c.until(lambda: c.phase("a") == phase)
+        put(c, CONFIGMAPS, "how")
+        c.submit("b", **CONFIG)
+        await runs(c, "b")
+
+
+async def test_without_the_right_to_read_them_the_start_shows_it() -> None:
+    async with harness() as c:
+        c.api.fail(403, times=ALWAYS, methods={"GET"}, path="/persistentvolumeclaims", reason="Forbidden")
+        c.submit("a", **CLAIM)
+        await runs(c, "a")
+
+
+async def test_a_job_that_waits_is_told_after_a_minute_and_when_it_is_there() -> None:
+    async with empty_harness() as c:
+        c.node("n1", cpu="4")
+        c.admitter()
+        c.submit("large", cpu="9", **CLAIM)
+        await c.pass_time(30)
+        assert ABSENT not in c.status("large")["message"]
+        await c.pass_time(40)
+        assert ABSENT in c.status("large")["message"]
+        put(c, PERSISTENTVOLUMECLAIMS, "data")
+        await c.pass_time(620, step=10)
+        assert c.phase("large") == "Waiting"
+        assert ABSENT not in c.status("large")["message"]
+        assert not c.api.stored(JOBS)
+
+
+@pytest.mark.parametrize("resource", [CONFIGMAPS, SECRETS], ids=lambda one: one.plural)
+def test_what_may_be_absent_is_no_reference(resource: Resource[Any]) -> None:
+    kind = resource.kind.lower()
+    key, whole, volume = {
+        "configmap": ("configMapKeyRef", "configMapRef", {"configMap": {"name": "c"}}),
+        "secret": ("secretKeyRef", "secretRef", {"secret": {"secretName": "c"}}),
+    }[kind]
+
+    def of(**optional: bool) -> list[frozenset[str]]:
+        env = [{"name": "A", "valueFrom": {key: {"name": "a", "key": "k", **optional}}}]
+        env_from = [{whole: {"name": "b", **optional}}]
+        volumes = [{"name": "v", **{field: {**source, **optional} for field, source in volume.items()}}]
+        container = {"name": "main", "image": "i", "env": env, "envFrom": env_from}
+        pod = {"containers": [container], "volumes": volumes}
+        short = b.job(spec={"env": env, "envFrom": env_from})
+        long = b.job(spec={"image": None, "resources": None, "template": {"spec": pod}})
+        return [job.spec.references(kind) - {""} for job in (short, long)]
+
+    assert of() == [{"a", "b"}, {"a", "b", "c"}]
+    assert of(optional=False) == of()
+    assert of(optional=True) == [set(), set()]
