@@ -195,7 +195,7 @@ async def test_without_the_right_to_take_them_away_it_asks_once() -> None:
     ("settings", "says"),
     [
         ({"source": "requests"}, "--source requests"),
-        ({"reclaimed_half_life": 100, "period": 30}, "reclaimed-half-life"),
+        ({"reclaimed_half_life": 100, "period": 30}, "5 samples .* take 150 s at --period 30"),
         ({"reclaimed_step": 1.0}, "reclaimed-step"),
         ({"reclaimed_percentile": 101}, "reclaimed_percentile"),
     ],

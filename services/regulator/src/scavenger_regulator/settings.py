@@ -190,7 +190,10 @@ class RegulatorSettings(ServiceSettings):
         if self.source == "prometheus" and not self.prometheus_url:
             raise ValueError("--source prometheus needs --prometheus-url")
         if not self.initial_lower <= self.initial_admission <= self.initial_upper:
-            raise ValueError("it must be that initial-lower <= initial-admission <= initial-upper")
+            raise ValueError(
+                "it must be that initial-lower <= initial-admission <= initial-upper, and not "
+                f"{self.initial_lower:g} <= {self.initial_admission:g} <= {self.initial_upper:g}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -244,7 +247,11 @@ class RegulatorSettings(ServiceSettings):
                 "choose metrics-api or prometheus"
             )
         if self.reclaimed_half_life < self.reclaimed_min_samples * self.period:
-            raise ValueError("it must be that reclaimed-half-life >= reclaimed-min-samples x period")
+            raise ValueError(
+                f"--reclaimed-half-life {self.reclaimed_half_life:g} cannot work: {self.reclaimed_min_samples} samples "
+                f"(--reclaimed-min-samples) take {self.reclaimed_min_samples * self.period:g} s at --period "
+                f"{self.period:g}, and no node would offer anything; set it to at least as much"
+            )
         if self.reclaimed_step < _RULES.offers.hysteresis:
             raise ValueError(
                 f"it must be that reclaimed-step >= {_RULES.offers.hysteresis:g}, the least that an offer changes by"
