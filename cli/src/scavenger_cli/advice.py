@@ -75,6 +75,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.ADMIT_FALSE: ("wait: {admission}", "kubectl sj levels shows the load"),
     WaitReason.ADMISSION_LEVEL: (_PASSES,),
     WaitReason.NO_PLACE: (_PASSES,),
+    WaitReason.TURN_KEPT: ("wait: it starts when enough of the jobs that run there have ended",),
     WaitReason.NO_HEADROOM: ("wait: it starts when less is used on a node",),
     WaitReason.NOTHING_RECLAIMED: (
         "ask an administrator: the regulator publishes it when started with --reclaimed",

@@ -86,7 +86,9 @@ class Admission:
             snapshot,
             max_starts_per_cycle=world.settings.max_starts_per_cycle,
             rules=world.settings.preemption,
+            patience=None if world.decider.plain else ticks(world.settings.keep_turn_after) or None,
         )
+        self._state.turn = plan.turn
         for preemption in plan.preemptions:
             self.reclaim(world.by_key[preemption.key], f"queue {preemption.queue} has less than it deserves")
         for start in plan.starts:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.turns import PATIENCE
+from scavenger_admitter.core.admission.units import SECOND
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
@@ -19,12 +21,13 @@ NOT_SIMULATED: Final = {"throttle": "throttle", "dry_run": "dryRun", "reclaimed"
 class Settings:
     """What an administrator may set, and how fast the cluster is. Seconds, percent.
 
-    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window: of the
-    ordinary load. metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how
-    long before the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
+    regulator: reserve, floor, margin, period, cool-down, yielding, per node… history_window: of the ordinary load.
+    metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how long before
+    the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
     admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
-    simulation shorter. start_seconds: from admission until the pods run. non_preemptible_wait: after which an ordinary
-    pod may displace what is not preemptible. starved_after: a job that waited longer in one piece counts as starved.
+    simulation shorter. keep_turn_after: a job waits so long before its turn is kept; 0: never. start_seconds: from
+    admission until the pods run. non_preemptible_wait: after which an ordinary pod may displace what is not
+    preemptible. starved_after: a job that waited longer in one piece counts as starved.
     """
 
     regulator: Rules = field(default_factory=Rules)
@@ -34,6 +37,7 @@ class Settings:
     prioritizer: PrioritizerRules = field(default_factory=PrioritizerRules)
     prioritizer_period: float = 30.0
     preemption: PreemptionRules = field(default_factory=PreemptionRules)
+    keep_turn_after: float = PATIENCE / SECOND
     admission_interval: float = 5.0
     max_starts_per_cycle: int = 500
     count_candidate: bool = True

@@ -13,7 +13,7 @@ from scavenger_admitter.core.admission.load import PPM, LoadLimit
 from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot, Turn
 from scavenger_admitter.core.admission.units import SECOND
 
 EPOCH = 1_800_000_000
@@ -38,6 +38,7 @@ class Simulation:
         level: the admission level on requests, percent.
         grace: seconds between the order to go and the end of the pods.
         period: seconds between two preemptions of one job.
+        keep_turn_after: seconds that a job waits before its turn is kept; 0: never.
     """
 
     nodes: dict[str, int]
@@ -45,7 +46,9 @@ class Simulation:
     level: int = 100
     grace: float = 30
     period: float = 600
+    keep_turn_after: float = 0
     now: float = 0
+    turn: Turn | None = None
     waiting: dict[str, Candidate] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
@@ -62,7 +65,9 @@ class Simulation:
 
     def step(self) -> AdmissionPlan:
         """One admission cycle, and what it decided."""
-        plan = plan_admissions(self.snapshot(), rules=PreemptionRules(period=round(self.period * SECOND)))
+        rules = PreemptionRules(period=round(self.period * SECOND))
+        plan = plan_admissions(self.snapshot(), rules=rules, patience=round(self.keep_turn_after * SECOND) or None)
+        self.turn = plan.turn
         for start in plan.starts:
             job = self.waiting.pop(start.key)
             self.runs[start.key] = Run(job, self._gang(job, start.nodes), self.now + self.seconds[start.key])
@@ -124,7 +129,7 @@ class Simulation:
         return Snapshot(
             now=self._micros(),
             nodes={
-                name: NodeView(name, {"cpu": cores * 1000, "pods": 110}, {"cpu": used[name]})
+                name: NodeView(name, {"cpu": cores * 1000, "pods": 110}, {"cpu": used[name]}, {"cpu": used[name]})
                 for name, cores in self.nodes.items()
             },
             candidates={queue: tuple(j for j in line if j.queue == queue) for queue in self.weights},
@@ -142,6 +147,7 @@ class Simulation:
                 for node in run.gang.nodes
             ),
             gangs=tuple(run.gang for run in self.runs.values() if run.leaves is None),
+            turn=self.turn and replace(self.turn, candidate=self.waiting[self.turn.candidate.key]),
             limits=(LoadLimit("cpu", total, taken, 0, self.level * PPM // 100 + 1),),  # up to the level itself
         )
 

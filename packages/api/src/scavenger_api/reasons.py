@@ -100,6 +100,7 @@ class WaitReason(Reason):
     ADMISSION_LEVEL = "AdmissionLevel", "With it, the load would reach the level at which nothing new starts."
     # room
     NO_PLACE = "NoPlace", "It does not fit now; a gang starts as a whole."
+    TURN_KEPT = "TurnKept", "It has waited for long, and the room that it will have is kept from all others."
     NO_HEADROOM = (
         "NoHeadroom",
         "By requests nodes have room for it, but none of these is so far from the level that it has of its own.",

@@ -173,7 +173,9 @@ class AdmissionLoop:
             max_starts_per_cycle=max(1, self._affordable_starts()),
             rules=self._rules,
             measurement=measurement,
+            patience=round(self._settings.keep_turn_after * SECOND) or None,
         )
+        self._state.turn = plan.turn
         self._state.held.promised(plan.promised, micros(now))
         self.held, self.shares, self.unserved = plan.held, plan.shares, plan.unserved
         _show(snapshot, plan, self._clock.monotonic() - started)

@@ -20,6 +20,9 @@ from scavenger_runtime.settings import (
     option,
 )
 
+from scavenger_admitter.core.admission.turns import PATIENCE
+from scavenger_admitter.core.admission.units import SECOND
+
 LOOKS: Final = 10
 """The last figures of a pod are some time old: it is asked for at least so often while it is judged."""
 
@@ -72,6 +75,12 @@ class AdmitterSettings(ServiceSettings):
         600.0,
         "a job is not interrupted for another queue's share within this time of its last interruption, and an "
         "interruption gives a place in line when the job has computed for this time since the last one that did",
+        unit="seconds",
+        ge=0,
+    )
+    keep_turn_after: Seconds = option(
+        PATIENCE / SECOND,
+        "a job that has waited this long, while others start where it does not fit, has its room kept; 0: never",
         unit="seconds",
         ge=0,
     )

@@ -24,6 +24,7 @@ OF_THE_RUN: Final = (
     "prioritizer_period",
     "admission_interval",
     "start_seconds",
+    "keep_turn_after",
     "non_preemptible_wait",
     "starved_after",
 )

@@ -27,6 +27,7 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add, sums_of
+from scavenger_admitter.core.admission.turns import places_in_time
 from scavenger_admitter.core.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]
@@ -183,6 +184,26 @@ class CycleUsage:
             return False
         self.take_promised(candidate, nodes)
         return True
+
+    def keep_turn(self, candidate: Candidate, before: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Keep room and load for a job until enough scavenger pods have left (`turns.py`): the nodes; or None, and
+        nothing is taken, where it would not fit without them either. before: where its room was kept until now."""
+        nodes = self.places_in_time(candidate, before)
+        if nodes is not None:
+            if self.soon is not self.room:
+                self.soon.take(candidate.shape, nodes)
+            self.take_promised(candidate, nodes)
+        return nodes
+
+    def places_in_time(self, candidate: Candidate, before: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+        """Where a job will fit first when scavenger pods leave; None where it would not without them either. It looks
+        at every node."""
+        seen = self._snapshot
+        leaves = {name: seen.shown.part(name, amount) for name, amount in seen.scavenged.items()}
+        without = [limit.plus(-leaves.get(limit.resource, 0)) for limit in self.soon_limits]
+        if not self.fits_load(candidate, without):
+            return None
+        return places_in_time(candidate, self.room, seen.nodes, seen.shown, before)
 
     def take_promised(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
         """The room of a promise is nobody else's any more, whether it is free yet or not."""

@@ -234,9 +234,10 @@ class Room:
             return shape.requests
         return beside(shape.requests, takes(shape.requests))
 
-    def places(self, shape: Shape) -> list[int]:
-        """Positions of the nodes that would let a new job of this shape in, if they had the room."""
-        return self._usable_nodes(self._index.matching(shape), Among.OPEN)
+    def places(self, shape: Shape, *, closed: bool = False) -> list[int]:
+        """Positions of the nodes that would let a new job of this shape in, if they had the room. closed: with those
+        at or above a level of their own."""
+        return self._usable_nodes(self._index.matching(shape), Among.ALL if closed else Among.OPEN)
 
     def _column(self, resource: str) -> list[int]:
         column = self._free.get(resource)

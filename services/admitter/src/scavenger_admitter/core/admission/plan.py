@@ -9,6 +9,7 @@ A pure function of one snapshot. The recipe:
   3. Give room to starts under way, whose pods are not bound yet.
   4. Judge the jobs of queues that are not open, or not to their namespace: they wait. Jobs whose room was kept for them
      since they were interrupted (`kept_room.py`) are looked at before all others, by the rules of step 5.
+     Then the job whose turn is kept (`turns.py`) starts, or the room and load that it needs are kept for it.
   5. *Shares.* Take the open queue that is most under-served (dominant share of what is allocated to it / weight; then
      the greater weight, then the name) and go down its line (most interrupted first, then first in, first out) to the
      first job that fits:
@@ -35,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import Final
 
 from scavenger_api.reasons import WaitReason
@@ -52,8 +54,9 @@ from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.share_waits import beyond_share, promised_room
 from scavenger_admitter.core.admission.shares import QueueShare
-from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot, Turn
 from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
+from scavenger_admitter.core.admission.turns import MOST_OVERDUE, PATIENCE, turn_kept
 from scavenger_admitter.core.waits import Wait
 
 MOST_PODS_PER_CYCLE: Final = 5_000
@@ -96,6 +99,7 @@ class AdmissionPlan:
             at, or jobs while capacity is held for ordinary pods; time alone may change who is asked.
         starvation: who gets too little CPU and goes; None when that was not looked at.
         promised: ordinary pods that free capacity is held for until they take it.
+        turn: whose turn is kept from now on (`turns.py`), if anybody's.
     """
 
     starts: tuple[Start, ...]
@@ -106,6 +110,7 @@ class AdmissionPlan:
     unserved: bool = False
     starvation: StarvationPlan | None = None
     promised: tuple[str, ...] = ()
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,7 @@ def plan_admissions(
     max_starts_per_cycle: int | None = None,
     rules: PreemptionRules | None = None,
     measurement: Measurement | None = None,
+    patience: int | None = PATIENCE,
 ) -> AdmissionPlan:
     """Decide who starts, and who has to go for it; see the recipe at the top.
 
@@ -139,10 +145,12 @@ def plan_admissions(
         max_starts_per_cycle: most jobs to start in one cycle; None for no limit.
         rules: of fair-share preemption; None for the defaults.
         measurement: what was measured since the last cycle; None when nothing was.
+        patience: microseconds that a job waits before its turn may be kept; None: no turn is.
     """
-    cycle = _Cycle(snapshot, max_starts_per_cycle)
+    cycle = _Cycle(snapshot, max_starts_per_cycle, patience)
     cycle.hold_jobs_of_queues_not_open()
     cycle.start_again()
+    cycle.keep_turn(rules or PreemptionRules())
     cycle.admit_within_shares()
     cycle.preempt(rules or PreemptionRules())
     cycle.backfill()
@@ -153,7 +161,7 @@ def plan_admissions(
 class _Cycle:
     """State of one cycle: what is left to give, and what became of whom."""
 
-    def __init__(self, snapshot: Snapshot, max_starts: int | None) -> None:
+    def __init__(self, snapshot: Snapshot, max_starts: int | None, patience: int | None) -> None:
         self._snapshot = snapshot
         self._left = max_starts
         self._usage = CycleUsage(snapshot)
@@ -171,6 +179,12 @@ class _Cycle:
         self._truncated = False
         self._unserved = False
         self._starvation: StarvationPlan | None = None
+        # Jobs that have waited for so long and were refused room, the first of each kind; and how many there were when
+        # the last one started, which passed them.
+        self._overdue_before = _NEVER if patience is None else snapshot.now - patience
+        self._overdue: dict[tuple[int, int], Candidate] = {}
+        self._passed = 0
+        self._turn: Turn | None = None
 
     def plan(self) -> AdmissionPlan:
         return AdmissionPlan(
@@ -182,7 +196,15 @@ class _Cycle:
             unserved=self._unserved or self._usage.postponed > 0 or bool(self._held and self._snapshot.pending),
             starvation=self._starvation,
             promised=self._usage.room.promised,
+            turn=self._next_turn(),
         )
+
+    def _next_turn(self) -> Turn | None:
+        """Whose turn is kept, or is to be from the next cycle on: passed by, and not served since."""
+        for late in islice(self._overdue.values(), self._passed):
+            if self._held[late.key].reason in _LACKS_ROOM and self._usage.places_in_time(late) is not None:
+                return Turn(late)
+        return self._turn
 
     # --- step 4 ---
 
@@ -208,14 +230,44 @@ class _Cycle:
             if not isinstance(found, Wait):
                 self._start(candidate, found)
 
+    def keep_turn(self, rules: PreemptionRules) -> None:
+        turn = self._snapshot.turn
+        if turn is None or self._overdue_before == _NEVER or self._full():
+            return
+        candidate = turn.candidate
+        if why_barred(candidate, self._snapshot.queues.get(candidate.queue)) or self._held_back(candidate):
+            return
+        found = self._judge(candidate) or self._usage.start(candidate)
+        if not isinstance(found, Wait):
+            self._start(candidate, found)
+        elif found.reason in _LACKS_ROOM and (kept := self._keep(turn, found, rules)) is not None:
+            self._turn, self._overdue_before, self._unserved = kept, _NEVER, True
+
+    def _keep(self, turn: Turn, lack: Wait, rules: PreemptionRules) -> Turn | None:
+        """Promise the job the room of those that leave or give its queue its share back; else keep its turn."""
+        candidate = turn.candidate
+        promised = self._usage.promise(candidate)
+        if not promised and self._usage.shares.contested:
+            self._preemptions, served = plan_preemptions(self._snapshot, self._usage, [candidate], rules)
+            promised = bool(served)
+        if promised:
+            self._held[candidate.key] = promised_room(self._usage.shares, candidate)
+            return turn
+        nodes = self._usage.keep_turn(candidate, turn.nodes)
+        if nodes is None:
+            return None
+        self._held[candidate.key] = turn_kept(candidate, nodes, lack)
+        return Turn(candidate, nodes)
+
     # --- step 5 ---
 
     def admit_within_shares(self) -> None:
         queues = self._snapshot.queues
         lines = {n: queues[n].admits(line) for n, line in self._snapshot.candidates.items() if n in queues}
-        started = {start.key for start in self._starts}
-        for queue in {start.candidate.queue for start in self._starts}:
-            lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in started)
+        served = [start.candidate for start in self._starts] + ([] if self._turn is None else [self._turn.candidate])
+        keys = {candidate.key for candidate in served}
+        for queue in {candidate.queue for candidate in served}:
+            lines[queue] = tuple(candidate for candidate in lines[queue] if candidate.key not in keys)
         for line in self._turns(lines):
             self._admit_first(line)
 
@@ -223,6 +275,7 @@ class _Cycle:
         """Go down a line to the first job that starts within its queue's share, or is promised room; those on the way
         there are left waiting, or to step 7."""
         now, blocked, refused, held = self._snapshot.now, self._snapshot.blocked, self._refused, self._held
+        overdue_before = self._overdue_before
         for candidate in line:
             if candidate.not_before > now or candidate.key in blocked:
                 hold = self._held_back(candidate)
@@ -242,6 +295,16 @@ class _Cycle:
                 later.append(candidate)
             if wait is not _BEYOND:
                 held[candidate.key] = wait
+                if candidate.queued_at < overdue_before:
+                    overdue_before = self._note_overdue(candidate, wait)
+
+    def _note_overdue(self, candidate: Candidate, wait: Wait) -> int:
+        """A job that has waited for long is refused; before when the next one of interest must have been in line."""
+        if wait.reason in _LACKS_ROOM:
+            self._overdue.setdefault((id(candidate.shape), candidate.parallelism), candidate)
+            if len(self._overdue) >= MOST_OVERDUE:
+                self._overdue_before = _NEVER
+        return self._overdue_before
 
     def _refuse(self, candidate: Candidate) -> _Refusal | None:
         """Why nobody of a job's kind starts in this step any more; None when it starts, or is promised room."""
@@ -283,13 +346,14 @@ class _Cycle:
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
         seen = self._snapshot
         target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
+        self._passed = len(self._overdue)
         self._starts.append(Start(candidate, nodes, self._usage.load_ppm(), target))
         self._pods += len(nodes)
 
     # --- step 6 ---
 
     def preempt(self, rules: PreemptionRules) -> None:
-        if self._truncated or self._snapshot.shut is not None:
+        if self._truncated or self._preemptions or self._snapshot.shut is not None:  # one search in a cycle
             return
         self._preemptions, promised = plan_preemptions(self._snapshot, self._usage, self._short, rules)
         self._unserved |= self._usage.shares.contested and bool(self._short)
@@ -358,6 +422,7 @@ class _Cycle:
 
 _Refusal = tuple[Wait, list[Candidate] | None]  # why jobs of a kind wait, and where a later step looks for them
 _LACKS_ROOM = frozenset({WaitReason.NO_PLACE, WaitReason.NO_HEADROOM, WaitReason.ADMISSION_LEVEL})
+_NEVER: Final = -(1 << 62)  # before any time
 _BEYOND = Wait(WaitReason.QUEUE_SHARE, "it would be beyond its queue's share")  # until step 7 has had its say
 _NEXT_CYCLE = Wait(
     WaitReason.NEXT_CYCLE, "as many jobs as may start at once are starting; the next turn follows at once"

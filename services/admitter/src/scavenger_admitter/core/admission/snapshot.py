@@ -141,6 +141,19 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """The waiting job whose turn is kept (`turns.py`).
+
+    Attributes:
+        candidate: the job.
+        nodes: where its room is kept, one entry for each pod; empty until a cycle has chosen them.
+    """
+
+    candidate: Candidate
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class QueueView:
     """A queue.
 
@@ -209,6 +222,7 @@ class Snapshot:
         index: of exactly these nodes, where it is known already; it says nothing that they do not.
         futile: jobs and namespaces whose last starts failed, and whether nobody is interrupted for them now.
         returning: waiting jobs whose room was kept for them until now, in the order of `Candidate.order`.
+        turn: whose turn is kept, if anybody's.
     """
 
     now: int = 0
@@ -235,4 +249,5 @@ class Snapshot:
     blocked: Mapping[str, Wait] = field(default_factory=dict)
     futile: Mapping[str, bool] = field(default_factory=dict)
     returning: tuple[Candidate, ...] = ()
+    turn: Turn | None = None
     index: NodeIndex | None = field(default=None, repr=False, compare=False)

@@ -42,6 +42,7 @@ from scavenger_admitter.core.admission.snapshot import (
     QueueView,
     Reservation,
     Snapshot,
+    Turn,
 )
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
@@ -93,6 +94,8 @@ class ClusterState:
         self._access = QueueAccess()
         self._waiting = WaitingJobs()
         self._as_created = ShapesAsCreated()
+        self.turn: Turn | None = None
+        """Whose turn is kept, as the last cycle decided."""
 
     # --- nodes ---
 
@@ -262,8 +265,13 @@ class ClusterState:
             shut=rule.shut,
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
+            turn=self._turn(),
             returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
         )
+
+    def _turn(self) -> Turn | None:
+        waits = self.turn and self._waiting.get(self.turn.candidate.key)
+        return Turn(waits, self.turn.nodes) if self.turn and waits else None
 
     def _totals(self, reservations: list[tuple[str, Reservation]]) -> tuple[dict[str, int], dict[str, int]]:
         """Requests over the nodes that count, and of all scavenger jobs; starts under way are in both."""

@@ -1,0 +1,128 @@
+"""The kept turn: room for a job that has waited long while others started where it does not fit. A pure step.
+
+A job that does not fit does not block those behind it, so one that is larger than its neighbours would wait for as long
+as these come: what one of them leaves the next one takes. So once a job has waited for `patience`, and another one has
+started in a cycle in which it was refused room or load, its turn is kept: from the next cycle on nobody else starts on
+the nodes where it will fit first, nor under the level that it needs. This is the one reservation of EASY backfilling
+(Lifka, JSSPP 1995). When a program ends nobody knows, so others start beside the reservation and never within it.
+
+  1. One turn at a time, of the whole cluster: more would leave nodes empty for jobs that wait for each other.
+  2. It is kept for a job that its queue admits, within its share and quota, and that would fit if no scavenger pod were
+     there. While what ordinary workloads take is too much for that, nothing is kept and the others pass.
+  3. Where it will fit first: on the nodes that lack the smallest part of what it asks for. It stays with these as long
+     as it can fit there, so that all it waits for is the end of what ran there when its turn began.
+  4. Nobody is interrupted for it, but by the rules of fair-share preemption, which it is the first to be asked for.
+
+Which job it is is remembered from cycle to cycle (`ClusterState.turn`). A successor finds it again with the next start
+that passes it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from itertools import islice
+from typing import Final
+
+from scavenger_api.reasons import WaitReason
+from scavenger_api.times import EPOCH, format_time
+
+from scavenger_admitter.core.admission.headroom import HEADROOM
+from scavenger_admitter.core.admission.placement import Room
+from scavenger_admitter.core.admission.shown import Shown
+from scavenger_admitter.core.admission.snapshot import Candidate, NodeView
+from scavenger_admitter.core.waits import Wait
+
+PATIENCE: Final = 3600 * 1_000_000
+"""Default of how long a job waits before its turn is kept, microseconds."""
+
+MOST_OVERDUE: Final = 4
+"""Kinds of jobs, of those that were passed in a cycle, for which a turn is considered."""
+
+
+def places_in_time(
+    candidate: Candidate,
+    room: Room,
+    nodes: Mapping[str, NodeView],
+    shown: Shown,
+    before: tuple[str, ...] = (),
+) -> tuple[str, ...] | None:
+    """Where the pods of a job will fit first when scavenger pods leave; None where they would not all fit even then.
+
+    Args:
+        candidate: the job.
+        room: what is free; nothing is taken.
+        nodes: the same nodes, with what scavenger pods request there.
+        shown: what the headroom of nodes has of these pods.
+        before: where its room was kept until now: it stays there as long as it can.
+    """
+    positions = room.places(candidate.shape, closed=True)
+    names = room.names
+    kept = [i for i in positions if names[i] in before] if before else []
+    for among in (kept, positions):
+        found = tuple(islice(_Leaving(candidate, room, nodes, shown).fill(among), candidate.parallelism))
+        if len(found) == candidate.parallelism:
+            return found
+    return None
+
+
+class _Leaving:
+    """What pods of a job lack on nodes that scavenger pods leave. Args: see `places_in_time`."""
+
+    def __init__(self, candidate: Candidate, room: Room, nodes: Mapping[str, NodeView], shown: Shown) -> None:
+        self._asks = [(name, amount, room.free(name)) for name, amount in room.asks(candidate.shape)]
+        self._names = room.names
+        self._nodes = nodes
+        self._shown = shown
+
+    def fill(self, positions: Iterable[int]) -> Iterator[str]:
+        """A node for one pod after the other, the one that lacks least first."""
+        heap = [(part, i) for i in positions if (part := self._lacks(i)) is not None]
+        heapq.heapify(heap)
+        while heap:
+            _, i = heapq.heappop(heap)
+            yield self._names[i]
+            for _, amount, free in self._asks:
+                free[i] -= amount
+            if (part := self._lacks(i)) is not None:
+                heapq.heappush(heap, (part, i))
+
+    def _lacks(self, i: int) -> float | None:
+        """The largest part of what one pod asks for that is not free on a node; None where it never will be."""
+        most = 0.0
+        for name, amount, free in self._asks:
+            if free[i] < amount:
+                if free[i] + self._leaves(self._nodes[self._names[i]], name) < amount:
+                    return None
+                most = max(most, 1 - free[i] / amount)
+        return most
+
+    def _leaves(self, node: NodeView, name: str) -> int:
+        """What comes free of a resource when all scavenger pods have left a node."""
+        if name.startswith(HEADROOM):
+            resource = name.removeprefix(HEADROOM)
+            return self._shown.part(resource, node.scavenger.get(resource, 0))
+        return node.scavenger.get(name, 0)
+
+
+def turn_kept(candidate: Candidate, nodes: tuple[str, ...], lack: Wait) -> Wait:
+    """Why a job waits whose turn is kept: for what, and since when it is in line."""
+    since = format_time(EPOCH + timedelta(microseconds=candidate.queued_at))
+    return Wait(
+        WaitReason.TURN_KEPT,
+        lambda: (
+            f"{lack.message}; its turn is kept, as it has waited since {since}: no other job starts on"
+            f" {_spell_nodes(nodes)} or under the level it needs before it"
+        ),
+        lack.reason,
+    )
+
+
+_MOST_NAMED: Final = 3
+
+
+def _spell_nodes(nodes: tuple[str, ...]) -> str:
+    names = sorted(set(nodes))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
