@@ -32,6 +32,7 @@ JOBS = [
     j("the least there can be"),
     j(
         "all there can be",
+        warned="persistentvolumeclaim 'data' not found",
         image=f"registry.example.com:5000/team/app:1.2@{DIGEST}",
         queue="open",
         env=[{"name": "A", "value": "b"}, *env(fieldRef={"fieldPath": "metadata.labels['a.b/c']"})],
