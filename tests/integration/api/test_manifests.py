@@ -40,7 +40,7 @@ def kubectl(api_cluster: Kubectl) -> Kubectl:
         (True, ("delete", "jobs.batch")),
         (True, ("patch", "pods")),
         (True, ("delete", "pods")),
-        (False, ("create", "pods")),
+        (True, ("create", "pods")),
         (False, ("create", "pods", "--subresource=exec")),
         (False, ("create", "pods", "--subresource=eviction")),
         (True, ("create", "services")),
