@@ -161,11 +161,20 @@ class Changes:
 
 
 def again(old: Manifest, name: str, changes: Changes) -> Manifest:
-    """The manifest of a job like one that is there, as its user would have written it, under another name."""
+    """The manifest of a job like one that is there, as its user would have written it, under another name.
+
+    Raises CliError where what is to change stands in a pod template.
+    """
     spec = {key: value for key, value in old["spec"].items() if key != "suspend"}
     spec |= {key: value for key, value in (("image", changes.image), ("queue", changes.queue)) if value is not None}
     wanted = {key: value for key, value in (("cpu", changes.cpu), ("memory", changes.memory)) if value is not None}
-    spec["resources"] = {side: _changed(amounts, wanted) for side, amounts in spec["resources"].items()}
+    if "resources" in spec:
+        spec["resources"] = {side: _changed(amounts, wanted) for side, amounts in spec["resources"].items()}
+    elif wanted or changes.image:
+        raise CliError(
+            "the image and the resources of this job stand in spec.template",
+            f"change them in a copy of `kubectl get sj {old['metadata']['name']} -o yaml`",
+        )
     metadata: Manifest = {"name": name}
     if labels := old["metadata"].get("labels"):
         metadata["labels"] = labels

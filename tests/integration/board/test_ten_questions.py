@@ -160,7 +160,7 @@ async def how_was_the_load_at_that_moment(reader: Reader) -> None:
 
 
 async def will_anything_be_admitted_now(reader: Reader) -> None:
-    await reader.says("admission", "No:", "lets nothing new start for now", "evicting down to the lower level")
+    await reader.says("admission", "No:", "evicting down to the lower level")
     await reader.says("waits", "In line: 4 AdmitFalse, 1 AdmissionLevel", "measured every 10 s")
 
 

@@ -150,8 +150,8 @@ def test_why(sj: Sj) -> None:
     }.items():
         sj.until_message(name, words)
     assert sj("why", "big") == [
-        "big has been waiting for SPAN: cannot start as things are: requests 20 cpu; the largest node offers 8 cpu:",
-        "lower resources.requests or add a node.",
+        "big has been waiting for SPAN: cannot start as things are: requests 20 cpu; the",
+        "largest node offers 8 cpu: lower resources.requests or add a node.",
         "",
         "  cpu requests  0 % now, 62.5 % with this job; new jobs start below 70 %",
         "  memory requests  0 % now, 0.8 % with this job; new jobs start below 70 %",
@@ -285,8 +285,8 @@ def test_who_may_not_look(sj: Sj) -> None:
     sj.until_message("mine", "largest node")
     user = f"system:serviceaccount:{sj.namespace}:researcher"
     assert sj("why", "mine") == [
-        "mine has been waiting for SPAN: cannot start as things are: requests 20 cpu; the largest node offers 8 cpu:",
-        "lower resources.requests or add a node.",
+        "mine has been waiting for SPAN: cannot start as things are: requests 20 cpu; the",
+        "largest node offers 8 cpu: lower resources.requests or add a node.",
         "",
         "  it needs  20 cpu, 1Gi memory",
         "  not permitted  to read the levels",

@@ -120,7 +120,7 @@ def test_unknown_fields_are_refused_by_both(sj: Sj) -> None:
 def test_once_more_and_all_there_is_to_know(sj: Sj) -> None:
     sj("run", "sim", "--image", "none", "--cpu", "1", "--memory", "1Gi", "--grace", "1", "--suspended")
     sj("wait", "sim", "--for=suspended", "--timeout", "120s")
-    again = yaml.safe_load("\n".join(sj("resubmit", "sim", "--cpu", "2", "--dry-run", "-o", "yaml")))
+    again = yaml.safe_load(sj.run("resubmit", "sim", "--cpu", "2", "--dry-run", "-o", "yaml").stdout)
     assert again["spec"]["resources"]["requests"]["cpu"] == "2"
     assert sj("resubmit", "sim", "--cpu", "2") == ["scavengerjob.scavenger.dev/sim-2 created"]
     sj("wait", "sim-2", "--for=running", "--timeout", "120s")

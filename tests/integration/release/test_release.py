@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -114,8 +115,9 @@ def charts_install(folder: Path, home: Path) -> None:
     assert len(packed) == len(list(ROOT.glob("charts/*/Chart.yaml"))) - 1, "all but the library"
     for chart in packed:
         words = [str(helm), "template", "release", str(chart), "--set=global.image.registry=registry.example.com"]
-        if "webhook" in chart.name:
-            words.append("--set=settings.certificates=self-managed")
+        if re.match(r"scavenger-(webhook-)?\d", chart.name):
+            inside = "" if "webhook" in chart.name else "scavenger-webhook."
+            words.append(f"--set={inside}settings.certificates=self-managed")
         done = subprocess.run(words, capture_output=True, text=True, cwd=home, check=False)
         assert done.returncode == 0, done.stderr
         with tarfile.open(chart) as tar:

@@ -706,6 +706,13 @@ def test_interruptions_within_a_minute_of_the_start_have_a_pause_that_grows(
     assert states(later.status)["Admitted"] == "False:Queued"
 
 
+def test_a_job_whose_pods_end_after_its_interruption_need_not_rest_for_its_first_short_run() -> None:
+    job = b.job(INTERRUPTED, queued=20, running=(10,))
+    last = {"short_runs": 1, "ended_timestamp": b.at(24)}
+    job = job.model_copy(update={"status": job.status.model_copy(update=last)})
+    assert b.decide(b.seen(job, 25, None)).candidate
+
+
 # --- checkpoints that do not come any more --------------------------------------------------------------------------
 
 MINUTELY: dict[str, Any] = {"interruptionAfter": "60s"}

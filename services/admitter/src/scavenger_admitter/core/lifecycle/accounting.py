@@ -19,7 +19,7 @@ from typing import Final, Self, TypeAlias
 
 from scavenger_api import names
 from scavenger_api.checkpoints import gang_checkpoint
-from scavenger_api.job import Capacity, ScavengerJobSpec, ScavengerJobStatus
+from scavenger_api.job import Capacity, Phase, ScavengerJobSpec, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, micros
 from scavenger_domain import gang
 from scavenger_kube import kinds
@@ -135,7 +135,9 @@ def rests_until(status: ScavengerJobStatus) -> datetime | None:
     ended, queued, short = status.ended_timestamp, status.queued_timestamp, status.short_runs or 0
     if ended is None or queued is None or not status.running_timestamps:
         return None
-    since, doublings = (status.running_timestamps[-1], max(0, short - 1)) if queued < ended else (ended, short - 2)
+    # The pods of an interrupted run may end after the job has its new place.
+    kept = queued < ended and status.phase is not Phase.INTERRUPTED
+    since, doublings = (status.running_timestamps[-1], max(0, short - 1)) if kept else (ended, short - 2)
     return since + min(LEAST_CYCLE * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE) if doublings >= 0 else None
 
 
