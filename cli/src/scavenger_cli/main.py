@@ -79,6 +79,7 @@ _VERSION = inspect.Parameter("show_version", inspect.Parameter.KEYWORD_ONLY, ann
 
 COMMANDS: Final = {
     "lint": "linting.lint",
+    "convert": "converting.convert",
     "submit": "submitting.submit",
     "run": "submitting.run",
     "list": "listing.list_jobs",

@@ -14,22 +14,25 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
+CONVERTED: Final = ("Job", "CronJob")
+"""Kinds of batch/v1 that `convert` takes."""
 Manifest = dict[str, Any]
 _APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
+_CONVERT: Final = "`kubectl sj convert` makes ScavengerJobs of Jobs and CronJobs"
 
 
-def read(source: str) -> list[Manifest]:
-    """The manifests in a file, or on standard input for `-`. Raises CliError."""
+def read(source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:
+    """The manifests in a file, or on standard input for `-`; at least one is of a kind wanted. Raises CliError."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except OSError as error:
         raise CliError(f"{source} cannot be read: {error.strerror}", code=ExitCode.USAGE) from error
     except UnicodeDecodeError as error:
         raise CliError(f"{source} is not a text file", code=ExitCode.USAGE) from error
-    return parse(text, "standard input" if source == "-" else source)
+    return parse(text, "standard input" if source == "-" else source, wanted)
 
 
-def parse(text: str, source: str) -> list[Manifest]:
+def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:
     """The manifests in a YAML or JSON text of one or more documents, lists opened. Raises CliError.
 
     Objects of other kinds may stand beside them (see `is_ours`), but not alone.
@@ -46,14 +49,20 @@ def parse(text: str, source: str) -> list[Manifest]:
         raise CliError(f"{source} holds no object", code=ExitCode.USAGE)
     for number, one in enumerate(found, start=1):
         _check(one, f"{source}, object {number}" if len(found) > 1 else source)
-    if not any(map(is_ours, found)):
-        raise CliError(f"{source} holds no ScavengerJob or ScavengerQueue", _APPLY, ExitCode.USAGE)
+    if not any(one["kind"] in wanted for one in found):
+        remedy = _CONVERT if any(map(is_converted, found)) else _APPLY
+        raise CliError(f"{source} holds no {' or '.join(wanted)}", remedy, ExitCode.USAGE)
     return found
 
 
 def is_ours(manifest: Manifest) -> bool:
     """Whether it is a ScavengerJob or ScavengerQueue, and not, for example, the claim that a job mounts."""
     return manifest["kind"] in KINDS
+
+
+def is_converted(manifest: Manifest) -> bool:
+    """Whether `convert` makes a ScavengerJob of it."""
+    return manifest["kind"] in CONVERTED and manifest["apiVersion"] == "batch/v1"
 
 
 def _opened(document: Any) -> Iterable[Any]:

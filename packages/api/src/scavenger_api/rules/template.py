@@ -21,7 +21,7 @@ from scavenger_api.template import (
 
 WHERE: Final = "spec.template"
 
-_REFUSED: Final = {
+REFUSED: Final = {
     "nodeName": "the scheduler chooses the node; write nodeSelector or affinity",
     "activeDeadlineSeconds": "it would end a pod, and every run has new pods; leave it out",
     "ephemeralContainers": "no template has them",
@@ -67,7 +67,7 @@ def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """Why a template is not started even where no webhook has refused it."""
     if spec.template is None:
         return
-    for name, text in _REFUSED.items():
+    for name, text in REFUSED.items():
         if name in (spec.template.spec.model_extra or {}):
             yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
     for resource in _missing_resources(spec):

@@ -1,0 +1,134 @@
+"""Jobs and CronJobs as ScavengerJobs, and what of them has no place there or becomes something else. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.rules.template import OVERRIDDEN, REFUSED
+
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.manifests import Manifest
+
+Lines = list[str]
+
+_KEPT: Final = ("suspend", "ttlSecondsAfterFinished")
+"""Fields of a Job that mean the same in a ScavengerJob."""
+
+_FAILS: Final = "a program that fails by itself makes the job Failed; interruptions restart it always"
+_CHANGED: Final = {
+    "backoffLimit": f"left out: {_FAILS}",
+    "podFailurePolicy": f"left out: {_FAILS}",
+    "activeDeadlineSeconds": "left out: a job has no deadline",
+    "manualSelector": "left out: the pods have labels of the admitter",
+    "podReplacementPolicy": "left out: a pod is replaced when it has ended",
+}
+_NO_PLACE: Final = "left out: a ScavengerJob has nothing like it"
+_READ: Final = {*_KEPT, "template", "parallelism", "completions", "completionMode", "selector"}
+_SAME: Final = {"backoffLimit": 0, "podReplacementPolicy": "Failed", "manualSelector": False}
+"""Values that say what a ScavengerJob does anyway."""
+_WRITTEN_BY_OTHERS: Final = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "batch.kubernetes.io/job-tracking",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "controller-uid",
+    "job-name",
+}
+"""Labels and annotations that kubectl and the API server write."""
+
+
+def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
+    """A Job or CronJob as a ScavengerJob, and a line for each thing that was left out or changes its meaning.
+
+    Raises:
+        CliError: when it is no such object, or has independent tasks, which are several ScavengerJobs.
+    """
+    lines: Lines = []
+    job, where = _spec(manifest, "spec"), "spec"
+    if manifest["kind"] == "CronJob":
+        lines += [f"spec.{name}: {_NO_PLACE}" for name in job if name != "jobTemplate"]
+        where = "spec.jobTemplate.spec"
+        job = _spec(_spec(job, "jobTemplate"), "spec")
+    spec: Manifest = {name: job[name] for name in _KEPT if name in job}
+    if (pods := _pods(job, where, lines)) != 1:
+        spec["parallelism"] = pods
+    for name, value in job.items():
+        if name not in _READ and (name not in _SAME or value != _SAME[name]):
+            lines.append(f"{where}.{name}: {_CHANGED.get(name, _NO_PLACE)}")
+    if "backoffLimit" not in job:
+        lines.append(f"{where}.backoffLimit: a Job's default is 6; {_FAILS}")
+    spec["template"] = _template(_spec(job, "template"), f"{where}.template", lines)
+    made = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": _metadata(manifest), "spec": spec}
+    return made, lines
+
+
+def _spec(of: Manifest, name: str) -> Manifest:
+    found = of.get(name)
+    if not isinstance(found, dict):
+        raise CliError(f"{name} is missing or not a mapping", code=ExitCode.USAGE)
+    return deepcopy(found)
+
+
+def _pods(job: Manifest, where: str, lines: Lines) -> Any:
+    """How many pods run at once, which a gang has."""
+    parallelism, completions = job.get("parallelism", 1), job.get("completions")
+    pods = parallelism if completions is None else completions
+    if not isinstance(pods, int) or not isinstance(parallelism, int) or pods == 1 == parallelism:
+        return pods
+    if pods > parallelism:
+        raise CliError(
+            f"{where}.completions: {pods} tasks, {parallelism} at a time, are no gang",
+            "make a Job of one completion for each task, and convert that",
+            ExitCode.USAGE,
+        )
+    if pods > 1:
+        lines.append(f"{where}.parallelism: the {pods} pods are one gang: all run or none, and all must succeed")
+    return pods
+
+
+def _metadata(manifest: Manifest) -> Manifest:
+    metadata = _spec(manifest, "metadata")
+    kept = {name: metadata[name] for name in ("name", "generateName", "namespace") if metadata.get(name)}
+    return kept | _marks(metadata)
+
+
+def _marks(metadata: Manifest) -> Manifest:
+    """The labels and annotations that a user wrote."""
+    found: Manifest = {}
+    for kind in ("labels", "annotations"):
+        entries = metadata.get(kind) or {}
+        if not isinstance(entries, dict):
+            raise CliError(f"metadata.{kind} is not a mapping", code=ExitCode.USAGE)
+        if own := {key: value for key, value in entries.items() if key not in _WRITTEN_BY_OTHERS}:
+            found[kind] = own
+    return found
+
+
+def _template(template: Manifest, where: str, lines: Lines) -> Manifest:
+    pod = _spec(template, "spec")
+    for name, text in REFUSED.items():
+        if pod.pop(name, None) is not None:
+            lines.append(f"{where}.spec.{name}: left out: {text}")
+    for name, value in OVERRIDDEN.items():
+        if (written := pod.pop(name, None)) not in (None, value, "default-scheduler"):
+            becomes = f"the admitter sets {value}" if value else "the admitter leaves it out"
+            lines.append(f"{where}.spec.{name}: {written} is left out: {becomes}")
+    lines += _program(pod, where)
+    metadata = _spec(template, "metadata") if template.get("metadata") else {}
+    for name, there in metadata.items():
+        if there and name not in ("labels", "annotations"):
+            lines.append(f"{where}.metadata.{name}: {_NO_PLACE}")
+    marks = _marks(metadata)
+    return {**({"metadata": marks} if marks else {}), "spec": pod}
+
+
+def _program(pod: Manifest, where: str) -> Iterator[str]:
+    containers = pod.get("containers")
+    if isinstance(containers, list) and len(containers) > 1 and isinstance(containers[0], dict):
+        yield (
+            f"{where}.spec.containers: the first, {containers[0].get('name')}, is the program and ends the run; write "
+            "spec.mainContainer where another is"
+        )

@@ -1,0 +1,134 @@
+"""convert: Jobs and CronJobs as ScavengerJobs, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scavenger_cli.convert import converted
+from scavenger_cli.exits import CliError
+from scavenger_cli.lint.check import check
+from scavenger_domain.pod_security import Level
+from scavenger_testing import pages
+
+from .conftest import Run
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "move-a-job.md"
+BLOCKS = [yaml.safe_load(block) for block in pages.blocks(PAGE, "## Before and after", "yaml")]
+PAIRS = list(zip(BLOCKS[::2], BLOCKS[1::2], strict=True))
+POD: dict[str, Any] = {
+    "containers": [{"name": "main", "image": "app:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]
+}
+
+
+def job(pod: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    template = {"spec": POD | (pod or {})} | ({"metadata": metadata} if metadata else {})
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sim"},
+        "spec": {"backoffLimit": 0, "template": template} | spec,
+    }
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS, ids=[after["metadata"]["name"] for _, after in PAIRS])
+def test_the_pairs_of_the_page(before: dict[str, Any], after: dict[str, Any]) -> None:
+    made, _ = converted(before)
+    assert check(made, Level.RESTRICTED) == ([], [])
+    if "template" in after["spec"]:
+        assert {**made, "spec": after["spec"] | made["spec"]} == {**after, "spec": after["spec"] | made["spec"]}
+        assert made["spec"]["template"] == after["spec"]["template"]
+        assert made["spec"].get("parallelism") == after["spec"].get("parallelism")
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        (job(), []),
+        (job(completionMode="NonIndexed", suspend=True, ttlSecondsAfterFinished=60), []),
+        (job(backoffLimit=3), ["spec.backoffLimit: left out"]),
+        (job(activeDeadlineSeconds=60), ["spec.activeDeadlineSeconds: left out"]),
+        (job(successPolicy={}), ["spec.successPolicy: left out"]),
+        (job(parallelism=4), ["spec.parallelism: the 4 pods are one gang"]),
+        (job(parallelism=4, completions=1), []),
+        (job({"restartPolicy": "Never", "schedulerName": "default-scheduler"}), []),
+        (job({"restartPolicy": "OnFailure"}), ["spec.template.spec.restartPolicy: OnFailure is left out"]),
+        (job({"priorityClassName": "high"}), ["spec.template.spec.priorityClassName: high is left out"]),
+        (job({"nodeName": "n"}), ["spec.template.spec.nodeName: left out: the scheduler"]),
+        (
+            job({"containers": POD["containers"] * 2}),
+            ["spec.template.spec.containers: the first, main, is"],
+        ),
+        (job(metadata={"creationTimestamp": None, "finalizers": ["a/b"]}), ["spec.template.metadata.finalizers"]),
+        (job(selector={"matchLabels": {"controller-uid": "u"}}, manualSelector=False), []),
+    ],
+)
+def test_a_line_for_each_thing_that_changes(given: dict[str, Any], lines: list[str]) -> None:
+    _, found = converted(given)
+    assert len(found) == len(lines), found
+    assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), found
+
+
+def test_an_absent_backoff_limit_is_six() -> None:
+    given = job()
+    del given["spec"]["backoffLimit"]
+    assert converted(given)[1][0].startswith("spec.backoffLimit: a Job's default is 6; a program that fails")
+
+
+def test_what_the_api_server_wrote_is_not_kept() -> None:
+    labels = {"controller-uid": "u", "batch.kubernetes.io/job-name": "sim", "team": "a"}
+    given = job(metadata={"labels": labels}) | {"status": {"active": 1}}
+    given["metadata"] |= {"uid": "u", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}
+    made, lines = converted(given)
+    assert made["metadata"] == {"name": "sim"}
+    assert made["spec"]["template"]["metadata"] == {"labels": {"team": "a"}}
+    assert (lines, "status" in made) == ([], False)
+
+
+def test_a_cron_job_loses_its_schedule() -> None:
+    given = job(completions=3, parallelism=3)
+    cron = given | {"kind": "CronJob", "spec": {"schedule": "@daily", "jobTemplate": {"spec": given["spec"]}}}
+    made, lines = converted(cron)
+    assert made["spec"] == {"parallelism": 3, "template": {"spec": POD}}
+    assert lines == [
+        "spec.schedule: left out: a ScavengerJob has nothing like it",
+        "spec.jobTemplate.spec.parallelism: the 3 pods are one gang: all run or none, and all must succeed",
+    ]
+
+
+@pytest.mark.parametrize("given", [job(completions=9, parallelism=3), job() | {"spec": 1}, job() | {"metadata": None}])
+def test_what_cannot_be_converted(given: dict[str, Any]) -> None:
+    with pytest.raises(CliError):
+        converted(given)
+
+
+def test_the_command(sj: Run, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("\n---\n".join(map(json.dumps, (job(), job({"restartPolicy": "OnFailure"})))))
+    tasks, bare = job(completions=9), job({"containers": [{"name": "main", "image": "app:1"}]})
+    bad.write_text("\n---\n".join(map(json.dumps, (tasks, bare))))
+
+    code, out, err = sj("convert", str(good))
+    assert (code, len(list(yaml.safe_load_all(out)))) == (0, 2)
+    assert err.startswith("Job sim: spec.template.spec.restartPolicy: OnFailure is left out")
+    out_file = tmp_path / "made.yaml"
+    out_file.write_text(out)
+    assert sj("lint", str(out_file))[0] == 0
+
+    code, out, err = sj("convert", str(bad))
+    assert (code, len(list(yaml.safe_load_all(out)))) == (2, 1)
+    assert "Job sim: spec.completions: 9 tasks, 1 at a time, are no gang; make a Job" in err
+    assert "memory is mandatory" in err
+    assert err.endswith("error: 3 problems\n")
+    assert sj("convert", str(out_file))[0] == 2
+
+
+def test_lint_of_a_job_points_to_it(sj: Run, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(job()))
+    code, _, err = sj("lint", str(path))
+    assert code == 2
+    assert "`kubectl sj convert` makes ScavengerJobs of Jobs and CronJobs" in err
