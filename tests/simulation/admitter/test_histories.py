@@ -84,7 +84,12 @@ class History(Harness):
         self._collect_garbage()
 
     def _collect_garbage(self) -> None:
-        """What the garbage collector does with a pod whose Job is gone, such as one that was created late."""
+        """What the garbage collector does with a Job whose ScavengerJob is gone, and with a pod whose Job is, such as
+        one that was created late."""
+        owners = {job["metadata"]["uid"] for job in self.api.stored(SCAVENGERJOBS)}
+        for job in list(self.api.stored(JOBS)):
+            if _owner(job) not in owners:
+                self._remove_job(job)
         there = {job["metadata"]["uid"] for job in self.api.stored(JOBS)}
         for pod in list(self.api.stored(PODS)):
             if (owner := _owner(pod)) and owner not in there and not _deleting(pod):
