@@ -28,6 +28,7 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
     WaitReason.CHECKPOINTED: (
         "wait: it goes on in its turn, a minute after its last start at the earliest, later after several short runs",
     ),
+    WaitReason.RETRYING: ("{logs}", "wait: it starts again in its turn, later after several short runs"),
     WaitReason.PODS_REMAIN: ("wait: it starts when its last pod has ended, within its grace period",),
     WaitReason.HELD_BACK: ("free it as the message says, or ask an administrator to",),
     WaitReason.BACKING_OFF: (_PAUSED,),
@@ -102,6 +103,7 @@ def remedies(reason: str, facts: Facts) -> tuple[str, ...]:
         "move": command(job, "move", f"--queue {names.DEFAULT_QUEUE}"),
         "wait": command(job, "wait", "--for=running"),
         "resume": command(job, "resume"),
+        "logs": f"see why it failed: {command(job, 'logs')}",
         "admission": _reopens(facts),
     }
     hint = _HINTS.get(word, _no_hint)(facts)

@@ -14,20 +14,21 @@ from scavenger_cli.manifests import Manifest
 
 Lines = list[str]
 
-_KEPT: Final = ("suspend", "ttlSecondsAfterFinished")
+_KEPT: Final = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 """Fields of a Job that mean the same in a ScavengerJob."""
 
-_FAILS: Final = "a program that fails by itself makes the job Failed; interruptions restart it always"
+_BACKOFF_LIMIT: Final = 6
+"""A Job's default; a ScavengerJob has none."""
+
+_FAILS: Final = "every failure of a program counts for backoffLimit, and no interruption"
 _CHANGED: Final = {
-    "backoffLimit": f"left out: {_FAILS}",
     "podFailurePolicy": f"left out: {_FAILS}",
-    "activeDeadlineSeconds": "left out: a job has no deadline",
     "manualSelector": "left out: the pods have labels of the admitter",
     "podReplacementPolicy": "left out: a pod is replaced when it has ended",
 }
 _NO_PLACE: Final = "left out: a ScavengerJob has nothing like it"
-_READ: Final = {*_KEPT, "template", "parallelism", "completions", "completionMode", "selector"}
-_SAME: Final = {"backoffLimit": 0, "podReplacementPolicy": "Failed", "manualSelector": False}
+_READ: Final = {*_KEPT, "backoffLimit", "template", "parallelism", "completions", "completionMode", "selector"}
+_SAME: Final = {"podReplacementPolicy": "Failed", "manualSelector": False}
 """Values that say what a ScavengerJob does anyway."""
 _WRITTEN_BY_OTHERS: Final = {
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -58,8 +59,8 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
     for name, value in job.items():
         if name not in _READ and (name not in _SAME or value != _SAME[name]):
             lines.append(f"{where}.{name}: {_CHANGED.get(name, _NO_PLACE)}")
-    if "backoffLimit" not in job:
-        lines.append(f"{where}.backoffLimit: a Job's default is 6; {_FAILS}")
+    if limit := job.get("backoffLimit", _BACKOFF_LIMIT):
+        spec["backoffLimit"] = limit
     spec["template"] = _template(_spec(job, "template"), f"{where}.template", lines)
     made = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": _metadata(manifest), "spec": spec}
     return made, lines

@@ -58,7 +58,9 @@ def timeline(job: Job) -> list[Entry]:
             began = None
     finished, ended = parse_time(status.finished_timestamp), parse_time(status.ended_timestamp)
     if began is not None and ended is not None and finished is None:
-        entries.append(Entry(ended, f"stopped{_after(began, ended)}"))  # suspended, or by its checkpointExitCode
+        entries.append(
+            Entry(ended, f"stopped{_after(began, ended)}")
+        )  # suspended, by its checkpointExitCode, or to be tried again
     elif finished is not None:
         entries.append(Entry(finished, f"{job.phase.lower()}{_after(began, finished)}"))
     return entries
@@ -88,6 +90,7 @@ def job_details(
         ("Image", spec.main_image),
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
+        ("Failed", f"{plural(status.retries, 'time')}, and started again" if status.retries else ""),
         (cpu_time_label(job), cpu_account(job, now, weights)),
         *device_accounts(job),
         ("Class", job.preemption_class),

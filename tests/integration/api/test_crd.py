@@ -90,6 +90,8 @@ FULL_JOB: Manifest = {
         "terminationGracePeriodSeconds": 0,
         "checkpointExitCode": 255,
         "progressDeadlineIntervals": 3,
+        "backoffLimit": 2,
+        "activeDeadlineSeconds": 600,
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
         "capacity": "Guaranteed",
@@ -674,6 +676,8 @@ OTHER_VALUES: dict[str, Any] = {
     "terminationGracePeriodSeconds": 1,
     "checkpointExitCode": 85,
     "progressDeadlineIntervals": 9,
+    "backoffLimit": 3,
+    "activeDeadlineSeconds": 601,
     "capacity": "Reclaimed",
 }
 IMMUTABLE = [

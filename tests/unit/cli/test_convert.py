@@ -49,8 +49,6 @@ def test_the_pairs_of_the_page(before: dict[str, Any], after: dict[str, Any]) ->
     [
         (job(), []),
         (job(completionMode="NonIndexed", suspend=True, ttlSecondsAfterFinished=60), []),
-        (job(backoffLimit=3), ["spec.backoffLimit: left out"]),
-        (job(activeDeadlineSeconds=60), ["spec.activeDeadlineSeconds: left out"]),
         (job(successPolicy={}), ["spec.successPolicy: left out"]),
         (job(parallelism=4), ["spec.parallelism: the 4 pods are one gang"]),
         (job(parallelism=4, completions=1), []),
@@ -75,7 +73,13 @@ def test_a_line_for_each_thing_that_changes(given: dict[str, Any], lines: list[s
 def test_an_absent_backoff_limit_is_six() -> None:
     given = job()
     del given["spec"]["backoffLimit"]
-    assert converted(given)[1][0].startswith("spec.backoffLimit: a Job's default is 6; a program that fails")
+    made, lines = converted(given)
+    assert (made["spec"]["backoffLimit"], lines) == (6, [])
+
+
+def test_retries_and_the_deadline_are_kept() -> None:
+    made, lines = converted(job(backoffLimit=3, activeDeadlineSeconds=60))
+    assert (made["spec"]["backoffLimit"], made["spec"]["activeDeadlineSeconds"], lines) == (3, 60, [])
 
 
 def test_what_the_api_server_wrote_is_not_kept() -> None:

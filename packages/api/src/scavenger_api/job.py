@@ -228,6 +228,14 @@ class ScavengerJobSpec(Model):
     )
     """Makes the job Failed when its running pods have reported no checkpoint for so many times interruptionAfter; by
     default never. Only for programs that report checkpoints while they run."""
+    backoff_limit: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})] = None
+    """So often the job starts again, from its last checkpoint, when a container fails by itself; by default never.
+    Interruptions do not count."""
+    active_deadline_seconds: Annotated[int | None, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int64"})] = (
+        None
+    )
+    """Makes the job Failed when its runs have taken so many seconds together; by default never. Time in line does not
+    count."""
     suspend: bool = False
     """Takes the job off the cluster, or keeps it off, until set to false. May change at any time."""
     ttl_seconds_after_finished: Annotated[
@@ -432,8 +440,12 @@ class ScavengerJobStatus(Model):
     """When the last run ended, however it did; nothing while one is running."""
     finished_timestamp: Timestamp | None = None
     short_runs: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
-    """Runs in a row that ended within a minute of their start, by an interruption or checkpointExitCode. From the
-    second on, the pause before the next start grows."""
+    """Runs in a row that ended within a minute of their start, by an interruption, checkpointExitCode or a failure that
+    backoffLimit allows. From the second on, the pause before the next start grows."""
+    retries: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
+    """How often the job has started again because a container failed by itself."""
+    active_seconds: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int64"})] = None
+    """How long its runs that are over have taken together, where it has activeDeadlineSeconds."""
     priority_start_over_timestamp: Timestamp | None = None
     """The last moment at which a checkpoint was due; CPU time at risk counts from here."""
     last_checkpoint_timestamp: Timestamp | None = None

@@ -45,6 +45,10 @@ class WaitReason(Reason):
         "Checkpointed",
         "It ended with its checkpointExitCode: its state is saved, and it goes on from there.",
     )
+    RETRYING = (
+        "Retrying",
+        "A container failed by itself, and its backoffLimit allows another run from its last checkpoint.",
+    )
     # what is left of its last run or start
     PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
     HELD_BACK = (
@@ -165,6 +169,7 @@ class FailureReason(Reason):
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."
     RUNS_AS_ROOT = "RunsAsRoot", "It may not run as root, and its image has no other user, or one without a number."
     INVALID = "Invalid", "The API server does not accept the Job that its spec describes."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "Its runs took as long as its activeDeadlineSeconds allow."
     NO_PROGRESS = "NoProgress", "It reported no checkpoint for as long as its progressDeadlineIntervals allow."
 
 

@@ -73,6 +73,7 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     """status, with what is shown to people. CPU time in core-seconds, of devices in seconds."""
 
     queued_timestamp: str | None = None
+    retries: int | None = None
     interrupted_timestamps: tuple[str, ...] = ()
     finished_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)

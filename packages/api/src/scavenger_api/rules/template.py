@@ -23,7 +23,7 @@ WHERE: Final = "spec.template"
 
 REFUSED: Final = {
     "nodeName": "the scheduler chooses the node; write nodeSelector or affinity",
-    "activeDeadlineSeconds": "it would end a pod, and every run has new pods; leave it out",
+    "activeDeadlineSeconds": "every run has new pods; write spec.activeDeadlineSeconds, which counts all runs",
     "ephemeralContainers": "no template has them",
     "resourceClaims": "queues cannot count claimed devices; ask for an extended resource, as nvidia.com/gpu: 1",
 }

@@ -9,6 +9,7 @@ that an admitter that is down meanwhile hears it, too (docs/designs/0015-a-ledge
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import Phase
@@ -24,15 +25,21 @@ from scavenger_admitter.core.lifecycle.termination import Checkpointed
 
 def go_back(draft: Draft, found: Checkpointed) -> None:
     """The run has saved its state and is not done: the job goes back in line, at its old place."""
-    draft.spend(draft.settle(min(found.at, draft.seen.now), kept=False))
-    short = draft.count_short(WaitReason.CHECKPOINTED)
-    draft.leave_run(WaitReason.CHECKPOINTED, keep_place=True)
-    draft.interrupted = None
     message = f"pod {found.exit.pod} saved its state and ended with code {found.exit.code}; in line to go on"
+    keep_place(draft, min(found.at, draft.seen.now), WaitReason.CHECKPOINTED, message)
+
+
+def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> None:
+    """The run ended by itself, at `at`, and another one is to go on from its last checkpoint: the job is in line at its
+    old place."""
+    draft.spend(draft.settle(at, kept=False))
+    short = draft.count_short(reason)
+    draft.leave_run(reason, keep_place=True)
+    draft.interrupted = None
     until = accounting.rests_until(draft.status)
     if short and until is not None:
         message += f"; {short}: not started before {until:%X} UTC"
-    draft.enter(Phase.WAITING, WaitReason.CHECKPOINTED, message)
+    draft.enter(Phase.WAITING, reason, message)
 
 
 def hear_last_words(draft: Draft) -> None:

@@ -97,6 +97,9 @@ class Draft:
             checkpoint = accounting.newer_checkpoint(status, run.pods, seen.job.spec, seen.now)
         if checkpoint is not None:
             self.set(last_checkpoint_timestamp=checkpoint)
+        if seen.job.spec.active_deadline_seconds is not None:
+            took = max(0, int((end - start).total_seconds()))
+            self.set(active_seconds=(status.active_seconds or 0) + took)
         # Not before what was counted as useful already: clocks differ, and news of an end may be late.
         self.set(ended_timestamp=max(end, accounting.recorded_reference(status, start)))
         return accounting.settle(status, seen.job.spec, end, self.cpu_time, kept=kept, checkpoint=checkpoint)

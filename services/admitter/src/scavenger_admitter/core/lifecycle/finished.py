@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from scavenger_api.job import Phase
-from scavenger_api.reasons import FailureReason, StateReason
+from scavenger_api.reasons import FailureReason, StateReason, WaitReason
 from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle import leftover_pods, managed
+from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, managed
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
@@ -19,7 +19,7 @@ from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
 
 
 def end(draft: Draft, found: Completed | Failed) -> None:
-    """The run ended by itself: the job is over."""
+    """The run ended by itself: the job is over, unless it failed and may try again."""
     at = min(found.at, draft.seen.now)
     if isinstance(found, Completed):
         _completed(draft, at)
@@ -38,7 +38,16 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     said = without_checkpoint(ended.message)
     words = [word for word in (ended.reason if ended.reason != "Error" else "", said) if word]
     message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
-    fail(draft, at, FailureReason.FAILED, f"{message} ({': '.join(words)})" if words else message)
+    message = f"{message} ({': '.join(words)})" if words else message
+    limit, retries = draft.seen.job.spec.backoff_limit or 0, draft.status.retries or 0
+    if retries < limit:
+        draft.set(retries=retries + 1)
+        checkpointed.keep_place(
+            draft, at, WaitReason.RETRYING, f"{message}; in line for retry {retries + 1} of {limit}"
+        )
+        draft.note("Retrying", message, warning=True)
+        return
+    fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
 
 
 def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:
@@ -54,7 +63,7 @@ def reopen(draft: Draft) -> None:
     run = draft.run
     if run is None or not draft.phase.finished or not _all_running(run):
         return
-    if draft.reason == FailureReason.NO_PROGRESS:
+    if draft.reason in (FailureReason.NO_PROGRESS, FailureReason.DEADLINE_EXCEEDED):
         return  # its pods ran when it failed, and are on their way out
     draft.set(finished_timestamp=None, ended_timestamp=None)
     draft.enter(Phase.STARTING, StateReason.STARTED, "running: the job had been declared finished while its pods ran")

@@ -49,7 +49,7 @@ def go_on(draft: Draft, run: Run) -> None:
     if start is None:
         return
     draft.interrupted = None
-    if _hangs(draft, run, start):
+    if _hangs(draft, run, start) or _past_deadline(draft, start):
         return
     due = accounting.next_start_over(start, seen.job.spec.checkpoint_interval, seen.now)
     known, made = draft.status, _progress(draft, run, start)
@@ -83,6 +83,20 @@ def _hangs(draft: Draft, run: Run, start: datetime) -> bool:
     if deadline is not None:  # without one it is looked at whenever a checkpoint is due
         draft.wakeups.append((since + deadline * interval - now).total_seconds())
     return False
+
+
+def _past_deadline(draft: Draft, start: datetime) -> bool:
+    """Whether the runs of the job have taken as long as they may: then it has failed."""
+    limit, now = draft.seen.job.spec.active_deadline_seconds, draft.seen.now
+    if limit is None:
+        return False
+    left = limit - (draft.status.active_seconds or 0) - (now - start).total_seconds()
+    if left > 0:
+        draft.wakeups.append(left)
+        return False
+    said = f"its runs took {limit} s together, as long as activeDeadlineSeconds allows"
+    finished.fail(draft, now, FailureReason.DEADLINE_EXCEEDED, said)
+    return True
 
 
 def _rest(seen: Observation) -> float:

@@ -1,0 +1,127 @@
+"""Programs that fail by themselves and may try again, and jobs whose runs take too long."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from scavenger_admitter.core.lifecycle.actions import DeleteJob
+from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_kube import kinds
+
+from . import builders as b
+from .harness import Harness, harness, runs
+
+RUNNING, WAITING, FAILED = Phase.RUNNING, Phase.WAITING, Phase.FAILED
+
+
+def failing(
+    spec: dict[str, Any], at: float, pod: kinds.Pod | None = None, **status: Any
+) -> tuple[ScavengerJob, Outcome]:
+    """A job that has run since 10 s, and what becomes of it when its pod fails."""
+    job = b.job(RUNNING, running=(10,), spec=spec)
+    job = job.model_copy(update={"status": job.status.model_copy(update=status)})
+    return job, b.decide(b.seen(job, at, b.batch(), pod or b.pod(ended=at, code=3, exit_reason="Error")))
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "retried"), [(None, None, False), (0, None, False), (2, None, True), (2, 1, True), (2, 2, False)]
+)
+def test_a_failure_is_tried_again_as_often_as_the_job_allows(
+    limit: int | None, used: int | None, retried: bool
+) -> None:
+    _, outcome = failing({} if limit is None else {"backoffLimit": limit}, 500, retries=used)
+    status = outcome.status
+    assert status.phase is (WAITING if retried else FAILED)
+    assert status.interrupted_count == 0
+    assert status.lost_cpu_seconds > 0
+    assert [event.reason for event in outcome.events] == ["Retrying" if retried else "Failed"]
+    said = status.message or ""
+    assert "exited with code 3" in said
+    if retried:
+        assert status.retries == (used or 0) + 1
+        assert f"in line for retry {status.retries} of {limit}" in said
+    elif limit:
+        assert "all 2 retries are used" in said
+
+
+def test_the_next_run_begins_at_the_old_place_when_the_pod_is_gone() -> None:
+    job, outcome = failing({"backoffLimit": 1}, 500)
+    again = b.written(job, outcome.status)
+    assert not outcome.candidate
+    assert any(isinstance(action, DeleteJob) for action in outcome.actions)
+    later = b.decide(b.seen(again, 501, None))
+    assert later.candidate
+    assert again.status.queued_timestamp is not None
+    assert again.status.queued_timestamp < b.at(1)
+
+
+@pytest.mark.parametrize(("short_runs", "rest"), [(None, 60), (1, 120), (9, 600)])
+def test_short_runs_that_fail_have_a_pause_that_grows(short_runs: int | None, rest: float) -> None:
+    """Since the start of the last one."""
+    job, outcome = failing({"backoffLimit": 20}, 20, short_runs=short_runs)
+    assert "not started before" in (outcome.status.message or "")
+    job = b.written(job, outcome.status)
+    assert not b.decide(b.seen(job, 10 + rest - 1, None)).candidate
+    assert b.decide(b.seen(job, 10 + rest, None)).candidate
+
+
+def test_an_interruption_is_no_retry() -> None:
+    job = b.job(RUNNING, running=(10,), spec={"backoffLimit": 1})
+    outcome = b.decide(b.seen(job, 500, b.batch(), b.pod(deleted=500)))
+    assert (outcome.status.interrupted_count, outcome.status.retries) == (1, None)
+
+
+def test_a_checkpoint_before_the_failure_is_kept() -> None:
+    pod = b.pod(ended=500, code=3, exit_reason="Error", checkpoint=b.stamp(400))
+    _, outcome = failing({"backoffLimit": 1}, 500, pod)
+    assert (outcome.status.useful_cpu_seconds, outcome.status.lost_cpu_seconds) == (2 * 390, 2 * 100)
+
+
+@pytest.mark.parametrize(
+    ("before", "at", "phase"), [(None, 309, RUNNING), (None, 310, FAILED), (200, 109, RUNNING), (200, 110, FAILED)]
+)
+def test_a_deadline_counts_the_time_of_all_runs(before: int | None, at: float, phase: Phase) -> None:
+    job = b.job(RUNNING, running=(10,), spec={"activeDeadlineSeconds": 300})
+    job = job.model_copy(update={"status": job.status.model_copy(update={"active_seconds": before})})
+    outcome = b.decide(b.seen(job, at, b.batch(), b.pod()))
+    assert outcome.status.phase is phase
+    if phase is RUNNING:
+        assert outcome.requeue_after is not None
+        assert outcome.requeue_after <= 1
+        return
+    assert outcome.status.active_seconds == 300
+    assert any(isinstance(action, DeleteJob) for action in outcome.actions)
+    assert "its runs took 300 s together" in (outcome.status.message or "")
+    again = b.decide(b.seen(b.written(job, outcome.status), at + 1, b.batch(), b.pod()))
+    assert again.status.phase is FAILED, "its pods may run on for their grace period"
+
+
+def test_the_time_of_a_run_that_was_interrupted_counts_and_time_in_line_does_not() -> None:
+    job = b.job(RUNNING, running=(10,), spec={"activeDeadlineSeconds": 300})
+    outcome = b.decide(b.seen(job, 110, b.batch(), b.pod(deleted=110)))
+    assert outcome.status.active_seconds == 100
+    later = b.decide(b.seen(b.written(job, outcome.status), 5000, None))
+    assert later.status.active_seconds == 100
+
+
+def retried(c: Harness, times: int) -> bool:
+    return bool(c.status("a").get("retries") == times)
+
+
+async def test_a_job_fails_twice_and_completes() -> None:
+    async with harness() as c:
+        c.submit("a", backoffLimit=2)
+        for retry in (1, 2):
+            await runs(c, "a", limit=600)
+            await c.pass_time(70)
+            c.end(c.pods("a")[0], code=3)
+            await c.until(partial(retried, c, retry))
+        await runs(c, "a", limit=600)
+        c.succeed("a")
+        await c.until(lambda: c.phase("a") == "Completed")
+        assert c.status("a")["interruptedCount"] == 0
+        assert len(c.starts()) == 3
+        assert len({pod["metadata"]["uid"] for pod in c.pods("a")}) <= 1
