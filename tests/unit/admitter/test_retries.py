@@ -68,6 +68,14 @@ def test_short_runs_that_fail_have_a_pause_that_grows(short_runs: int | None, re
     assert b.decide(b.seen(job, 10 + rest, None)).candidate
 
 
+def test_a_gang_that_fails_before_it_ran_together_waits_as_after_a_failed_start() -> None:
+    job = b.job(Phase.STARTING, spec={**b.gang(2), "backoffLimit": 1})
+    failed = b.pod(0, started=3, ended=5, code=3, exit_reason="Error")
+    outcome = b.decide(b.seen(job, 200, b.batch(), failed, b.pod(1, started=None)))
+    assert (outcome.status.phase, outcome.status.retries, outcome.status.short_runs) == (WAITING, 1, None)
+    assert outcome.start_failed
+
+
 def test_an_interruption_is_no_retry() -> None:
     job = b.job(RUNNING, running=(10,), spec={"backoffLimit": 1})
     outcome = b.decide(b.seen(job, 500, b.batch(), b.pod(deleted=500)))

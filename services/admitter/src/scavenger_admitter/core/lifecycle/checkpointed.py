@@ -32,8 +32,9 @@ def go_back(draft: Draft, found: Checkpointed) -> None:
 def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> None:
     """The run ended by itself, at `at`, and another one is to go on from its last checkpoint: the job is in line at its
     old place."""
+    ran = accounting.run_start(draft.status) is not None
     draft.spend(draft.settle(at, kept=False))
-    short = draft.count_short(reason)
+    short = draft.count_short(reason) if ran else ""
     draft.leave_run(reason, keep_place=True)
     draft.interrupted = None
     until = accounting.rests_until(draft.status)
