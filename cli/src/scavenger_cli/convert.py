@@ -1,4 +1,4 @@
-"""Jobs and CronJobs as ScavengerJobs, and what of them has no place there or becomes something else. Pure."""
+"""Jobs of Kubernetes and its neighbours as ScavengerJobs, and what has no place there or changes its meaning. Pure."""
 
 from __future__ import annotations
 
@@ -42,17 +42,14 @@ _WRITTEN_BY_OTHERS: Final = {
 
 
 def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
-    """A Job or CronJob as a ScavengerJob, and a line for each thing that was left out or changes its meaning.
+    """An object of a kind that `convert` takes as a ScavengerJob, and a line for all that was left out or changes
+    its meaning.
 
     Raises:
-        CliError: when it is no such object, or has independent tasks, which are several ScavengerJobs.
+        CliError: when it is no such object, or its pods are no gang of pods that are alike.
     """
     lines: Lines = []
-    job, where = _spec(manifest, "spec"), "spec"
-    if manifest["kind"] == "CronJob":
-        lines += [f"spec.{name}: {_NO_PLACE}" for name in job if name != "jobTemplate"]
-        where = "spec.jobTemplate.spec"
-        job = _spec(_spec(job, "jobTemplate"), "spec")
+    job, where = _AS_A_JOB[manifest["kind"]](_spec(manifest, "spec"), lines)
     spec: Manifest = {name: job[name] for name in _KEPT if name in job}
     if (pods := _pods(job, where, lines)) != 1:
         spec["parallelism"] = pods
@@ -64,6 +61,68 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
     spec["template"] = _template(_spec(job, "template"), f"{where}.template", lines)
     made = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": _metadata(manifest), "spec": spec}
     return made, lines
+
+
+def _of_a_job(spec: Manifest, _: Lines) -> tuple[Manifest, str]:
+    return spec, "spec"
+
+
+def _of_a_cron_job(spec: Manifest, lines: Lines) -> tuple[Manifest, str]:
+    lines += [f"spec.{name}: {_NO_PLACE}" for name in spec if name != "jobTemplate"]
+    return _spec(_spec(spec, "jobTemplate"), "spec"), "spec.jobTemplate.spec"
+
+
+def _of_a_job_set(spec: Manifest, lines: Lines) -> tuple[Manifest, str]:
+    """All Jobs of a JobSet start and end together, as a gang does. Fields: jobset.x-k8s.io/v1alpha2."""
+    jobs, where = spec.get("replicatedJobs"), "spec.replicatedJobs[0].template.spec"
+    if not isinstance(jobs, list) or len(jobs) != 1 or not isinstance(jobs[0], dict):
+        raise CliError(f"spec.replicatedJobs: {_UNLIKE}", _ALIKE, ExitCode.USAGE)
+    job, replicas = _spec(_spec(jobs[0], "template"), "spec"), jobs[0].get("replicas", 1)
+    pods = _pods(job, where, [])
+    if isinstance(replicas, int) and isinstance(pods, int) and replicas > 1:
+        lines.append(
+            f"spec.replicatedJobs[0].replicas: {replicas} Jobs of {pods} pods are one gang of {replicas * pods}"
+        )
+        job["parallelism"] = job["completions"] = replicas * pods
+    restarts = spec.get("failurePolicy") or {}
+    if isinstance(restarts, dict) and "maxRestarts" in restarts:
+        job["backoffLimit"] = restarts["maxRestarts"]
+    job |= {name: spec[name] for name in _KEPT if name in spec}
+    lines += [f"spec.{name}: {_NO_PLACE}" for name in spec if name not in (*_KEPT, "replicatedJobs", "failurePolicy")]
+    return job, where
+
+
+def _of_a_pytorch_job(spec: Manifest, lines: Lines) -> tuple[Manifest, str]:
+    """Master and workers run the same program, and rank 0 is the master. Fields: kubeflow.org/v1."""
+    replicas = _spec(spec, "pytorchReplicaSpecs")
+    roles = {role: _spec(replicas, role) for role in replicas}
+    first = next(iter(roles.values()), {})
+    if any(one.get("template") != first.get("template") for one in roles.values()):
+        raise CliError(f"spec.pytorchReplicaSpecs: {_UNLIKE}", _ALIKE, ExitCode.USAGE)
+    policy = spec.get("runPolicy") or {}
+    counts = [one.get("replicas", 1) for one in roles.values()]
+    if not all(isinstance(count, int) for count in counts):
+        raise CliError("spec.pytorchReplicaSpecs: replicas is not a number", code=ExitCode.USAGE)
+    pods = sum(counts)
+    job = {"template": first.get("template"), "parallelism": pods, "completions": pods, "backoffLimit": 0}
+    job |= {name: policy[name] for name in (*_KEPT, "backoffLimit") if name in policy}
+    lines += [f"spec.{name}: {_NO_PLACE}" for name in spec if name not in ("pytorchReplicaSpecs", "runPolicy")]
+    lines.append(
+        "spec.pytorchReplicaSpecs: nobody sets MASTER_ADDR, RANK and WORLD_SIZE; take the first of SCAVENGER_PEERS, "
+        "SCAVENGER_INDEX and SCAVENGER_PARALLELISM (demo-apps/pytorch)"
+    )
+    return job, f"spec.pytorchReplicaSpecs.{next(iter(roles), '')}"
+
+
+_UNLIKE: Final = "pods that are not alike are no gang"
+_ALIKE: Final = "write one program for all pods, which looks at SCAVENGER_INDEX, as demo-apps/mpi does"
+_AS_A_JOB: Final = {
+    "Job": _of_a_job,
+    "CronJob": _of_a_cron_job,
+    "JobSet": _of_a_job_set,
+    "PyTorchJob": _of_a_pytorch_job,
+}
+"""spec of a Job, and where it stands, by kind."""
 
 
 def _spec(of: Manifest, name: str) -> Manifest:

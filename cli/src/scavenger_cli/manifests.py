@@ -14,11 +14,16 @@ from scavenger_api.quantity import parse_quantity
 from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
-CONVERTED: Final = ("Job", "CronJob")
-"""Kinds of batch/v1 that `convert` takes."""
+CONVERTED: Final = {
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+    "PyTorchJob": "kubeflow.org/v1",
+}
+"""Kinds that `convert` takes, and of which API."""
 Manifest = dict[str, Any]
 _APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
-_CONVERT: Final = "`kubectl sj convert` makes ScavengerJobs of Jobs and CronJobs"
+_CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVERTED)}"
 
 
 def read(source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:
@@ -62,7 +67,7 @@ def is_ours(manifest: Manifest) -> bool:
 
 def is_converted(manifest: Manifest) -> bool:
     """Whether `convert` makes a ScavengerJob of it."""
-    return manifest["kind"] in CONVERTED and manifest["apiVersion"] == "batch/v1"
+    return bool(CONVERTED.get(manifest["kind"]) == manifest["apiVersion"])
 
 
 def _opened(document: Any) -> Iterable[Any]:

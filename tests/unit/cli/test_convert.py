@@ -103,6 +103,58 @@ def test_a_cron_job_loses_its_schedule() -> None:
     ]
 
 
+def job_set(*jobs: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    api = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "sim"}}
+    return {**api, "spec": {"replicatedJobs": [*jobs], **spec}}
+
+
+def replicated(replicas: int, **spec: Any) -> dict[str, Any]:
+    return {"name": "w", "replicas": replicas, "template": {"spec": job(**spec)["spec"]}}
+
+
+def test_a_job_set_of_pods_that_are_alike_is_a_gang() -> None:
+    policy = {"failurePolicy": {"maxRestarts": 3}, "network": {"enableDNSHostnames": True}, "suspend": True}
+    made, lines = converted(job_set(replicated(2, completions=4, parallelism=4), **policy))
+    assert made["kind"] == "ScavengerJob"
+    assert (made["spec"]["parallelism"], made["spec"]["backoffLimit"], made["spec"]["suspend"]) == (8, 3, True)
+    assert check(made, Level.RESTRICTED)[0] == []
+    assert [line.partition(":")[0] for line in lines] == [
+        "spec.replicatedJobs[0].replicas",
+        "spec.network",
+        "spec.replicatedJobs[0].template.spec.parallelism",
+    ]
+
+
+def pytorch(master: dict[str, Any], worker: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    api = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "sim"}}
+    roles = {"Master": {"replicas": 1, "template": master}, "Worker": {"replicas": 3, "template": worker}}
+    return {**api, "spec": {"pytorchReplicaSpecs": roles, **spec}}
+
+
+def test_a_pytorch_job_is_a_gang_whose_first_is_the_master() -> None:
+    template = {"spec": POD}
+    made, lines = converted(pytorch(template, template, runPolicy={"backoffLimit": 2, "activeDeadlineSeconds": 60}))
+    assert made["spec"] == {
+        "activeDeadlineSeconds": 60,
+        "parallelism": 4,
+        "backoffLimit": 2,
+        "template": {"spec": POD},
+    }
+    assert check(made, Level.RESTRICTED)[0] == []
+    assert "nobody sets MASTER_ADDR" in lines[0]
+    with pytest.raises(CliError, match="not alike"):
+        converted(pytorch(template, {"spec": {**POD, "hostname": "x"}}))
+    made = pytorch(template, template)
+    made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "3"
+    with pytest.raises(CliError, match="replicas is not a number"):
+        converted(made)
+
+
+def test_a_job_set_of_different_jobs_is_no_gang() -> None:
+    with pytest.raises(CliError, match="not alike"):
+        converted(job_set(replicated(1), replicated(1)))
+
+
 @pytest.mark.parametrize("given", [job(completions=9, parallelism=3), job() | {"spec": 1}, job() | {"metadata": None}])
 def test_what_cannot_be_converted(given: dict[str, Any]) -> None:
     with pytest.raises(CliError):
@@ -135,4 +187,4 @@ def test_lint_of_a_job_points_to_it(sj: Run, tmp_path: Path) -> None:
     path.write_text(json.dumps(job()))
     code, _, err = sj("lint", str(path))
     assert code == 2
-    assert "`kubectl sj convert` makes ScavengerJobs of Jobs and CronJobs" in err
+    assert "`kubectl sj convert` makes ScavengerJobs of Job, CronJob, JobSet, PyTorchJob" in err

@@ -15,7 +15,9 @@ from scavenger_cli.output import note
 def convert(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON files; - reads standard input.")],
 ) -> None:
-    """Print Jobs and CronJobs as ScavengerJobs.
+    """Print Jobs of other kinds as ScavengerJobs.
+
+    Of Job, CronJob, JobSet and PyTorchJob.
 
     A line on standard error tells of each thing that was left out or changes its meaning, and of what a ScavengerJob
     needs beside it. The exit code is 2 when the API server would refuse what is printed, or an object cannot be
