@@ -31,6 +31,7 @@ def lint(
     from scavenger_domain.pod_security import Level
 
     from scavenger_cli.lint.check import check
+    from scavenger_cli.lint.habits import habit_warnings
 
     if pod_security not in list(Level):
         raise CliError(f"there is no level {pod_security}", f"choose one of {', '.join(Level)}", ExitCode.USAGE)
@@ -38,6 +39,8 @@ def lint(
     for file in files:
         for manifest in filter(is_ours, read(file)):
             problems, warnings = check(manifest, Level(pod_security))
+            if not problems and manifest["kind"] == "ScavengerJob":
+                warnings += habit_warnings(manifest)
             wrong += len(problems)
             where = _where(file, manifest)
             for problem in problems:
