@@ -28,13 +28,17 @@ _CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVE
 
 def read(source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:
     """The manifests in a file, or on standard input for `-`; at least one is of a kind wanted. Raises CliError."""
+    return parse(text_of(source), "standard input" if source == "-" else source, wanted)
+
+
+def text_of(source: str) -> str:
+    """What is in a file, or on standard input for `-`. Raises CliError."""
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except OSError as error:
         raise CliError(f"{source} cannot be read: {error.strerror}", code=ExitCode.USAGE) from error
     except UnicodeDecodeError as error:
         raise CliError(f"{source} is not a text file", code=ExitCode.USAGE) from error
-    return parse(text, "standard input" if source == "-" else source, wanted)
 
 
 def parse(text: str, source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:

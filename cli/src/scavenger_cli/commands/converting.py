@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import CONVERTED, is_converted, read
+from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, parse, text_of
 from scavenger_cli.output import note
 
 
 def convert(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML or JSON files; - reads standard input.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="YAML, JSON or Slurm scripts; - reads standard input.")
+    ],
+    image: Annotated[str, typer.Option("--image", help="Of Slurm scripts, which name none.")] = "",
 ) -> None:
     """Print Jobs of other kinds as ScavengerJobs.
 
-    Of Job, CronJob, JobSet and PyTorchJob.
+    Of Job, CronJob, JobSet, PyTorchJob, and scripts for Slurm's sbatch.
 
     A line on standard error tells of each thing that was left out or changes its meaning, and of what a ScavengerJob
     needs beside it. The exit code is 2 when the API server would refuse what is printed, or an object cannot be
@@ -27,20 +32,19 @@ def convert(
     Examples:
       kubectl sj convert job.yaml > scavengerjob.yaml
       kubectl get job train -o yaml | kubectl sj convert -
+      kubectl sj convert train.sbatch --image registry.example.com/train:1
     """
     from scavenger_domain.pod_security import Level
 
-    from scavenger_cli.convert import converted
     from scavenger_cli.forms import yaml_text
     from scavenger_cli.lint.check import check
+    from scavenger_cli.lint.habits import habit_warnings
 
     wrong, before = 0, ""
     for file in files:
-        for manifest in filter(is_converted, read(file, CONVERTED)):
-            metadata = manifest.get("metadata") or {}
-            where = f"{manifest['kind']} {metadata.get('name') or metadata.get('generateName')}"
+        for where, make in _found(file, image):
             try:
-                made, lines = converted(manifest)
+                made, lines = make()
             except CliError as error:
                 wrong += 1
                 note(f"{where}: {error}" + (f"; {error.remedy}" if error.remedy else ""))
@@ -48,9 +52,25 @@ def convert(
             problems, warnings = check(made, Level.RESTRICTED)
             wrong += len(problems)
             lines += [f"{problem.field or 'the object'}: {problem.message}" for problem in problems]
-            for line in [*lines, *warnings]:
+            for line in [*lines, *warnings, *habit_warnings(made)]:
                 note(f"{where}: {line}")
             sys.stdout.write(before + yaml_text(made))
             before = "---\n"
     if wrong:
         raise CliError(f"{wrong} problems" if wrong > 1 else "1 problem", code=ExitCode.USAGE)
+
+
+def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Manifest, list[str]]]]]:
+    """What is to be converted: its name, and how. Raises CliError."""
+    from scavenger_cli import convert, slurm
+
+    text = text_of(file)
+    if slurm.is_script(text):
+        if not image:
+            raise CliError(f"{file} is a script and names no image", "name one with --image", ExitCode.USAGE)
+        yield file, partial(slurm.converted, text, image)
+        return
+    for manifest in filter(is_converted, parse(text, "standard input" if file == "-" else file, CONVERTED)):
+        metadata = manifest.get("metadata") or {}
+        name = f"{manifest['kind']} {metadata.get('name') or metadata.get('generateName')}"
+        yield name, partial(convert.converted, manifest)
