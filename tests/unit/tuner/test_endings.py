@@ -86,6 +86,17 @@ def test_ending(facts: JobFacts | None, left: Left, expected: Ending) -> None:
     assert ending(facts, left, NOW, PATIENCE) == expected
 
 
+@pytest.mark.parametrize("reason", ["NoPlace", "AdmissionLevel", "QueueQuota", "Unschedulable", "LargerThanCluster"])
+def test_a_job_that_finds_no_room_for_long_is_too_large(reason: str) -> None:
+    patience = Patience(wall_time=3600, too_large=9999, no_room=600)
+    too_large = Failed(Reason.TOO_LARGE, "m", cancel=True)
+    assert ending(job("Waiting", age=599, admitted=reason, message="m"), Left(), NOW, patience) == Follow()
+    assert ending(job("Waiting", age=600, admitted=reason, message="m"), Left(), NOW, patience) == too_large
+    assert ending(job("Interrupted", age=600, admitted=reason, ran=60), Left(), NOW, patience) == Follow()
+    assert ending(job("Starting", age=600, admitted=reason), Left(), NOW, patience) == Follow()
+    assert ending(job("Waiting", age=600, admitted="Queued"), Left(), NOW, patience) == Follow()
+
+
 def scavenger_job(**status: Any) -> Job:
     return msgspec.convert(
         {

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from scavenger_tuner.core.endings import Patience
 from scavenger_tuner.settings import TunerSettings
 
 
 def test_flags_reach_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCAVENGER_DATABASE_URL", "postgresql://tuner:secret@db/tuner")
     settings = TunerSettings.load(
-        ["--namespace=science", "--max-cores=8", "--max-attempts=3", "--wall-time=1h", "--too-large-after=1m"]
+        [
+            "--namespace=science",
+            "--max-cores=8",
+            "--max-attempts=3",
+            "--wall-time=1h",
+            "--too-large-after=1m",
+            "--give-up-after=6h",
+        ]
     )
 
     assert (settings.limits().max_cores, settings.limits().max_attempts) == (8, 3)
-    assert (settings.patience().wall_time, settings.patience().too_large) == (5400.0, 60.0)
+    assert settings.patience() == Patience(wall_time=5400.0, too_large=60.0, no_room=21600.0)
     assert settings.site().namespace == "science"
     assert "secret" not in str(settings.shown())
     assert settings.database_url.get_secret_value() == "postgresql://tuner:secret@db/tuner"

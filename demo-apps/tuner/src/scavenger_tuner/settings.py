@@ -55,6 +55,9 @@ class TunerSettings(ServiceSettings):
 
     wall_time: Seconds = option(4 * 3600.0, "an attempt may run for, all its runs together", unit="seconds", gt=0)
     too_large_after: Seconds = option(300.0, "a job waits for a node that could hold it", unit="seconds", ge=0)
+    give_up_after: Seconds = option(
+        0.0, "a job that finds no room is withdrawn for a smaller one; 0: never", unit="seconds", ge=0
+    )
     max_attempts: int = option(_DEFAULTS.max_attempts, "attempts at one configuration", ge=1, le=100)
     max_cores: int = option(_DEFAULTS.max_cores, "ranks x threads of an attempt", ge=1, le=1024)
     min_time_step: float = option(_DEFAULTS.min_time_step, "of an attempt", unit="femtoseconds", gt=0)
@@ -75,7 +78,7 @@ class TunerSettings(ServiceSettings):
 
     def patience(self) -> Patience:
         """How long an attempt may take."""
-        return Patience(wall_time=self.wall_time * OVERRUN, too_large=self.too_large_after)
+        return Patience(wall_time=self.wall_time * OVERRUN, too_large=self.too_large_after, no_room=self.give_up_after)
 
     def site(self) -> Site:
         """Where and how jobs run."""

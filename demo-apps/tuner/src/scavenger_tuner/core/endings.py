@@ -19,6 +19,20 @@ TOO_LARGE: Final = frozenset(
 )
 """Why a job waits that no node, or not all of them together, could ever hold."""
 
+NO_ROOM: Final = frozenset(
+    {
+        *TOO_LARGE,
+        WaitReason.NO_PLACE,
+        WaitReason.NO_HEADROOM,
+        WaitReason.TURN_KEPT,
+        WaitReason.ADMISSION_LEVEL,
+        WaitReason.QUEUE_QUOTA,
+        WaitReason.QUEUE_SHARE,
+        WaitReason.UNSCHEDULABLE,
+    }
+)
+"""Why a job waits that may start later, or earlier if it were smaller."""
+
 NEVER: Final[Mapping[str, Reason]] = MappingProxyType(
     {
         FailureReason.NOT_FOUND: Reason.INVALID,
@@ -102,10 +116,12 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds: for how long a job may run in all, and for how long one may wait that no node can hold."""
+    """Seconds: for how long a job may run in all, for how long one may wait that no node can hold, and for how long one
+    that finds no room; 0: for ever."""
 
     wall_time: float
     too_large: float
+    no_room: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +181,13 @@ def _overdue(job: JobFacts, now: datetime, patience: Patience) -> Failed | None:
     if job.ran > patience.wall_time:
         message = f"ran for {job.ran:.0f} s, more than the {patience.wall_time:.0f} s that it may"
         return Failed(Reason.WALL_TIME, message, cancel=True)
-    waits = job.phase not in (Phase.STARTING, Phase.RUNNING) and job.admitted in TOO_LARGE
-    if waits and (now - job.created).total_seconds() >= patience.too_large:
+    if job.phase in (Phase.STARTING, Phase.RUNNING):
+        return None
+    waited = (now - job.created).total_seconds()
+    never = job.admitted in TOO_LARGE and waited >= patience.too_large
+    # One that has run finds room again: smaller, it would begin anew.
+    late = job.admitted in NO_ROOM and not job.ran and 0 < patience.no_room <= waited
+    if never or late:
         return Failed(Reason.TOO_LARGE, job.message[:MESSAGE_LENGTH] or job.admitted, cancel=True)
     return None
 
