@@ -19,6 +19,7 @@ from scavenger_cli.advice import command, remedies
 from scavenger_cli.details import cpu_time_label
 from scavenger_cli.facts import Cause, Explanation, Facts, Finding
 from scavenger_cli.figures import loads, over_share, total_requests
+from scavenger_cli.remedies import INSTALL
 from scavenger_cli.words import age, cpu_time, ordinal, percent, plural, short_amount, span, spell
 
 _EXIT_CODE: Final = re.compile(r"exited with code (\d+)")
@@ -74,7 +75,7 @@ def _silent(facts: Facts) -> tuple[str, str, tuple[str, ...]] | None:
     if not facts.admitter_known:
         return None
     if facts.admitter_seen is None and not facts.job.phase:
-        install = "install it: helm install scavenger-admitter charts/scavenger-admitter -n scavenger-system"
+        install = f"install it: {INSTALL}"
         return Cause.ADMITTER_SILENT, "no admitter runs in this cluster, so nothing is ever started", (install,)
     if facts.admitter_seen is not None and facts.now - facts.admitter_seen > SILENT_AFTER:
         silence = age(facts.admitter_seen, facts.now)

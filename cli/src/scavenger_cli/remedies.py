@@ -29,6 +29,11 @@ _VALUE_IN_MESSAGE: Final = re.compile(r"^Invalid value: (?:\S+: )?(?P<rest>.*)$"
 _NO_FAULTS: Final = ("some validation rules were not checked", "evaluating rule:")
 """What the server adds when a rule could not run because the schema was not met: no fault of its own."""
 
+INSTALL: Final = (
+    "helm install scavenger charts/scavenger -n scavenger-system --create-namespace "
+    "--set global.image.registry=REGISTRY (docs/install.md)"
+)
+
 ROLE_FOR: Final = {
     "get": "scavenger-jobs-view",
     "list": "scavenger-jobs-view",
@@ -91,7 +96,7 @@ def not_found(error: NotFound) -> CliError:
         return CliError(f"there is no {singular(kind)} {name}", code=ExitCode.NOT_FOUND)
     return CliError(
         "this cluster does not know ScavengerJobs",
-        "install them: helm install scavenger-crds charts/scavenger-crds (docs/install.md)",
+        f"install them: {INSTALL}",
     )
 
 

@@ -91,7 +91,7 @@ def test_where_it_is_not_installed_it_says_how(sj: Run, server: Server, kubectl:
 
     assert code == 3
     assert "there is no pod of the board in namespace scavenger-system" in err
-    assert "helm install scavenger-board" in err
+    assert "helm upgrade --install scavenger-board" in err
     assert not kubectl.exists()
 
 

@@ -139,7 +139,7 @@ def test_a_list_in_every_form(server: Server, sj: Run) -> None:
             Answer(404, status(404, "NotFound", "the server could not find")),
             ("list",),
             1,
-            "helm install scavenger-crds",
+            "helm install scavenger charts/scavenger",
         ),
         (Answer(body=b"<html>"), ("list",), 1, "the answer is not that of an API server"),
         (Answer(), ("list", "--kubeconfig", "/nowhere"), 1, "there is no kubeconfig /nowhere"),

@@ -23,8 +23,8 @@ PORT: Final = 8090
 
 SELECTOR: Final = f"app.kubernetes.io/name={names.BOARD}"
 INSTALL: Final = (
-    "install it: helm install scavenger-board charts/scavenger-board -n scavenger-system; where it runs in another "
-    "namespace, add --system-namespace NAME"
+    "install it: helm upgrade --install scavenger-board charts/scavenger-board -n scavenger-system "
+    "--set global.image.registry=REGISTRY; where it runs in another namespace, add --system-namespace NAME"
 )
 
 FLAGS: Final = {
