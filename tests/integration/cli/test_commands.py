@@ -305,7 +305,7 @@ def test_who_may_not_look(sj: Sj) -> None:
     assert sj.refused(1, "queue", "create", "mine", namespace=False)[1] == (
         "  queues belong to the cluster: ask an administrator"
     )
-    assert sj("list")[1] == "mine  default  Waiting  0  SPAN"
+    assert sj("list")[1] == "mine  default  Waiting  0  SPAN  LargerThanAnyNode"
     sj.environment["KUBECONFIG"] = str(sj.cluster.kubeconfig)
 
 
