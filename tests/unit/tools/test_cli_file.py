@@ -21,7 +21,11 @@ JOB = {
     "apiVersion": "scavenger.dev/v1alpha1",
     "kind": "ScavengerJob",
     "metadata": {"name": "sim"},
-    "spec": {"image": "app:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}},
+    "spec": {
+        "image": "app:1",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        "persistentVolumeClaims": [{"name": "state", "mountPath": "/state"}],
+    },
 }
 ALLOWED = {
     *("scavenger_cli", "scavenger_api", "scavenger_domain", "scavenger_kube"),
