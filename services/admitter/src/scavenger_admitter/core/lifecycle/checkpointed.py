@@ -35,6 +35,8 @@ def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> 
     ran = accounting.run_start(draft.status) is not None
     draft.spend(draft.settle(at, kept=False))
     short = draft.count_short(reason) if ran else ""
+    # Of a gang that failed before it ran together the next start is delayed as after any that did not come off.
+    draft.start_failed = not ran
     draft.leave_run(reason, keep_place=True)
     draft.interrupted = None
     until = accounting.rests_until(draft.status)

@@ -11,7 +11,7 @@ from scavenger_domain.checkpoints import without_checkpoint
 from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, managed
-from scavenger_admitter.core.lifecycle.accounting import run_start, second
+from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import deleting, over, started_at
@@ -41,8 +41,6 @@ def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
     message = f"{message} ({': '.join(words)})" if words else message
     limit, retries = draft.seen.job.spec.backoff_limit or 0, draft.status.retries or 0
     if retries < limit:
-        # Of a gang that failed before it ran together the next start is delayed as after any that did not come off.
-        draft.start_failed = run_start(draft.status) is None
         draft.set(retries=retries + 1)
         checkpointed.keep_place(
             draft, at, WaitReason.RETRYING, f"{message}; in line for retry {retries + 1} of {limit}"
