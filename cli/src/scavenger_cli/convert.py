@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from scavenger_api import names
-from scavenger_api.rules.template import OVERRIDDEN, REFUSED
+from scavenger_api.rules.template import OVERRIDDEN, REFUSED, overridden
 
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.manifests import Manifest
@@ -172,10 +172,10 @@ def _template(template: Manifest, where: str, lines: Lines) -> Manifest:
     for name, text in REFUSED.items():
         if pod.pop(name, None) is not None:
             lines.append(f"{where}.spec.{name}: left out: {text}")
-    for name, value in OVERRIDDEN.items():
-        if (written := pod.pop(name, None)) not in (None, value, "default-scheduler"):
-            becomes = f"the admitter sets {value}" if value else "the admitter leaves it out"
-            lines.append(f"{where}.spec.{name}: {written} is left out: {becomes}")
+    for name, becomes in overridden(pod):
+        if pod[name] is not None:
+            lines.append(f"{where}.spec.{name}: {pod[name]} is left out: {becomes}")
+    pod = {name: value for name, value in pod.items() if name not in OVERRIDDEN}
     lines += _program(pod, where)
     metadata = _spec(template, "metadata") if template.get("metadata") else {}
     for name, there in metadata.items():

@@ -28,7 +28,12 @@ _CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVE
 
 def read(source: str, wanted: Collection[str] = KINDS) -> list[Manifest]:
     """The manifests in a file, or on standard input for `-`; at least one is of a kind wanted. Raises CliError."""
-    return parse(text_of(source), "standard input" if source == "-" else source, wanted)
+    return parse(text_of(source), name_of(source), wanted)
+
+
+def name_of(source: str) -> str:
+    """What messages call it."""
+    return "standard input" if source == "-" else source
 
 
 def text_of(source: str) -> str:

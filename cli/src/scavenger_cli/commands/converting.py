@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from scavenger_cli.exits import CliError, ExitCode
-from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, parse, text_of
+from scavenger_cli.manifests import CONVERTED, Manifest, is_converted, name_of, parse, text_of
 from scavenger_cli.output import note
+from scavenger_cli.words import plural
 
 
 def convert(
@@ -57,7 +58,7 @@ def convert(
             sys.stdout.write(before + yaml_text(made))
             before = "---\n"
     if wrong:
-        raise CliError(f"{wrong} problems" if wrong > 1 else "1 problem", code=ExitCode.USAGE)
+        raise CliError(plural(wrong, "problem"), code=ExitCode.USAGE)
 
 
 def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Manifest, list[str]]]]]:
@@ -70,7 +71,7 @@ def _found(file: str, image: str) -> Iterator[tuple[str, Callable[[], tuple[Mani
             raise CliError(f"{file} is a script and names no image", "name one with --image", ExitCode.USAGE)
         yield file, partial(slurm.converted, text, image)
         return
-    for manifest in filter(is_converted, parse(text, "standard input" if file == "-" else file, CONVERTED)):
+    for manifest in filter(is_converted, parse(text, name_of(file), CONVERTED)):
         metadata = manifest.get("metadata") or {}
         name = f"{manifest['kind']} {metadata.get('name') or metadata.get('generateName')}"
         yield name, partial(convert.converted, manifest)

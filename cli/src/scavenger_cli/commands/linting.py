@@ -9,6 +9,7 @@ import typer
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.manifests import is_ours, read
 from scavenger_cli.output import note, say
+from scavenger_cli.words import plural
 
 
 def lint(
@@ -50,7 +51,7 @@ def lint(
             if not problems:
                 say(f"{where}: ok")
     if wrong:
-        raise CliError(f"{wrong} problems" if wrong > 1 else "1 problem", code=ExitCode.USAGE)
+        raise CliError(plural(wrong, "problem"), code=ExitCode.USAGE)
 
 
 def _where(file: str, manifest: dict[str, Any]) -> str:

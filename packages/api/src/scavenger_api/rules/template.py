@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import IN_TEMPLATE, MIXED, Capacity, ScavengerJobSpec
@@ -40,6 +40,13 @@ OVERRIDDEN: Final = {
     "setHostnameAsFQDN": "",
 }
 """Fields of a pod that the admitter sets or leaves out whatever the template says, and what they are then."""
+
+
+def overridden(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Fields that say something else than their pods will have, and what becomes of them."""
+    for name, value in OVERRIDDEN.items():
+        if name in pod and pod[name] not in (value, "default-scheduler"):
+            yield name, f"the admitter sets {value}" if value else "the admitter leaves it out"
 
 
 def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
@@ -99,10 +106,8 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
     if spec.template is None:
         return
     written = spec.template.spec.model_extra or {}
-    for name, value in OVERRIDDEN.items():
-        if name in written and written[name] not in (value, "default-scheduler"):
-            becomes = f"the admitter sets {value}" if value else "the admitter leaves it out"
-            yield warning(f"{WHERE}.spec.{name}: {becomes}")
+    for name, becomes in overridden(written):
+        yield warning(f"{WHERE}.spec.{name}: {becomes}")
     if spec.capacity is Capacity.GUARANTEED:
         main = main_container(spec.template.spec, spec.main_container)
         yield from _quality_warnings(main)
