@@ -64,7 +64,7 @@ class ScriptedServer:
 async def hold() -> dict[str, float]:
     """List, and say what that took, in MB."""
     import scavenger_admitter.controller
-    from scavenger_admitter.core.admission.state import ClusterState
+    from scavenger_admitter.core.admission.view.state import ClusterState
     from scavenger_admitter.facts import without_details
     from scavenger_admitter.informers import pod_indices
 

@@ -17,12 +17,12 @@ import random
 import time
 from typing import Any, Final
 
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_kube.kinds import (
     Condition,
     Container,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
-from scavenger_admitter.core.admission.object_facts import NOT_STARTED, PodFacts
-from scavenger_admitter.core.admission.plan import plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import PendingPod
 from scavenger_admitter.core.admission.running import DEFAULT_INTERVAL, RunningJob
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, PendingPod, QueueView
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
+from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, PodFacts
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import DEFAULT_QUEUE, NON_PREEMPTIBLE
 from scavenger_kube.kinds import Condition, Node, NodeStatus, ObjectMeta

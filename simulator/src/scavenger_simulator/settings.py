@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
-from scavenger_admitter.core.admission.turns import PATIENCE
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.cycle.turns import PATIENCE
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_prioritizer.core.snapshot import Rules as PrioritizerRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW

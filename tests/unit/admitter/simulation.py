@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot, Turn
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot, Turn
 from scavenger_admitter.core.admission.units import SECOND
 
 EPOCH = 1_800_000_000

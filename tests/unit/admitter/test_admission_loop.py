@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
-from scavenger_admitter.core.admission import plan
-from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
+from scavenger_admitter.core.admission.cycle import plan
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
+from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.load import LoadLimit
-from scavenger_admitter.core.admission.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
-from scavenger_admitter.core.admission.starvation import Starved
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView

@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.admission import victim_search
-from scavenger_admitter.core.admission.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.cycle import victim_search
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.futile import FIRST, MOST, FutileStarts
 from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU

@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.admission.headroom import ANYWHERE, MOST_NAMED, Headroom, Target
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import PPM, Level, LoadRule
-from scavenger_admitter.core.admission.object_facts import NOT_STARTED, PodFacts
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, MOST_NAMED, Headroom, Target
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.view.object_facts import NOT_STARTED, PodFacts
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.manifest import job_manifest, target_of
 from scavenger_api import names
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU

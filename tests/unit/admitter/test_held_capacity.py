@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_kube.kinds import Pod
 from scavenger_kube.resources import PODS
 from scavenger_testing.builders import pod_dict

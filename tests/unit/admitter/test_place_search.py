@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission import node_index, place_search
-from scavenger_admitter.core.admission.empty_cluster import EmptyCluster
-from scavenger_admitter.core.admission.node_index import NodeIndex
-from scavenger_admitter.core.admission.placement import Room
+from scavenger_admitter.core.admission.placement import node_index, place_search
+from scavenger_admitter.core.admission.placement.empty_cluster import EmptyCluster
+from scavenger_admitter.core.admission.placement.inputs import NodeView
+from scavenger_admitter.core.admission.placement.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement.placement import Room
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import NodeView
 from scavenger_api.reasons import WaitReason
 from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
@@ -70,9 +70,9 @@ def test_every_way_finds_the_same_place(
     expected = [_ask(one_by_one, shape, count) for shape, count in asked]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_index, "FEW", 2)
-        patch.setattr("scavenger_admitter.core.admission.placement.FEW", 2)
+        patch.setattr("scavenger_admitter.core.admission.placement.placement.FEW", 2)
         patch.setattr(node_index, "MOST_SEARCHES", searches)
-        patch.setattr("scavenger_admitter.core.admission.placement.MOST_SEARCHES", searches)
+        patch.setattr("scavenger_admitter.core.admission.placement.placement.MOST_SEARCHES", searches)
         patch.setattr(place_search, "BLOCK", 4)
         patch.setattr(place_search, "MANY", 5)
         room = Room(NodeIndex(nodes), closed, spare=spare)
@@ -88,7 +88,7 @@ def test_an_index_that_serves_many_cycles_finds_the_same_places(
     rng = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_index, "FEW", 2)
-        patch.setattr("scavenger_admitter.core.admission.placement.FEW", 2)
+        patch.setattr("scavenger_admitter.core.admission.placement.placement.FEW", 2)
         patch.setattr(node_index, "MOST_SEARCHES", 2)
         patch.setattr(place_search, "BLOCK", 4)
         patch.setattr(place_search, "MANY", 5)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
 from scavenger_admitter.core.waits import Wait, percent, spell
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState

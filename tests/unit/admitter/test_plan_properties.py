@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.load import PPM, LoadLimit
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Reservation, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 from scavenger_kube.kinds import Taint, Toleration

@@ -12,10 +12,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from scavenger_admitter.core.admission import cycle_usage, placement
-from scavenger_admitter.core.admission.plan import MOST_PODS_PER_CYCLE, plan_admissions
+from scavenger_admitter.core.admission.cycle import cycle_usage
+from scavenger_admitter.core.admission.cycle.plan import MOST_PODS_PER_CYCLE, plan_admissions
+from scavenger_admitter.core.admission.placement import placement
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_api.reasons import WaitReason
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.admission.object_facts import pod_facts
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.object_facts import pod_facts
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.facts import without_details
 from scavenger_api.names import LABEL_JOB
 from scavenger_kube.decode import StructDecoder

@@ -12,15 +12,16 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start, plan_admissions
 from scavenger_admitter.core.admission.load import PPM, Level, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, Start, plan_admissions
+from scavenger_admitter.core.admission.placement.inputs import NodeView
 from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape, counted, normalized
 from scavenger_admitter.core.admission.shares import Shares
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, QueueView, Snapshot
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_api.names import LABEL_JOB, LABEL_QUEUE, RESOURCE_RECLAIMED_CPU, RESOURCE_RECLAIMED_MEMORY
 from scavenger_api.reasons import WaitReason

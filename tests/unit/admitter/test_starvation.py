@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.plan import Measurement, plan_admissions
-from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
-from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView, PendingPod, QueueView, Snapshot
-from scavenger_admitter.core.admission.starvation import (
+from scavenger_admitter.core.admission.cycle.plan import Measurement, plan_admissions
+from scavenger_admitter.core.admission.cycle.starvation import (
     MOST_AT_ONCE,
     MeasuredJob,
     PodUse,
     StarvationPlan,
     StarvationRules,
 )
+from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
+from scavenger_admitter.core.admission.placement.inputs import NodeView, PendingPod
+from scavenger_admitter.core.admission.running import Gang, RunningJob, TerminatingPod
+from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU as CPU
 from scavenger_api.reclaimed import placed_by

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from scavenger_admitter.core.admission.cycle.plan import plan_admissions
 from scavenger_admitter.core.admission.load import Level, LoadRule
-from scavenger_admitter.core.admission.plan import plan_admissions
 from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.reasons import WaitReason
 from scavenger_api.selectors import LabelSelector

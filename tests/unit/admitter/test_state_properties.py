@@ -12,7 +12,7 @@ from scavenger_admitter.core.admission.load import Level, LoadRule
 from scavenger_admitter.core.admission.running import OVERDUE, RunningJob
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_api.names import ANNOTATION_RUN, LABEL_JOB, LABEL_QUEUE
 from scavenger_kube.kinds import (
     Condition,

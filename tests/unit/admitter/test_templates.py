@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
-from scavenger_admitter.core.admission.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
+from scavenger_admitter.core.admission.placement.inputs import NodeView
+from scavenger_admitter.core.admission.placement.node_index import NodeIndex
 from scavenger_admitter.core.admission.shape import requests_of
-from scavenger_admitter.core.admission.snapshot import NodeView
 from scavenger_admitter.core.manifest import job_manifest, target_of
 from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.facts import shape_of

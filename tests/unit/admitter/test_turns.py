@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.plan import AdmissionPlan, plan_admissions
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, plan_admissions
 from scavenger_admitter.core.admission.snapshot import Snapshot, Turn
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_api.reasons import WaitReason

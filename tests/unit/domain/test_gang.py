@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.object_facts import pod_facts as admitter_pod
 from scavenger_admitter.core.admission.running import RunningJobs
+from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.facts import running_job
 from scavenger_api.checkpoints import COMPLETION_INDEX

@@ -20,13 +20,13 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_admitter import metrics
 from scavenger_admitter.attempt import Stage
-from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption
-from scavenger_admitter.core.admission.plan import Start
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption
+from scavenger_admitter.core.admission.cycle.plan import Start
+from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.starvation import Starved
-from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled

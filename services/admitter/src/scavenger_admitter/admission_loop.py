@@ -20,14 +20,14 @@ from scavenger_runtime.clock import Clock
 from scavenger_runtime.write_budget import WriteBudget
 
 from scavenger_admitter import metrics
-from scavenger_admitter.core.admission.fair_share_preemption import FairSharePreemption, PreemptionRules
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption, PreemptionRules
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Measurement, Start, plan_admissions
+from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, StarvationPlan, StarvationRules, Starved
 from scavenger_admitter.core.admission.load import PPM, LoadRule
-from scavenger_admitter.core.admission.plan import AdmissionPlan, Measurement, Start, plan_admissions
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
-from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, Starved
-from scavenger_admitter.core.admission.state import ClusterState
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.settings import AdmitterSettings

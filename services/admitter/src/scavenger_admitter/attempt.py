@@ -15,7 +15,7 @@ from scavenger_api.times import micros
 from scavenger_kube.kinds import Job
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.core.admission.plan import Start
+from scavenger_admitter.core.admission.cycle.plan import Start
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 
 UNSEEN_START_SECONDS: Final = 10.0

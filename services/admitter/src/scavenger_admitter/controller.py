@@ -25,7 +25,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
-from scavenger_admitter.core.admission.state import ClusterState
+from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
     job_key,

@@ -23,8 +23,8 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.attempt import Attempt, Stage
-from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
-from scavenger_admitter.core.admission.plan import Start
+from scavenger_admitter.core.admission.cycle.plan import Start
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans

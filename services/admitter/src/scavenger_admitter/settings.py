@@ -20,7 +20,7 @@ from scavenger_runtime.settings import (
     option,
 )
 
-from scavenger_admitter.core.admission.turns import PATIENCE
+from scavenger_admitter.core.admission.cycle.turns import PATIENCE
 from scavenger_admitter.core.admission.units import SECOND
 
 LOOKS: Final = 10

@@ -17,8 +17,8 @@ from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.usage import PodUsage
 
+from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.starvation import MeasuredJob, PodUse
 
 TIMEOUT_SECONDS: Final = 10.0
 WATCHED_SHARE: Final = 0.8

@@ -20,7 +20,7 @@ from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.stale_marks import release
 
-from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,

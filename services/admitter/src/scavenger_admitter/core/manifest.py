@@ -19,7 +19,7 @@ from scavenger_domain.pod_security import Level
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import of_resources
 
-from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 
 SERVICE_PREFIX: Final = "sj-"
 """A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""

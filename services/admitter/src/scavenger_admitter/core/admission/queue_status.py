@@ -10,7 +10,7 @@ from scavenger_api.queue import QueueCounts, ScavengerQueue, ScavengerQueueStatu
 from scavenger_api.states import QueueState
 from scavenger_domain.queues import queue_state
 
-from scavenger_admitter.core.admission.node_index import rough
+from scavenger_admitter.core.admission.placement.node_index import rough
 from scavenger_admitter.core.admission.shape import PODS
 from scavenger_admitter.core.admission.shares import QueueShare
 

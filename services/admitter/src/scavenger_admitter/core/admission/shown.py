@@ -15,8 +15,8 @@ from typing import Final, Self
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
 
-from scavenger_admitter.core.admission.headroom import takes
 from scavenger_admitter.core.admission.load import PPM, LoadRule
+from scavenger_admitter.core.admission.placement.headroom import takes
 from scavenger_admitter.core.admission.shape import Requests, counted
 from scavenger_admitter.core.admission.units import SECOND
 

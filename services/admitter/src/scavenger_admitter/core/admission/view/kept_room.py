@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from scavenger_admitter.core.admission.object_facts import PodFacts
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Reservation
+from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,11 @@ from typing import Final
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
 
-from scavenger_admitter.core.admission.headroom import HEADROOM
-from scavenger_admitter.core.admission.placement import Room
+from scavenger_admitter.core.admission.placement.headroom import HEADROOM
+from scavenger_admitter.core.admission.placement.inputs import NodeView
+from scavenger_admitter.core.admission.placement.placement import Room
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import Candidate, NodeView
+from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.waits import Wait
 
 PATIENCE: Final = 3600 * 1_000_000

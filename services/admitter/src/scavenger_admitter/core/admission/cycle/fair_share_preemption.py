@@ -31,16 +31,16 @@ from typing import Final
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain.gang import TRUSTED
 
-from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.cycle.lines import Lines
+from scavenger_admitter.core.admission.cycle.victim_search import MAX_LOOKS, Victim, VictimSearch
 from scavenger_admitter.core.admission.futile import Tries
-from scavenger_admitter.core.admission.headroom import beside
-from scavenger_admitter.core.admission.lines import Lines
+from scavenger_admitter.core.admission.placement.headroom import beside
 from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.units import SECOND
-from scavenger_admitter.core.admission.victim_search import MAX_LOOKS, Victim, VictimSearch
 
 MAX_KINDS: Final = 16
 """Different waiting gangs (shape and size) for which victims are sought in one cycle; the others have their turn in

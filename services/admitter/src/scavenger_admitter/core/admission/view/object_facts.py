@@ -13,10 +13,10 @@ from scavenger_domain.nodes import counts, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
-from scavenger_admitter.core.admission.pending import Verdict, verdict
+from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView, PendingPod
 from scavenger_admitter.core.admission.shape import Requests, Shape, counted, requests_of
-from scavenger_admitter.core.admission.snapshot import Amounts, NodeView, PendingPod
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.pending import Verdict, verdict
 
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""

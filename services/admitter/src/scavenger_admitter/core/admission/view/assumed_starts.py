@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from scavenger_api.names import DEFAULT_QUEUE
 
-from scavenger_admitter.core.admission.object_facts import PodFacts
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Reservation
+from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
 
 @dataclass(slots=True)

@@ -42,21 +42,26 @@ from typing import Final
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import EPOCH, format_time
 
-from scavenger_admitter.core.admission.cycle_usage import CycleUsage
-from scavenger_admitter.core.admission.fair_share_preemption import (
+from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.cycle.fair_share_preemption import (
     FairSharePreemption,
     PreemptionRules,
     plan_preemptions,
 )
-from scavenger_admitter.core.admission.headroom import ANYWHERE, Target
-from scavenger_admitter.core.admission.lines import Lines
+from scavenger_admitter.core.admission.cycle.lines import Lines
+from scavenger_admitter.core.admission.cycle.share_waits import beyond_share, promised_room
+from scavenger_admitter.core.admission.cycle.starvation import (
+    MeasuredJob,
+    StarvationPlan,
+    StarvationRules,
+    plan_starvation,
+)
+from scavenger_admitter.core.admission.cycle.turns import MOST_OVERDUE, PATIENCE, turn_kept
+from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.admission.queue_access import why_barred
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.share_waits import beyond_share, promised_room
 from scavenger_admitter.core.admission.shares import QueueShare
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot, Turn
-from scavenger_admitter.core.admission.starvation import MeasuredJob, StarvationPlan, StarvationRules, plan_starvation
-from scavenger_admitter.core.admission.turns import MOST_OVERDUE, PATIENCE, turn_kept
 from scavenger_admitter.core.waits import Wait
 
 MOST_PODS_PER_CYCLE: Final = 5_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from scavenger_admitter.core.admission.headroom import takes
-from scavenger_admitter.core.admission.object_facts import PodFacts
+from scavenger_admitter.core.admission.placement.headroom import takes
 from scavenger_admitter.core.admission.sums import add
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
 KEPT_SECONDS: Final = 120
 """By which the figures of the next period may be older than the present ones."""

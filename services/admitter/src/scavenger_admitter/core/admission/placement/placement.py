@@ -32,11 +32,11 @@ from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 
-from scavenger_admitter.core.admission.headroom import HEADROOM, UNKNOWN, Headroom, beside, takes
-from scavenger_admitter.core.admission.node_index import FEW, MOST_SEARCHES, SCORED, NodeIndex
-from scavenger_admitter.core.admission.place_search import Ask, Places, PlaceSearch
+from scavenger_admitter.core.admission.placement.headroom import HEADROOM, UNKNOWN, Headroom, beside, takes
+from scavenger_admitter.core.admission.placement.inputs import Amounts, PendingPod
+from scavenger_admitter.core.admission.placement.node_index import FEW, MOST_SEARCHES, SCORED, NodeIndex
+from scavenger_admitter.core.admission.placement.place_search import Ask, Places, PlaceSearch
 from scavenger_admitter.core.admission.shape import PODS, Requests, Shape
-from scavenger_admitter.core.admission.snapshot import Amounts, PendingPod
 from scavenger_admitter.core.waits import Wait, spell
 
 MOST_LOOKS: Final = 200_000

@@ -19,9 +19,9 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_domain.taints import tolerates
 from scavenger_kube.kinds import Taint, Toleration
 
-from scavenger_admitter.core.admission.place_search import Blocks
+from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
+from scavenger_admitter.core.admission.placement.place_search import Blocks
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
 
 Selector = tuple[tuple[str, str], ...]
 

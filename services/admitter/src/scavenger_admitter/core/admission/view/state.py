@@ -21,32 +21,25 @@ from scavenger_api.reclaimed import counted_as
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
-from scavenger_admitter.core.admission.as_created import ShapesAsCreated
 from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.futile import FutileStarts
-from scavenger_admitter.core.admission.headroom import Headroom
-from scavenger_admitter.core.admission.held_capacity import HeldCapacity
 from scavenger_admitter.core.admission.load import PPM, LoadLimit, LoadRule
-from scavenger_admitter.core.admission.load_overlap import overlap
-from scavenger_admitter.core.admission.node_sums import NodeSums
-from scavenger_admitter.core.admission.object_facts import PodFacts, autoscaled, pod_facts, spare
+from scavenger_admitter.core.admission.placement.headroom import Headroom
+from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
 from scavenger_admitter.core.admission.queue_access import QueueAccess
-from scavenger_admitter.core.admission.refused import RefusedStarts
 from scavenger_admitter.core.admission.running import RunningJobs
 from scavenger_admitter.core.admission.shape import Requests
 from scavenger_admitter.core.admission.shown import Shown
-from scavenger_admitter.core.admission.snapshot import (
-    Amounts,
-    Candidate,
-    NodeView,
-    QueueView,
-    Reservation,
-    Snapshot,
-    Turn,
-)
+from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Reservation, Snapshot, Turn
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
-from scavenger_admitter.core.admission.waiting_jobs import WaitingJobs
+from scavenger_admitter.core.admission.view.as_created import ShapesAsCreated
+from scavenger_admitter.core.admission.view.held_capacity import HeldCapacity
+from scavenger_admitter.core.admission.view.load_overlap import overlap
+from scavenger_admitter.core.admission.view.node_sums import NodeSums
+from scavenger_admitter.core.admission.view.object_facts import PodFacts, autoscaled, pod_facts, spare
+from scavenger_admitter.core.admission.view.refused import RefusedStarts
+from scavenger_admitter.core.admission.view.waiting_jobs import WaitingJobs
 from scavenger_admitter.core.waits import Wait
 
 UNANSWERED_SECONDS: Final = 10.0

@@ -17,9 +17,9 @@ from typing import Final
 
 from scavenger_admitter.core.admission.departures import DepartedPod
 from scavenger_admitter.core.admission.load import LoadRule
-from scavenger_admitter.core.admission.node_sums import NodeSums
 from scavenger_admitter.core.admission.sums import add, sums_of
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.node_sums import NodeSums
 
 LAG: Final = 2
 """Seconds by which clocks of machines may differ, or what one service sees may be older than what another one does."""

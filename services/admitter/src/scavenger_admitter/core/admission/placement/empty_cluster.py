@@ -16,9 +16,9 @@ from typing import Final
 from scavenger_api.reasons import WaitReason
 from scavenger_domain.taints import spell_taint, tolerates
 
-from scavenger_admitter.core.admission.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement.inputs import Amounts
+from scavenger_admitter.core.admission.placement.node_index import NodeIndex
 from scavenger_admitter.core.admission.shape import Shape
-from scavenger_admitter.core.admission.snapshot import Amounts
 from scavenger_admitter.core.waits import Wait, spell
 
 MOST_LOOKS: Final = 200_000

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from scavenger_api.names import LEVELS_RESOURCES
 from scavenger_api.reclaimed import taken_of_headroom
 
+from scavenger_admitter.core.admission.placement.inputs import Amounts, NodeView
 from scavenger_admitter.core.admission.shape import Requests, Shape
-
-if TYPE_CHECKING:
-    from scavenger_admitter.core.admission.snapshot import Amounts, NodeView
 
 UNBOUNDED: Final = 1 << 62
 """Left of a node of which the regulator says nothing: its requests bound it."""

@@ -27,7 +27,7 @@ from typing import Final
 from scavenger_api.names import RESOURCE_RECLAIMED_CPU
 from scavenger_api.quantity import format_amount
 
-from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot

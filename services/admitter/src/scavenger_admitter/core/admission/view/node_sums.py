@@ -17,12 +17,12 @@ from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node
 
 from scavenger_admitter.core.admission.departures import DepartedPod, Departures
-from scavenger_admitter.core.admission.node_index import NodeIndex
-from scavenger_admitter.core.admission.object_facts import NodeFacts, PodFacts, node_facts
-from scavenger_admitter.core.admission.recent_starts import RecentStarts
+from scavenger_admitter.core.admission.placement.inputs import NodeView
+from scavenger_admitter.core.admission.placement.node_index import NodeIndex
 from scavenger_admitter.core.admission.shape import Requests
-from scavenger_admitter.core.admission.snapshot import NodeView
 from scavenger_admitter.core.admission.sums import SumsBySecond, add
+from scavenger_admitter.core.admission.view.object_facts import NodeFacts, PodFacts, node_facts
+from scavenger_admitter.core.admission.view.recent_starts import RecentStarts
 
 _CYCLES_PER_INDEX: Final = 100
 """For so many cycles what is known of nodes that do not change is kept."""

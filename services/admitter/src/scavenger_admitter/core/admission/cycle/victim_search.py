@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_admitter.core.admission.cycle_usage import CycleUsage
+from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.running import Gang
 from scavenger_admitter.core.admission.shape import Requests, Shape

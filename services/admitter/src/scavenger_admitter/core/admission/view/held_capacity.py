@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from scavenger_admitter.core.admission.assumed_starts import AssumedStarts
-from scavenger_admitter.core.admission.kept_room import KeptRoom
-from scavenger_admitter.core.admission.object_facts import PodFacts
-from scavenger_admitter.core.admission.snapshot import PendingPod
+from scavenger_admitter.core.admission.placement.inputs import PendingPod
 from scavenger_admitter.core.admission.units import SECOND
+from scavenger_admitter.core.admission.view.assumed_starts import AssumedStarts
+from scavenger_admitter.core.admission.view.kept_room import KeptRoom
+from scavenger_admitter.core.admission.view.object_facts import PodFacts
 
 PROMISE: Final = 300 * SECOND
 """So long capacity is held for a pod that does not take it. A scheduler tries again within seconds."""

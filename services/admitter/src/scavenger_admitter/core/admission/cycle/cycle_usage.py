@@ -17,17 +17,17 @@ from scavenger_api.quantity import format_amount
 from scavenger_api.reasons import WaitReason
 from scavenger_api.states import QueueState
 
+from scavenger_admitter.core.admission.cycle.turns import places_in_time
 from scavenger_admitter.core.admission.departures import DepartedPod
-from scavenger_admitter.core.admission.empty_cluster import EmptyCluster
 from scavenger_admitter.core.admission.load import LoadLimit
-from scavenger_admitter.core.admission.node_index import NodeIndex
-from scavenger_admitter.core.admission.placement import MOST_LOOKS, Room
+from scavenger_admitter.core.admission.placement.empty_cluster import EmptyCluster
+from scavenger_admitter.core.admission.placement.node_index import NodeIndex
+from scavenger_admitter.core.admission.placement.placement import MOST_LOOKS, Room
 from scavenger_admitter.core.admission.running import TerminatingPod
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView, Snapshot
 from scavenger_admitter.core.admission.sums import add, sums_of
-from scavenger_admitter.core.admission.turns import places_in_time
 from scavenger_admitter.core.waits import Wait, percent, spell
 
 _Kind = tuple[Shape, int]

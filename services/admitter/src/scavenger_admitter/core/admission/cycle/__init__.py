@@ -1,0 +1,1 @@
+"""One admission cycle over one snapshot."""

@@ -1,0 +1,70 @@
+"""What placing sees of nodes, and of ordinary pods that come first.
+
+Units: cpu in millicores, memory in bytes, all else in whole units, `pods` is a resource. Times are microseconds since
+the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scavenger_kube.kinds import Taint
+
+from scavenger_admitter.core.admission.shape import Shape
+
+Amounts = Mapping[str, int]
+"""Amounts by resource, in the units of this module."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node.
+
+    Attributes:
+        name: its name.
+        allocatable: what it offers to pods, reclaimed capacity included.
+        used: requests of all pods bound to it that have not ended, as they are placed.
+        scavenger: the part of `used` that scavenger pods request.
+        labels: its labels.
+        taints: those that keep pods away, whatever becomes of the node; not those that pass by themselves.
+        schedulable: pods that tolerate the taints may come now (`scavenger_domain.nodes.schedulable`).
+        counts: the load is measured over it (`scavenger_domain.nodes.counts`).
+    """
+
+    name: str
+    allocatable: Amounts
+    used: Amounts = field(default_factory=dict)
+    scavenger: Amounts = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    schedulable: bool = True
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """An ordinary pod that may take free capacity (`pending.py`), and outranks every scavenger job.
+
+    Attributes:
+        key: namespace/name.
+        shape: what it asks of a node.
+        nominated: the node preemption made room on, or empty.
+        priority: of the pod.
+        created: creationTimestamp as written.
+        barred: how many nodes would not take it, whatever runs there.
+        untried_until: when nobody's scheduler has looked at it, microseconds since the epoch; 0 for one that was tried.
+    """
+
+    key: str
+    shape: Shape
+    nominated: str = ""
+    priority: int = 0
+    created: str = ""
+    barred: int = 0
+    untried_until: int = 0
+
+    @property
+    def order(self) -> tuple[bool, int, str, str]:
+        """Those with a nominated node first, then as the scheduler takes them: priority, then age."""
+        return (not self.nominated, -self.priority, self.created, self.key)
