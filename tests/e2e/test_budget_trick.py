@@ -326,6 +326,48 @@ def test_the_prioritizer_labels_and_the_scheduler_obeys(cluster: Cluster, lab: L
     assert "write refused" not in cluster.service_logs("prioritizer")
 
 
+@pytest.fixture
+def consolidating(cluster: Cluster) -> Iterator[None]:
+    """The prioritizer in a cluster with a node of Karpenter."""
+    node, label = f"/api/v1/nodes/{_nodes(cluster)[0]}", "karpenter.sh/nodepool"
+    cluster.client.request("PATCH", node, {"metadata": {"labels": {label: "default"}}}, MERGE_PATCH)
+    settings = {"SCAVENGER_PERIOD": "2s", "SCAVENGER_DEBOUNCE": "200ms", "SCAVENGER_LONE_AFTER": "3s"}
+    settings |= {"SCAVENGER_FALLBACK_PREEMPTIBLE_PERCENT": "0"}
+    cluster.service_start("prioritizer", environment=settings, wait="readyz")
+    yield
+    cluster.service_stop("prioritizer")
+    cluster.client.request("PATCH", node, {"metadata": {"labels": {label: None}}}, MERGE_PATCH)
+
+
+def test_the_budget_covers_only_jobs_beside_ordinary_pods_where_karpenter_is(
+    cluster: Cluster, lab: Lab, consolidating: None
+) -> None:
+    """Karpenter asks budgets before it removes a node: of a node without ordinary pods they refuse no eviction."""
+    lone, shared = _nodes(cluster)[:2]
+    lab.start({"alone": lone, "beside": shared})
+    lab.displace([shared])
+    for name in ("alone", "beside"):
+        _add_scavengerjob(lab, name, 20)
+    _wait_for_classes(lab, {"alone": NON_PREEMPTIBLE, "beside": NON_PREEMPTIBLE})
+
+    def left_out(job: str) -> bool:
+        pod = lab.pod_of(job)
+        return pod is not None and pod["metadata"]["labels"].get("scavenger.dev/disruption-budget") == "none"
+
+    wait("the budget to leave it out", lambda: left_out("alone"))
+    lab.displace([lone])
+    wait("the budget to cover it beside an ordinary pod", lambda: not left_out("alone"))
+    lab.api.delete(lab.path("v1", "pods", f"ordinary-{lone}") + "?gracePeriodSeconds=0")
+    wait("the budget to leave it out again", lambda: left_out("alone"))
+    path = lab.path("policy/v1", "poddisruptionbudgets", names.DISRUPTION_BUDGET)
+    wait("the budget to be counted", lambda: lab.api.get(path)["status"].get("currentHealthy"))
+    with pytest.raises(ApiError) as refused:
+        lab.evict("beside")
+    assert refused.value.status == 429
+    lab.evict("alone")
+    wait("the lone job to go", lambda: lab.pod_of("alone") is None)
+
+
 def _requests(url: str) -> float:
     """Writes so far, by the service's own count."""
     with urllib.request.urlopen(url, timeout=30) as response:

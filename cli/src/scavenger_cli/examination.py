@@ -10,6 +10,7 @@ from typing import Final
 from scavenger_api import names
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.times import parse_time
+from scavenger_domain.nodes import karpenter_made
 from scavenger_kube.kinds import Node, ObjectMeta, Pod
 from scavenger_kube.resources import Lease
 
@@ -17,7 +18,6 @@ from scavenger_cli.words import age, plural
 
 SILENT_AFTER: Final = timedelta(seconds=names.LEADER_SILENT_SECONDS)
 LEADERS: Final = (names.ADMITTER, names.REGULATOR, names.PRIORITIZER)
-KARPENTER: Final = "karpenter.sh/nodepool"
 KUEUE_MANAGES: Final = "manageJobsWithoutQueueName: true"
 SCHEDULERS: Final = ("", "default-scheduler", names.SCHEDULER)
 RUNBOOK: Final = "run the command of docs/runbooks.md#scavengernoleader"
@@ -127,12 +127,12 @@ def _stale_finalizers(cluster: Cluster) -> Iterator[Ailment]:
 
 
 def _autoscaler(cluster: Cluster) -> Iterator[Ailment]:
-    made = [node.metadata.name for node in cluster.nodes or () if KARPENTER in node.metadata.labels]
+    made = [node.metadata.name for node in cluster.nodes or () if karpenter_made(node)]
     if made and cluster.budgets:
         yield Ailment(
             "BudgetsKeepNodes",
-            f"Karpenter looks after {plural(len(made), 'node')} and does not remove nodes with non-preemptible jobs, "
-            f"which have a PodDisruptionBudget in {_some(cluster.budgets)}",
+            f"Karpenter looks after {plural(len(made), 'node')} and does not remove nodes with non-preemptible jobs "
+            f"beside ordinary pods: these jobs have a PodDisruptionBudget in {_some(cluster.budgets)}",
             "with scavenger-scheduler for all pods: helm upgrade scavenger-prioritizer … --reuse-values --set "
             "settings.budgets=false; else docs/faq.md says what is left",
         )

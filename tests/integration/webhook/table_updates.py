@@ -57,7 +57,9 @@ UPDATES = [
     u("a reason by the regulator", annotated(eviction_reason="{}"), user=REGULATOR),
     u("a reason by a user", annotated(eviction_reason="{}"), "written by the regulator only"),
     u("another run", annotated(run="x"), "does not change"),
-    u("another label by the prioritizer", ANY, "changes scavenger.dev/preemption-class only", user=PRIORITIZER),
+    u("another label by the prioritizer", ANY, "changes scavenger.dev/preemption-class and", user=PRIORITIZER),
+    u("what the budget leaves out, by the prioritizer", labelled(disruption_budget="none"), user=PRIORITIZER),
+    u("what the budget leaves out, by a user", labelled(disruption_budget="none"), "changed by the prioritizer only"),
     u("another annotation of ours", annotated(restarts="9"), "does not change"),
     u("the owners of a pod", {"metadata": {"ownerReferences": None}}, "changed by Kubernetes' own controllers only"),
     u(

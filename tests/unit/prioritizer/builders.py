@@ -91,11 +91,12 @@ def preemptible(plan: ClassPlan) -> set[str]:
 def carried_out(plan: ClassPlan, before: Snapshot) -> Snapshot:
     """The snapshot after every write of the plan has come back from the API server."""
     pods = {}
-    for write in (*plan.protect, *plan.unprotect, *plan.refresh):
+    for write in (*plan.cover, *plan.protect, *plan.unprotect, *plan.refresh):
         assert write.pod.uid not in pods, "a pod is patched once"
         class_ = write.pod.class_ if write.class_ is None else write.class_
         written = write.pod.written if write.priority is None else write.priority
-        pods[write.pod.uid] = alter(write.pod, class_=class_, written=written)
+        exempt = write.pod.exempt if write.exempt is None else write.exempt
+        pods[write.pod.uid] = alter(write.pod, class_=class_, written=written, exempt=exempt)
     jobs = {}
     for status in plan.statuses:
         assert status.job.uid not in jobs, "a status is written once"

@@ -223,6 +223,50 @@ async def test_without_a_regulator_a_third_is_preemptible() -> None:
         assert budget["spec"] == BUDGET_SPEC
 
 
+@pytest.mark.parametrize(("mode", "left_out"), [("auto", True), ("never", False)])
+async def test_jobs_on_nodes_without_an_ordinary_pod_are_left_out_of_the_budget(mode: str, left_out: bool) -> None:
+    """So that Karpenter removes such nodes; pods of DaemonSets go with their node."""
+    async with cluster(keep_scale_down=mode, priority_step=10**6) as c:
+        c.api.put(NODES, node_dict("n1", labels={"karpenter.sh/nodepool": "default"}))
+        daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "logs", "uid": "logs"}}
+        c.api.put(PODS, pod_dict("logs-1", namespace="kube-system", node="n1", phase="Running", owner=daemon))
+        c.publish(0, periodSeconds="80000")
+        c.add_job("j", 10)
+
+        def budget() -> str | None:
+            pod = c.api.get(PODS, "lab", "j-run-0")
+            assert pod is not None
+            label: str | None = pod["metadata"]["labels"].get("scavenger.dev/disruption-budget")
+            return label
+
+        async with passing(c):
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+            assert budget() is None, "it may be that an ordinary pod has only just left"
+            if not left_out:
+                await until(c, lambda: c.clock.monotonic() > 150, step=5)
+                assert budget() is None
+                return
+            await until(c, lambda: budget() == "none", step=2)
+            c.api.put(PODS, pod_dict("web", namespace="shop", node="n1", phase="Running"))
+            await until(c, lambda: budget() is None)
+            began = c.clock.monotonic()
+            c.api.remove(PODS, "shop", "web")
+            await until(c, lambda: budget() == "none", step=2)
+            assert 115 <= c.clock.monotonic() - began <= 140
+        assert len([path for method, path in c.writes() if method == "PATCH" and "/pods/" in path]) == 4
+
+
+async def test_ordinary_pods_are_not_followed_where_karpenter_is_not() -> None:
+    async with cluster() as c:
+        c.api.put(NODES, node_dict("n1"))
+        c.publish(0)
+        c.add_job("j", 10)
+        async with passing(c):
+            await until(c, lambda: c.label("j") == NON_PREEMPTIBLE)
+        assert not [request for request in c.api.requests if "%21" in request.path or "!" in request.path]
+        assert not c.prioritizer.neighbours.pods.synced
+
+
 async def test_the_admitters_part_of_the_status_stays() -> None:
     async with cluster() as c:
         c.publish(0)

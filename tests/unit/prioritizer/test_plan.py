@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as alter
 from scavenger_domain.gang import MICROSECONDS, PER_CPU_SECOND, cpu_seconds, estimated_at_risk
+from scavenger_prioritizer.core.lone import lone_nodes
 from scavenger_prioritizer.core.plan import (
     PodWrite,
     StatusWrite,
@@ -574,6 +575,51 @@ def test_budgets(
 ) -> None:
     plan = plan_classes(snapshot([gang("j")], percentage, budgets=present))
     assert (plan.budgets_needed, plan.budgets_surplus) == (needed, surplus)
+
+
+@pytest.mark.parametrize(
+    ("class_", "exempt", "lone", "expected"),
+    [
+        (PREEMPTIBLE, False, {"node-1"}, True),
+        (PREEMPTIBLE, False, set(), None),
+        (NON_PREEMPTIBLE, False, {"node-1"}, True),
+        (NON_PREEMPTIBLE, False, {"node-2"}, None),
+        (NON_PREEMPTIBLE, True, {"node-1"}, None),
+        (NON_PREEMPTIBLE, True, set(), False),
+        (NON_PREEMPTIBLE, True, None, None),
+        (NON_PREEMPTIBLE, False, None, None),
+    ],
+)
+def test_the_budget_leaves_out_non_preemptible_pods_on_nodes_without_an_ordinary_pod(
+    class_: str, exempt: bool, lone: set[str] | None, expected: bool | None
+) -> None:
+    """Karpenter asks budgets before it removes a node. A pod that becomes protected costs one patch."""
+    members = (pod("a", class_=class_, exempt=exempt, job="j", written=600),)
+    before = snapshot([gang("j", pods=members, class_=class_)], 0, budgets={"lab": True})
+    before = replace(before, lone=None if lone is None else frozenset(lone))
+    plan = plan_classes(before)
+    writes = [*plan.cover, *plan.protect, *plan.unprotect, *plan.refresh]
+    assert [write.exempt for write in writes] == ([expected] if class_ == PREEMPTIBLE or expected is not None else [])
+    assert len(plan.cover) == (expected is False), "an ordinary pod needs the other jobs of the node first"
+    assert not plan_classes(carried_out(plan, before)).writes
+
+
+def test_a_pod_that_loses_its_class_keeps_the_label_that_says_nothing_then() -> None:
+    members = (pod("a", class_=NON_PREEMPTIBLE, exempt=True, job="j"),)
+    plan = plan_classes(snapshot([gang("j", pods=members, class_=NON_PREEMPTIBLE)], 100, budgets={"lab": True}))
+    assert [(write.class_, write.exempt) for write in plan.unprotect] == [(PREEMPTIBLE, None)]
+    assert not plan.cover
+
+
+def test_a_node_counts_as_lone_when_no_ordinary_pod_has_been_on_it_for_long_enough() -> None:
+    now, since = 1000, dict[str, int]()
+    seen = []
+    for held in ([], ["a"], [], [], [], ["a"]):
+        lone, since = lone_nodes(["a", "b"], held, {"b"}, since, now, 20)
+        seen.append(sorted(lone))
+        now += 10
+    assert seen == [["b"], ["b"], ["b"], ["b"], ["a", "b"], ["b"]]
+    assert lone_nodes(["a"], (), (), {"gone": 5}, now, 20) == (frozenset(), {"a": now})
 
 
 def test_a_budget_that_protects_nothing_goes_after_an_hour() -> None:

@@ -28,6 +28,9 @@ LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
 # On an Eviction, not on a pod: the guard is to look up which pod it is about (docs/designs/0010-the-guard.md).
 LABEL_EVICTION: Final = f"{GROUP}/eviction"
+# On a pod whose node has no ordinary pod: the PodDisruptionBudget leaves it out, so that an autoscaler takes the node.
+LABEL_BUDGET: Final = f"{GROUP}/disruption-budget"
+NO_BUDGET: Final = "none"
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 # On a namespace, by the administrator: which level of the Pod Security Standards its scavenger jobs keep.

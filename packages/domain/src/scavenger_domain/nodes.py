@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from scavenger_domain.taints import PASSING, PRESSURE, TaintLike, blocking
@@ -22,7 +22,13 @@ LEAVING: Final = (
 taints.go), cloud-provider (api/well_known_taints.go), GKE, and aws-node-termination-handler (pkg/node)."""
 
 
+KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
+"""A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
+
+
 class _Metadata(Protocol):
+    @property
+    def labels(self) -> Mapping[str, str]: ...
     @property
     def deletion_timestamp(self) -> str | None: ...
 
@@ -39,7 +45,7 @@ class NodeLike(Protocol):
 
     @property
     def metadata(self) -> _Metadata:
-        """Whether it is being deleted."""
+        """Its labels, and whether it is being deleted."""
         ...
 
     @property
@@ -61,6 +67,11 @@ def cordoned(node: NodeLike) -> bool:
 def leaving(node: NodeLike) -> str:
     """The key of the taint that announces the end of the node; empty where none does."""
     return next((taint.key for taint in node.spec.taints if taint.key in LEAVING), "")
+
+
+def karpenter_made(node: NodeLike) -> bool:
+    """Whether Karpenter has made the node, and may remove it."""
+    return KARPENTER_NODEPOOL in node.metadata.labels
 
 
 def available(node: NodeLike) -> bool:

@@ -45,6 +45,7 @@ from scavenger_prioritizer.facts import (
     pod_facts,
     pod_signature,
 )
+from scavenger_prioritizer.neighbours import Neighbours
 from scavenger_prioritizer.settings import PrioritizerSettings
 from scavenger_prioritizer.usage import ReclaimedUsage
 from scavenger_prioritizer.writer import PlanWriter
@@ -119,6 +120,14 @@ class Prioritizer:
         self.budgets = Informer(
             client, PODDISRUPTIONBUDGETS, field_selector=f"metadata.name={names.DISRUPTION_BUDGET}", clock=clock
         )
+        keep = {"auto": None, "always": True, "never": False}[settings.keep_scale_down]
+        self.neighbours = Neighbours(
+            client,
+            clock,
+            wanted=keep if settings.budgets else False,
+            after=round(settings.lone_after * MICROSECONDS),
+            came=self.request_pass,
+        )
         base, most = RETRY_SECONDS
         self._loop = ReconcileLoop(
             PASS,
@@ -138,13 +147,17 @@ class Prioritizer:
         """Pass after pass until cancelled; one under way is finished first."""
         await self.snapshot()  # what there is to measure: the first classes are not to follow from estimates
         await self.usage.poll()
-        measuring = asyncio.create_task(self.usage.run(), name="usage")
+        beside = [
+            asyncio.create_task(self.usage.run(), name="usage"),
+            asyncio.create_task(self.neighbours.run(), name="neighbours"),
+        ]
         try:
             self._loop.add(PASS)
             await self._loop.run()
         finally:
-            measuring.cancel()
-            await asyncio.gather(measuring, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     # --- events ---
 
@@ -153,6 +166,7 @@ class Prioritizer:
         self.pods.add_handler(self._on_change(pod_signature))
         self.pods.add_handler(self._on_leaving)
         self.nodes.add_handler(self._on_change(self._cordoned))
+        self.nodes.add_handler(self._on_node)
         self.budgets.add_handler(self._on_change(budget_is_right))
         self.levels.add_handler(lambda change: self.request_pass())
 
@@ -171,6 +185,10 @@ class Prioritizer:
 
     def _on_leaving(self, change: Change[Pod]) -> None:
         self._budget.saw(change.key, presses=change.new is not None and change.new.leaving)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if change.new is not None:
+            self.neighbours.saw(change.new)
 
     def _cordoned(self, node: Node) -> bool:
         return is_cordoned(node, self._settings.drain_taints)
@@ -219,7 +237,12 @@ class Prioritizer:
             written_at=self.writer.written_at,
             exposed_at=self.writer.exposed_at,
             idle_budgets=self.writer.idle_budgets,
+            lone=self._lone(found, micros(now)),
         )
+
+    def _lone(self, found: Sequence[Gang], now: int) -> frozenset[str] | None:
+        known = {pod.node for gang in found for pod in gang.pods if pod.exempt and pod.live}
+        return self.neighbours.lone([node.metadata.name for node in self.nodes.items()], known, now)
 
     def _gangs(self, jobs: Sequence[ScavengerJob], pods: Sequence[Pod]) -> list[Gang]:
         return gangs(self.job_facts.refresh(jobs), self.pod_facts.refresh(pods))

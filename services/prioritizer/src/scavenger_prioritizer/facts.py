@@ -40,7 +40,10 @@ BUDGET_SPEC: Final[Mapping[str, Any]] = {
     "minAvailable": MIN_AVAILABLE,
     "selector": {
         "matchLabels": {names.LABEL_PREEMPTION_CLASS: names.NON_PREEMPTIBLE},
-        "matchExpressions": [{"key": names.LABEL_JOB, "operator": "Exists"}],
+        "matchExpressions": [
+            {"key": names.LABEL_JOB, "operator": "Exists"},
+            {"key": names.LABEL_BUDGET, "operator": "NotIn", "values": [names.NO_BUDGET]},
+        ],
     },
 }
 
@@ -126,6 +129,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         checkpoint=_moment(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)),
         class_=meta.labels.get(names.LABEL_PREEMPTION_CLASS, ""),
         written=int(written) if _WHOLE.fullmatch(written) else None,
+        exempt=meta.labels.get(names.LABEL_BUDGET) == names.NO_BUDGET,
     )
 
 
@@ -183,19 +187,16 @@ class FactsCache(Generic[Obj, F]):
         self._entries = entries
         return facts
 
-    def note(self, planned: F, *, class_: str | None = None, written: int | None = None) -> None:
-        """Remember what was written to an object until the informer shows it, so that it is not written twice.
+    def note(self, planned: F, **written: str | int | None) -> None:
+        """Remember what was written to an object until the informer shows it, so that it is not written twice. Of what
+        is None nothing was written.
 
         Does nothing when the informer has shown another version meanwhile: that one is nearer to the truth.
         """
         obj, facts = self._entries.get(planned.uid, (None, None))
         if obj is not None and facts is planned:
-            changed = replace(
-                planned,
-                class_=planned.class_ if class_ is None else class_,
-                written=planned.written if written is None else written,
-            )
-            self._entries[planned.uid] = (obj, changed)
+            changes = {name: value for name, value in written.items() if value is not None}
+            self._entries[planned.uid] = (obj, replace(planned, **changes))
 
 
 def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_api.weights import weights_of
 from scavenger_domain.gang import MICROSECONDS
@@ -65,6 +67,14 @@ class PrioritizerSettings(ServiceSettings):
         True,
         "make PodDisruptionBudgets over non-preemptible pods; false where scavenger-scheduler is the scheduler of all"
         " pods, which reads the label: budgets keep autoscalers from removing nodes",
+    )
+    keep_scale_down: Literal["auto", "always", "never"] = option(
+        "auto",
+        "leave non-preemptible pods on nodes without an ordinary pod out of the budgets, so that Karpenter removes such"
+        " nodes; auto: where a node of Karpenter has been seen",
+    )
+    lone_after: Seconds = option(
+        120.0, "a node counts as without ordinary pods once there has been none on it for so long", unit="seconds", ge=0
     )
     max_writes: int = option(1000, "most writes of one pass; the rest is planned anew", ge=1)
     concurrent_writes: int = option(

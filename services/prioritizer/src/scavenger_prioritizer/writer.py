@@ -142,6 +142,7 @@ class PlanWriter:
         count = Urgency.COUNT
         more, protect, unprotect, rest = ([partial(self._write_pod, w) for w in step] for step in plan.class_steps)
         yield Step("budget", [partial(self._apply_budget, n) for n in plan.budgets_needed], count)
+        yield Step("cover", [partial(self._write_pod, w) for w in plan.cover], count)
         yield Step("unprotect", more, None)
         yield Step("protect", protect, count)
         yield Step("unprotect", unprotect, count)
@@ -183,17 +184,23 @@ class PlanWriter:
         return made
 
     async def _write_pod(self, write: PodWrite) -> None:
-        """Label and annotation in one patch. The UID keeps it from a later pod of the same name."""
+        """Labels and annotation in one patch. The UID keeps it from a later pod of the same name."""
         pod, metadata = write.pod, dict[str, Any](uid=write.pod.uid)
+        labels: dict[str, str | None] = {}
         if write.class_ is not None:
-            metadata["labels"] = {names.LABEL_PREEMPTION_CLASS: write.class_}
+            labels[names.LABEL_PREEMPTION_CLASS] = write.class_
+        if write.exempt is not None:
+            labels[names.LABEL_BUDGET] = names.NO_BUDGET if write.exempt else None
+        if labels:
+            metadata["labels"] = labels
         if write.priority is not None:
             metadata["annotations"] = {names.ANNOTATION_RUNNING_PRIORITY: str(write.priority)}
         await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
-        self._pods.note(pod, class_=write.class_, written=write.priority)
+        self._pods.note(pod, class_=write.class_, written=write.priority, exempt=write.exempt)
         if write.class_ == names.PREEMPTIBLE:
             self.exposed_at[f"{pod.namespace}/{pod.job}"] = self._now
-        self._wrote(pod.namespace, pod.job)
+        if write.class_ is not None or write.priority is not None:
+            self._wrote(pod.namespace, pod.job)
 
     async def _write_status(self, write: StatusWrite) -> None:
         """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same

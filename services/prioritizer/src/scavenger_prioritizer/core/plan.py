@@ -43,11 +43,13 @@ class Verdict(Record, frozen=True, gc=False):
 
 
 class PodWrite(Record, frozen=True, gc=False):
-    """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None leaves it."""
+    """One patch of a pod. class_: None leaves the label. priority: CPU-seconds for the annotation, None leaves it.
+    exempt: whether the budget leaves the pod out, None leaves that label."""
 
     pod: PodFacts
     class_: str | None
     priority: int | None
+    exempt: bool | None = None
 
 
 class StatusWrite(Record, frozen=True, gc=False):
@@ -74,10 +76,12 @@ class ClassPlan:
     """When the first of the protected jobs starts over, and with that loses its protection."""
     budgets_needed: tuple[str, ...] = ()
     """Namespaces whose budget is missing or wrong."""
+    cover: tuple[PodWrite, ...] = ()
+    """Non-preemptible pods that the budget leaves out, beside which an ordinary pod has come."""
     protect: tuple[PodWrite, ...] = ()
     unprotect: tuple[PodWrite, ...] = ()
     refresh: tuple[PodWrite, ...] = ()
-    """Pods whose class stays and whose running priority has moved."""
+    """Pods whose class stays, whose running priority has moved, or which the budget is to leave out."""
     statuses: tuple[StatusWrite, ...] = ()
     budgets_surplus: tuple[str, ...] = ()
     """Namespaces with a budget and nothing to protect, where that is wrong or has stayed for long."""
@@ -87,7 +91,7 @@ class ClassPlan:
     @property
     def writes(self) -> int:
         """Requests it takes to carry the plan out."""
-        pods = len(self.protect) + len(self.unprotect) + len(self.refresh)
+        pods = len(self.cover) + len(self.protect) + len(self.unprotect) + len(self.refresh)
         return len(self.budgets_needed) + pods + len(self.statuses) + len(self.budgets_surplus)
 
     @property
@@ -116,7 +120,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
     """
     ranked = rank(snapshot)
     verdicts = tuple(_judge(ranked, snapshot))
-    protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
+    cover, protect, unprotect, refresh = _pod_writes(verdicts, snapshot)
     needed, surplus, idle = _budgets(verdicts, snapshot)
     return ClassPlan(
         verdicts=verdicts,
@@ -124,6 +128,7 @@ def plan_classes(snapshot: Snapshot) -> ClassPlan:
         now=snapshot.now,
         due=_due(ranked, verdicts, snapshot),
         budgets_needed=needed,
+        cover=cover,
         protect=protect,
         unprotect=unprotect,
         refresh=refresh,
@@ -285,10 +290,10 @@ def moved(old: int | None, new: int, step: int, ratio: float) -> bool:
     return difference > 0 and difference >= max(step, ratio * min(old, new))
 
 
-def _pod_writes(
-    verdicts: Sequence[Verdict], snapshot: Snapshot
-) -> tuple[tuple[PodWrite, ...], tuple[PodWrite, ...], tuple[PodWrite, ...]]:
-    """Patches that protect (most at risk first), that unprotect (least first), and of the figure alone."""
+def _pod_writes(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[tuple[PodWrite, ...], ...]:
+    """Patches that cover by the budget again, that protect (most at risk first), that unprotect (least first), and the
+    others that leave a class as it is."""
+    cover: list[PodWrite] = []
     protect: list[PodWrite] = []
     unprotect: list[PodWrite] = []
     refresh: list[PodWrite] = []
@@ -309,13 +314,25 @@ def _pod_writes(
             far = moved(known, priority, rules.step, rules.ratio)
             if pod.class_ != verdict.class_:
                 due = far if pod.written is None else pod.written != priority
-                write = PodWrite(pod, verdict.class_, priority if due else None)
+                exempt = _exemption(pod, verdict.class_, snapshot)
+                write = PodWrite(pod, verdict.class_, priority if due else None, exempt)
                 (protect if verdict.class_ == NON_PREEMPTIBLE else unprotect).append(write)
-            elif far and not rests:
-                refresh.append(PodWrite(pod, None, priority))
+            else:
+                figure, exempt = priority if far and not rests else None, _exemption(pod, verdict.class_, snapshot)
+                if figure is not None or exempt is not None:
+                    (cover if exempt is False else refresh).append(PodWrite(pod, None, figure, exempt))
     unprotect.extend(_starting_preemptible(snapshot.gangs))
     protect.reverse()
-    return tuple(protect), tuple(unprotect), tuple(refresh)
+    return tuple(cover), tuple(protect), tuple(unprotect), tuple(refresh)
+
+
+def _exemption(pod: PodFacts, class_: str, snapshot: Snapshot) -> bool | None:
+    """Whether the label by which the budget leaves a pod out is to be set (True) or taken off (False); None where it is
+    right, not known, or of no effect, as the budget selects non-preemptible pods."""
+    if class_ == PREEMPTIBLE or snapshot.lone is None:
+        return None
+    wanted = pod.node in snapshot.lone
+    return None if wanted == pod.exempt else wanted
 
 
 def _rests(job: JobFacts, snapshot: Snapshot) -> bool:

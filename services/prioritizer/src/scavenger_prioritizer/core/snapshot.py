@@ -91,6 +91,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """The label preemption-class as it is now."""
     written: int | None = None
     """The annotation running-priority as it is now, in CPU-seconds; None where absent or unreadable."""
+    exempt: bool = False
+    """Its label leaves it out of the budget."""
     requests: Mapping[str, int] = {}
     """On reclaimed capacity, what it costs beside the CPU that it uses; empty for all others."""
 
@@ -184,7 +186,8 @@ class Snapshot:
     each really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
     `namespace/name`, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
     same, and when it last wrote that they are preemptible. idle_budgets: namespaces in which the budget selects
-    nothing, and since when this process has seen that.
+    nothing, and since when this process has seen that. lone: nodes without an ordinary pod, whose pods the budget is to
+    leave out; None while that is not known, and pods keep what they have.
     """
 
     now: int
@@ -197,3 +200,4 @@ class Snapshot:
     written_at: Mapping[str, int] = field(default_factory=dict)
     exposed_at: Mapping[str, int] = field(default_factory=dict)
     idle_budgets: Mapping[str, int] = field(default_factory=dict)
+    lone: frozenset[str] | None = frozenset()

@@ -9,7 +9,7 @@ from typing import Final
 from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.nodes import counts, schedulable
+from scavenger_domain.nodes import counts, karpenter_made, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
 
@@ -20,9 +20,6 @@ from scavenger_admitter.core.admission.view.pending import Verdict, verdict
 
 NOT_STARTED: Final = 1 << 62
 """Start second of a pod that has not started: later than any measurement."""
-
-KARPENTER_NODEPOOL: Final = "karpenter.sh/nodepool"
-"""A label of every node that Karpenter has made (pkg/apis/v1 labels.go)."""
 
 AUTOSCALER_TAINTS: Final = (
     "DeletionCandidateOfClusterAutoscaler",
@@ -108,7 +105,7 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 def autoscaled(node: Node) -> bool:
     """Whether the node shows that an autoscaler looks after it: a label of Karpenter, a taint of either."""
-    return KARPENTER_NODEPOOL in node.metadata.labels or any(t.key in AUTOSCALER_TAINTS for t in node.spec.taints)
+    return karpenter_made(node) or any(t.key in AUTOSCALER_TAINTS for t in node.spec.taints)
 
 
 def spare(nodes: Iterable[NodeView]) -> frozenset[str]:
