@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import structlog
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NODES, PODS

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.wakeups import Wakeups
 from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
@@ -269,3 +270,14 @@ def decide(first: Observation) -> Outcome:
     words = {c.reason for c in outcome.status.conditions if c.type in ConditionType.__members__.values()}
     assert words <= REASONS, "a word that is in no list"
     return outcome
+
+
+class Woken(Wakeups):
+    """Keeps which jobs are to be reconciled, in that order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def reconcile(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:
+        self.keys.append(key)

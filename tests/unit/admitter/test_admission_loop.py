@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop, load_rule
 from scavenger_admitter.core.admission.cycle import plan
-from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption
-from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
-from scavenger_admitter.core.admission.cycle.starvation import Starved
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan
 from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
+from scavenger_admitter.start_slots import StartSlots
+from scavenger_admitter.wakeups import Wakeups
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
 from scavenger_api.reasons import WaitReason
@@ -109,42 +114,89 @@ def test_nothing_starts_without_sight_or_leave(change: dict[str, str], reason: W
 # --- the loop -------------------------------------------------------------------------------------------------------
 
 
+class Shown:
+    """What informers show, as far as the admission loop looks at it."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.jobs: dict[str, ScavengerJob] = {}
+        self.levels: dict[str, str] | None = None
+
+    def levels_view(self) -> LevelsView:
+        return LevelsView.of(self.levels, self._clock.now())
+
+    def job(self, key: str) -> ScavengerJob | None:
+        return self.jobs.get(key)
+
+
+class Slots(StartSlots):
+    """Slots of namespaces in which creates are said to hang."""
+
+    hung: Mapping[str, float] = MappingProxyType({})
+
+    def hanging(self) -> dict[str, float]:
+        return dict(self.hung)
+
+
 class LoopHarness:
-    """An admission loop, and what it granted; a start is under way until it is taken out of `under_way`."""
+    """An admission loop, and what is granted; a start is under way until it is answered."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("fallback_admission_percent", 100)
+        made = AdmitterSettings(**settings)
         self.clock = VirtualClock()
         self.state = ClusterState()
-        self.jobs: dict[str, ScavengerJob] = {}
-        self.granted: list[str] = []
-        self.under_way: set[str] = set()
-        self.hanging: dict[str, float] = {}
-        self.preempted: list[FairSharePreemption] = []
-        self.starved: list[Starved] = []
-        self.levels: dict[str, str] | None = None
-        self.budget = WriteBudget(self.clock, rate=1000, pressed_rate=10)
-        self.admission = AdmissionLoop(
-            state=self.state,
-            settings=AdmitterSettings(**settings),
+        self.shown = Shown(self.clock)
+        self.jobs = self.shown.jobs
+        self.wakeups = Wakeups()
+        self.slots = Slots(self.clock, self.wakeups, each=100, most=100, window=500)
+        informers: Any = self.shown
+        self._feed = AdmissionFeed(
+            settings=made,
             clock=self.clock,
-            levels=lambda: LevelsView.of(self.levels, self.clock.now()),
-            job=self.jobs.get,
-            granted=self._grant,
-            under_way=lambda: len(self.under_way),
-            closed=lambda: self.hanging,
-            may_start=lambda namespace: namespace not in self.hanging,
-            preempted=self.preempted.append,
-            starved=self.starved.append,
-            budget=self.budget,
+            state=self.state,
+            informers=informers,
+            records=JobRecords(self.clock),
+            usage=lambda *_: None,
+            slots=self.slots,
+            wakeups=self.wakeups,
+        )
+        self._admission = AdmissionLoop(
+            state=self.state,
+            settings=made,
+            clock=self.clock,
+            informers=informers,
+            slots=self.slots,
+            budget=WriteBudget(self.clock, rate=1000, pressed_rate=10),
+            wakeups=self.wakeups,
         )
 
-    def _grant(self, start: Start) -> None:
-        key, chosen = start.key, start.candidate
-        self.state.delete_candidate(key)
-        self.state.assumed_starts.assume(key, "run", chosen.shape, chosen.parallelism, nodes=start.nodes)
-        self.granted.append(chosen.key.rpartition("/")[2])
-        self.under_way.add(key)
+    async def cycle(self) -> AdmissionPlan:
+        made = await self._admission.cycle()
+        self._feed.apply(made)
+        return made
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async def run() -> None:
+            async for made in self._admission.plans():
+                self._feed.apply(made)
+
+        task = asyncio.create_task(run())
+        self.wakeups.admit()
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def answer(self) -> None:
+        """The API server answers to every create."""
+        for key in self.jobs:
+            self.slots.leave(key)
+
+    @property
+    def granted(self) -> list[str]:
+        """Jobs whose room is held, in the order in which they were granted it."""
+        return [key.partition("/")[2] for key in self.state.assumed_starts.runs]
 
     def room(self, cpu: int) -> None:
         """A node of which the admission level leaves that much."""
@@ -167,21 +219,15 @@ class LoopHarness:
             )
             self.state.apply_candidate(candidate)
 
-    @property
-    def taken(self) -> set[str]:
-        """Jobs whose room is held."""
-        return set(self.state.assumed_starts.runs)
-
 
 async def test_room_is_taken_before_anybody_is_waited_for() -> None:
     d = LoopHarness()
     d.room(2)
     d.line_up("a", "b", "c")
-    await d.admission.cycle()
+    await d.cycle()
     assert d.granted == ["a", "b"]
-    assert d.taken == {"ns/a", "ns/b"}
     d.line_up("d")
-    found = await d.admission.cycle()
+    found = await d.cycle()
     assert not found.starts
     assert found.held["ns/d"].reason is WaitReason.ADMISSION_LEVEL
 
@@ -210,7 +256,7 @@ async def test_the_event_loop_is_free_while_a_plan_is_computed(monkeypatch: pyte
     d.room(8)
     d.line_up("a")
     seen = Meanwhile(monkeypatch, lambda: None)
-    await d.admission.cycle()
+    await d.cycle()
     assert seen.thread is not threading.main_thread()
     assert d.granted == ["a"]
 
@@ -228,9 +274,8 @@ async def test_what_was_planned_is_looked_at_again_before_it_is_granted(monkeypa
         d.state.delete_candidate("ns/started")
 
     Meanwhile(monkeypatch, happens)
-    await d.admission.cycle()
+    await d.cycle()
     assert d.granted == ["stays"]
-    assert d.taken == {"ns/stays"}
 
 
 async def test_nobody_starts_where_admission_was_closed_while_the_plan_was_computed(
@@ -239,11 +284,10 @@ async def test_nobody_starts_where_admission_was_closed_while_the_plan_was_compu
     d = LoopHarness()
     d.room(8)
     d.line_up("a")
-    d.levels = {**LEVELS}
-    Meanwhile(monkeypatch, lambda: d.levels.update(admit="false") if d.levels else None)
-    await d.admission.cycle()
+    levels = d.shown.levels = {**LEVELS}
+    Meanwhile(monkeypatch, lambda: levels.update(admit="false"))
+    await d.cycle()
     assert d.granted == []
-    assert d.taken == set()
 
 
 async def test_nobody_is_granted_anything_where_creates_began_to_hang_while_the_plan_was_computed(
@@ -252,16 +296,17 @@ async def test_nobody_is_granted_anything_where_creates_began_to_hang_while_the_
     d = LoopHarness()
     d.room(8)
     d.line_up("a")
-    Meanwhile(monkeypatch, lambda: d.hanging.update(ns=2.0))
-    await d.admission.cycle()
+    hung = d.slots.hung = dict[str, float]()
+    Meanwhile(monkeypatch, lambda: hung.update(ns=2.0))
+    await d.cycle()
     monkeypatch.undo()
     for seconds, reason in ((3.0, WaitReason.NEXT_CYCLE), (30.0, WaitReason.CREATION_UNANSWERED)):
-        d.hanging["ns"] = seconds
-        found = await d.admission.cycle()
+        hung["ns"] = seconds
+        found = await d.cycle()
         assert found.held["ns/a"].reason is reason
-    assert (d.granted, d.taken) == ([], set())
-    d.hanging.clear()
-    await d.admission.cycle()
+    assert d.granted == []
+    hung.clear()
+    await d.cycle()
     assert d.granted == ["a"]
 
 
@@ -269,32 +314,26 @@ async def test_a_cycle_that_reached_its_limit_is_followed_by_the_next_when_it_is
     d = LoopHarness(max_starts_per_cycle=2, admission_interval=0.1)
     d.room(8)
     d.line_up("a", "b", "c", "d", "e")
-    running = asyncio.create_task(d.admission.run())
-    d.admission.wake()
-    for many in (2, 4, 5):
-        await eventually(lambda many=many: len(d.granted) == many)  # type: ignore[misc]
-        await eventually(lambda: d.clock.next_deadline is not None)
-        await d.clock.advance(1.0)
-        assert len(d.granted) == many, "the API server has not answered yet"
-        d.under_way.clear()
-        await d.clock.advance(0.1)
-    assert d.granted == ["a", "b", "c", "d", "e"]
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with d.running():
+        for many in (2, 4, 5):
+            await eventually(lambda many=many: len(d.granted) == many)  # type: ignore[misc]
+            await eventually(lambda: d.clock.next_deadline is not None)
+            await d.clock.advance(1.0)
+            assert len(d.granted) == many, "the API server has not answered yet"
+            d.answer()
+            await d.clock.advance(0.1)
+        assert d.granted == ["a", "b", "c", "d", "e"]
 
 
 async def test_any_number_of_wakes_is_one_cycle() -> None:
     d = LoopHarness(admission_interval=1.0)
-    running = asyncio.create_task(d.admission.run())
-    d.admission.wake()
-    await eventually(lambda: d.clock.next_deadline is not None)
-    d.room(8)
-    d.line_up("a")
-    for _ in range(100):
-        d.admission.wake()
-    await d.clock.advance(0.9)
-    assert d.granted == []
-    await d.clock.advance(0.2)
-    await eventually(lambda: len(d.granted) == 1)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with d.running():
+        await eventually(lambda: d.clock.next_deadline is not None)
+        d.room(8)
+        d.line_up("a")
+        for _ in range(100):
+            d.wakeups.admit()
+        await d.clock.advance(0.9)
+        assert d.granted == []
+        await d.clock.advance(0.2)
+        await eventually(lambda: len(d.granted) == 1)

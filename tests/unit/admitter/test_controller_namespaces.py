@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_api.reasons import WaitReason
 from scavenger_kube.resources import NAMESPACES
 

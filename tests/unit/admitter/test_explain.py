@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.explain import AGAIN_SECONDS, PASSING, PER_PASS, Explanations
+from scavenger_admitter.job_record import JobRecords
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.reasons import WaitReason
 from scavenger_testing import VirtualClock, scavengerjob_dict
@@ -21,7 +22,8 @@ class Line:
 
     def __init__(self, count: int = 1, after: float = 5.0) -> None:
         self.clock = VirtualClock()
-        self.explanations = Explanations(self.clock, after)
+        self.records = JobRecords(self.clock)
+        self.explanations = Explanations(self.records, self.clock, after)
         self.jobs = {f"ns/j{n}": _job(f"j{n}", Phase.WAITING) for n in range(count)}
 
     def hold(self, hold: Wait | None, keys: Iterable[str] = ()) -> list[str]:
@@ -29,12 +31,12 @@ class Line:
         held = {} if hold is None else dict.fromkeys(keys or self.jobs, hold)
         due = list(self.explanations.due(held, self.jobs.get))
         for key in due:
-            self.explanations.explanation(key, self.jobs[key], held[key])
+            self.explanations.tell(key, self.jobs[key], held[key])
         return due
 
     def message(self, hold: Wait | None, key: str = "ns/j0") -> str | None:
         """What the next reconcile of that job writes."""
-        told = self.explanations.explanation(key, self.jobs[key], hold)
+        told = self.explanations.tell(key, self.jobs[key], hold)
         return told.message if told is not None else None
 
     def enter(self, phase: Phase, key: str = "ns/j0") -> None:
@@ -150,7 +152,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     line = Line()
     line.clock.jump(10)
     line.hold(FULL)
-    line.explanations.forget("ns/j0")
+    line.records.forget("ns/j0")
     assert line.message(FULL) is None
     assert line.hold(FULL) == ["ns/j0"]
 

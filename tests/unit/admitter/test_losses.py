@@ -12,20 +12,20 @@ def shown(name: str, **labels: str) -> float:
 
 def test_cpu_time_and_time_of_devices_are_counted_once_they_are_certain() -> None:
     losses = Losses()
-    losses.book("ns/a", "losses", {"cpu": 100.0, "nvidia.com/gpu": 50.0})
-    losses.book("ns/a", "losses", {"cpu": -40.0, "nvidia.com/gpu": -20.0})
+    losses.book("losses", {"cpu": 100.0, "nvidia.com/gpu": 50.0})
+    losses.book("losses", {"cpu": -40.0, "nvidia.com/gpu": -20.0})
     assert shown("lost_seconds", queue="losses", resource="nvidia.com/gpu") == 0
 
-    losses.close("ns/a")
+    losses.close()
     assert shown("lost_cpu_seconds", queue="losses") == 60
     assert shown("lost_seconds", queue="losses", resource="nvidia.com/gpu") == 30
-    losses.close("ns/a")
+    losses.close()
     assert shown("lost_cpu_seconds", queue="losses") == 60
 
 
 def test_what_was_saved_after_all_takes_nothing_back() -> None:
     losses = Losses()
-    losses.book("ns/b", "losses-b", {"cpu": 10.0, "nvidia.com/gpu": -5.0})
-    losses.close("ns/b")
+    losses.book("losses-b", {"cpu": 10.0, "nvidia.com/gpu": -5.0})
+    losses.close()
     assert shown("lost_cpu_seconds", queue="losses-b") == 10
     assert shown("lost_seconds", queue="losses-b", resource="nvidia.com/gpu") == 0

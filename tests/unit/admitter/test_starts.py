@@ -12,7 +12,7 @@ from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.lifecycle.actions import CreateJob
 from scavenger_admitter.core.manifest import service_manifest
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api import names
@@ -23,6 +23,7 @@ from scavenger_kube.resources import JOBS, NODES, SERVICES
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_dict
 
+from .builders import Woken
 from .harness import NS, Harness, empty_harness, harness, runs
 from .test_controller import ALWAYS, QUOTA, status_body
 
@@ -103,18 +104,10 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 # --- who creates when -------------------------------------------------------------------------------------------------
 
 
-def a_line(
-    clock: VirtualClock, called: list[str], *, each: int, most: int, window: int = 500, hung: list[str] | None = None
-) -> StartSlots:
-    return StartSlots(
-        clock,
-        each=each,
-        most=most,
-        window=window,
-        call=called.append,
-        freed=lambda: None,
-        hangs=list[str]().append if hung is None else hung.append,
-    )
+def a_line(clock: VirtualClock, *, each: int, most: int, window: int = 500) -> tuple[StartSlots, list[str]]:
+    """Slots, and those called."""
+    wakeups = Woken()
+    return StartSlots(clock, wakeups, each=each, most=most, window=window), wakeups.keys
 
 
 def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
@@ -125,8 +118,8 @@ def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) 
 
 
 def test_no_namespace_has_all_the_slots() -> None:
-    clock, called = VirtualClock(), list[str]()
-    slots = a_line(clock, called, each=2, most=3)
+    clock = VirtualClock()
+    slots, called = a_line(clock, each=2, most=3)
     for name in "abc":
         join(slots, f"slow/{name}")
     assert called == ["slow/a", "slow/b"]
@@ -135,6 +128,7 @@ def test_no_namespace_has_all_the_slots() -> None:
         slots.begin(f"slow/{name}")
     assert (slots.under_way(), slots.behind_hanging()) == (3, [])
     clock.jump(2)
+    slots.pass_hanging()
     assert (slots.under_way(), slots.behind_hanging()) == (0, ["slow/c"])
     for name in "ab":
         join(slots, f"other/{name}")
@@ -149,8 +143,8 @@ def test_no_namespace_has_all_the_slots() -> None:
 
 
 def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() -> None:
-    clock, called = VirtualClock(), list[str]()
-    slots = a_line(clock, called, each=100, most=2)
+    clock = VirtualClock()
+    slots, _ = a_line(clock, each=100, most=2)
     for name in "abc":
         join(slots, f"slow/{name}")
     for name in "ab":
@@ -161,8 +155,7 @@ def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() ->
 
 def test_jobs_are_called_by_their_places_in_line() -> None:
     """Whoever looks in between, as an event about it came, does not pass those before it."""
-    clock, called = VirtualClock(), list[str]()
-    slots = a_line(clock, called, each=1, most=3)
+    slots, called = a_line(VirtualClock(), each=1, most=3)
     for place, name in enumerate("abcd"):
         join(slots, f"ns/{name}", place)
     join(slots, "ns/c", 2)
@@ -176,8 +169,7 @@ def test_jobs_are_called_by_their_places_in_line() -> None:
 
 def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() -> None:
     """A first grant was not made use of, as a status could not be written; another job was interrupted just now."""
-    called = list[str]()
-    slots = a_line(VirtualClock(), called, each=1, most=3)
+    slots, called = a_line(VirtualClock(), each=1, most=3)
     for place in range(10, 500):
         join(slots, f"ns/{place}", place)
     join(slots, "ns/first-grant-unused", 3)
@@ -189,8 +181,8 @@ def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() ->
 
 def test_of_a_namespace_only_so_many_are_granted_from_one_on_that_is_not_answered() -> None:
     """Else they pass it, however many that are: with each answer there is room for another."""
-    clock, hung = VirtualClock(), list[str]()
-    slots = a_line(clock, [], each=2, most=3, window=4, hung=hung)
+    clock = VirtualClock()
+    slots, _ = a_line(clock, each=2, most=3, window=4)
     for name in "abcd":
         assert slots.may_join("ns")
         join(slots, f"ns/{name}", ord(name))
@@ -205,14 +197,14 @@ def test_of_a_namespace_only_so_many_are_granted_from_one_on_that_is_not_answere
     clock.jump(1.9)
     assert not slots.may_join("ns")
     clock.jump(0.1)
+    slots.pass_hanging()
     assert slots.may_join("ns")
-    assert hung == ["ns/a"]
     slots.leave("ns/a")
     assert slots.closed() == {}
 
 
 def test_a_grant_that_is_not_made_use_of_keeps_nobody_waiting() -> None:
-    slots = a_line(VirtualClock(), [], each=1, most=1, window=3)
+    slots, _ = a_line(VirtualClock(), each=1, most=1, window=3)
     for name in "abc":
         join(slots, f"ns/{name}", ord(name))
     slots.leave("ns/b")
@@ -288,8 +280,8 @@ async def test_jobs_behind_creates_that_hung_start_when_the_api_server_answers_a
 
 
 def test_creates_that_hang_take_no_slots_from_other_namespaces() -> None:
-    clock, called = VirtualClock(), list[str]()
-    slots = a_line(clock, called, each=2, most=3)
+    clock = VirtualClock()
+    slots, called = a_line(clock, each=2, most=3)
     for namespace in ("a", "b", "c", "d"):
         for name in ("1", "2"):
             join(slots, f"{namespace}/{name}")
@@ -297,7 +289,7 @@ def test_creates_that_hang_take_no_slots_from_other_namespaces() -> None:
         slots.begin(key)
     assert len(called) == 3
     clock.jump(3)
-    slots.hanging()
+    slots.pass_hanging()
     assert len(called) == 6
     for key in called[:3]:
         slots.leave(key)
@@ -522,13 +514,12 @@ async def granted_job() -> AsyncIterator[Harness]:
         admitter = c.admitter()
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Waiting")
-        slots, granted = admitter.admitter._slots, list[str]()
-        call = slots._call
-        slots._call = granted.append
+        slots, woken = admitter.admitter._slots, Woken()
+        wakeups, slots._wakeups = slots._wakeups, woken
         c.node()
-        await c.until(lambda: granted)
+        await c.until(lambda: woken.keys)
         assert room(c) == {"lab/a"}
-        slots._call = call
+        slots._wakeups = wakeups
         yield c
         assert posts(c) == 0
         assert room(c) == set()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from scavenger_admitter import __main__ as program
 from scavenger_admitter import uninstall
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES
+from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names

@@ -24,6 +24,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 from scavenger_testing import VirtualClock, pod_dict, scavengerjob_dict
 from scavenger_testing.clock import settle
 
+from .builders import Woken
 from .harness import empty_harness, harness
 
 EXPLAIN, START, COUNT, CANCEL = Urgency
@@ -74,8 +75,9 @@ class Turns:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.budget = WriteBudget(self.clock, rate=1, pressed_rate=1)
-        self.woken: list[str] = []
-        self.turns = WriteTurns(self.budget, self.woken.append)
+        wakeups = Woken()
+        self.woken = wakeups.keys
+        self.turns = WriteTurns(self.budget, wakeups)
         assert self.budget.try_take(EXPLAIN), "nothing is left after this"
 
 

@@ -7,7 +7,7 @@ reconcile to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from scavenger_api import names
@@ -21,7 +21,7 @@ from scavenger_runtime.logging import get_logger
 from scavenger_admitter import metrics
 from scavenger_admitter.attempt import Stage
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import FairSharePreemption
-from scavenger_admitter.core.admission.cycle.plan import Start
+from scavenger_admitter.core.admission.cycle.plan import AdmissionPlan, Start
 from scavenger_admitter.core.admission.cycle.starvation import Starved
 from scavenger_admitter.core.admission.running import OVERDUE, Gang
 from scavenger_admitter.core.admission.shape import Shape
@@ -35,6 +35,7 @@ from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
+from scavenger_admitter.wakeups import Wakeups
 
 log = get_logger(__name__)
 
@@ -66,8 +67,7 @@ class AdmissionFeed:
         records: of all jobs.
         usage: CPU time that pods on reclaimed capacity used.
         slots: who may create its Job.
-        wake: has the admission loop look again.
-        enqueue: has a job reconciled.
+        wakeups: for the admission loop and for jobs.
     """
 
     def __init__(
@@ -80,8 +80,7 @@ class AdmissionFeed:
         records: JobRecords,
         usage: accounting.Usage,
         slots: StartSlots,
-        wake: Callable[[], None],
-        enqueue: Callable[[str], None],
+        wakeups: Wakeups,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -90,8 +89,7 @@ class AdmissionFeed:
         self._records = records
         self._usage = usage
         self._slots = slots
-        self._wake = wake
-        self._enqueue = enqueue
+        self._wakeups = wakeups
 
     # --- what the loop is told --------------------------------------------------------------------------------------
 
@@ -114,7 +112,7 @@ class AdmissionFeed:
         self.update_running(job)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             self._state.apply_candidate(candidate(job, attempt.starts_from(self._clock.monotonic())))
-            self._wake()
+            self._wakeups.admit()
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
             self._state.delete_candidate(key)
@@ -159,14 +157,15 @@ class AdmissionFeed:
             job.key, queue=job.spec.queue, shape=self._shape(job), parallelism=job.spec.parallelism, until=until
         )
 
-    def forget(self, key: str) -> None:
-        """The job is gone, or another one has its name."""
-        self._state.kept_room.release(key)
-        self._state.futile.forget(key)
-        self._state.refused.ended(key)
-        self._state.delete_candidate(key)
-        self._state.running.delete(key)
+    def withdraw(self, key: str) -> None:
+        """The admission loop sees the job no more: neither in line, nor starting, nor running."""
+        self._state.forget_job(key)
         self._give_back(key)
+
+    def forget(self, key: str) -> None:
+        """The job is gone, or another one has its name: this process knows nothing of it any more."""
+        self.withdraw(key)
+        self._records.forget(key)
 
     def recall(self, job: ScavengerJob) -> None:
         """A job is seen for the first time by this process: how its last starts ended is read off its status."""
@@ -227,13 +226,14 @@ class AdmissionFeed:
         looked = self._clock.monotonic()
         while True:
             await self._clock.sleep(SLOW_SECONDS / 2)
+            self._slots.pass_hanging()
             self.take_back_hanging()
             if self._slots.hanging():
-                self._wake()  # for how long they have is what jobs are told
+                self._wakeups.admit()  # for how long they have is what jobs are told
             if self._clock.monotonic() - looked >= OVERLOOKED_SECONDS:
                 looked = self._clock.monotonic()
                 for key in list(self._overlooked()):
-                    self._enqueue(key)
+                    self._wakeups.reconcile(key)
 
     def _overlooked(self) -> Iterator[str]:
         """Jobs that cannot be read, of which no handler is told, and jobs in line whom no admission cycle sees, and of
@@ -253,7 +253,7 @@ class AdmissionFeed:
         """Bring what is known of the start of a job up to date, before it is observed."""
         if not self._records[key].attempt.look(run_of(job), job.spec.queue, self._clock.monotonic()):
             self._give_back(key)
-            self._wake()
+            self._wakeups.admit()
 
     def take_back(self, key: str, seconds: float = 0.0) -> None:
         """A grant is not made use of: its room is free, and the job may be granted again after so many seconds. To be
@@ -264,7 +264,7 @@ class AdmissionFeed:
         if seconds:
             attempt.put_off(self._clock, seconds)
         self._give_back(key)
-        self._wake()
+        self._wakeups.admit()
 
     def on_answer(self, key: str, refusal: Refusal | None) -> None:
         """The API server has answered to the creation of a Job, or has not in time. `refusal`: None when there is a Job
@@ -273,9 +273,9 @@ class AdmissionFeed:
         attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
             self._give_back(key)
-            self._wake()
+            self._wakeups.admit()
         if attempt.stage is not Stage.POSTED:
-            self._enqueue(key)
+            self._wakeups.reconcile(key)
 
     def take_back_hanging(self) -> None:
         """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
@@ -290,9 +290,24 @@ class AdmissionFeed:
             namespaces = sorted({key.partition("/")[0] for key in taken})
             log.warning("grants taken back, as creates of Jobs hang", jobs=len(taken), namespaces=namespaces)
 
-    # --- what the loop reports --------------------------------------------------------------------------------------
+    # --- what the loop has planned ----------------------------------------------------------------------------------
 
-    def on_granted(self, start: Start) -> None:
+    def apply(self, plan: AdmissionPlan) -> None:
+        """Have done what a cycle has planned, as far as it still holds."""
+        now = micros(self._clock.now())
+        self._state.turn = plan.turn
+        self._state.held.promised(plan.promised, now)
+        for preemption in plan.preemptions:
+            self._state.futile.room_made(preemption.waiting, now)
+            self._preempt(preemption)
+        for starved in plan.starvation.interrupt if plan.starvation is not None else ():
+            self._interrupt_starved(starved)
+        for start in plan.starts:
+            chosen = start.candidate
+            if self._state.candidate(start.key) == chosen and self._slots.may_join(chosen.namespace):
+                self._grant(start)
+
+    def _grant(self, start: Start) -> None:
         """A job in line is to be started. Its room is taken at once: the next cycle must not find it free."""
         key, chosen = start.key, start.candidate
         job, now = self._informers.job(key), self._clock.monotonic()
@@ -308,7 +323,7 @@ class AdmissionFeed:
         )
         self._slots.join(key, chosen.order)
 
-    def on_preempted(self, preemption: FairSharePreemption) -> None:
+    def _preempt(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this
         process die before, the next one decides anew."""
         job = self._running(preemption.gang)
@@ -326,7 +341,7 @@ class AdmissionFeed:
             cpu_seconds_at_risk=round(preemption.risk / PER_CPU_SECOND, 1),
         )
 
-    def on_starved(self, starved: Starved) -> None:
+    def _interrupt_starved(self, starved: Starved) -> None:
         """A running job gets too little CPU where it is, and goes in the same way."""
         job = self._running(starved.gang)
         if job is None:
@@ -345,7 +360,7 @@ class AdmissionFeed:
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
         self._records[job.key].decision = (run_of(job), decision)
-        self._enqueue(job.key)
+        self._wakeups.reconcile(job.key)
 
 
 def _why_not(job: ScavengerJob) -> str:

@@ -50,6 +50,7 @@ from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots, namespace_of
 from scavenger_admitter.usage import UsagePoller
+from scavenger_admitter.wakeups import Wakeups
 from scavenger_admitter.write_turns import WriteTurns
 from scavenger_admitter.writer import Writer
 
@@ -81,27 +82,19 @@ class Admitter:
             pressed_rate=settings.pressed_write_rate,
             latency=lambda: self._client.observer.write_seconds,
         )
-        self._turns = WriteTurns(self._budget, lambda key: self._enqueue(key))
+        self._wakeups = Wakeups()
+        self._turns = WriteTurns(self._budget, self._wakeups)
         context.events.pace = lambda: self._budget.take(Urgency.EXPLAIN)
         self._records = JobRecords(self._clock)
         self._informers = Informers(context, self._records)
-        self._explanations = Explanations(self._clock, settings.explain_after)
-        self._usage = UsagePoller(
-            client=self._client,
-            clock=self._clock,
-            period=settings.usage_period,
-            running=self._informers.running_on_reclaimed,
-            unsettled=self._informers.is_held,
-            measured=self._on_measured,
-        )
+        self._explanations = Explanations(self._records, self._clock, settings.explain_after)
+        self._usage = UsagePoller(self._client, self._clock, self._informers, period=settings.usage_period)
         self._slots = StartSlots(
             self._clock,
+            self._wakeups,
             each=settings.concurrent_starts,
             most=_share(settings.workers),
             window=settings.max_starts_per_cycle,
-            call=self._enqueue,
-            freed=lambda: self._admission.wake(),
-            hangs=self._on_hanging_create,
         )
         self._feed = AdmissionFeed(
             settings=settings,
@@ -111,22 +104,16 @@ class Admitter:
             records=self._records,
             usage=self._usage.usage,
             slots=self._slots,
-            wake=lambda: self._admission.wake(),
-            enqueue=self._enqueue,
+            wakeups=self._wakeups,
         )
         self._admission = AdmissionLoop(
             state=self._state,
             settings=settings,
             clock=self._clock,
-            levels=self._informers.levels_view,
-            job=self._informers.job,
-            granted=self._feed.on_granted,
-            under_way=self._slots.under_way,
-            closed=self._slots.closed,
-            may_start=self._slots.may_join,
-            preempted=self._feed.on_preempted,
-            starved=self._feed.on_starved,
+            informers=self._informers,
+            slots=self._slots,
             budget=self._budget,
+            wakeups=self._wakeups,
         )
         self._reconciler = Reconciler(
             client=self._client,
@@ -149,20 +136,13 @@ class Admitter:
             usage=self._usage.usage,
             turns=self._turns,
         )
-        self._loop: ReconcileLoop | None = None
+        self._queue_controller = QueueController(
+            self._client, self._clock, context.events, self._informers, self._admission
+        )
         self._first_pass: set[str] = set()
         self.first_pass_done: Final = asyncio.Event()
         """Every job that was there when this process began to lead has been looked at once."""
         self._listen()
-        self._queue_controller = QueueController(
-            client=self._client,
-            clock=self._clock,
-            events=context.events,
-            queues=self._informers.queues,
-            jobs=self._informers.jobs,
-            pods=self._informers.pods,
-            shares=lambda: self._admission.shares,
-        )
 
     def _listen(self) -> None:
         informers = self._informers
@@ -190,7 +170,7 @@ class Admitter:
         loop = ReconcileLoop(
             "scavengerjobs", self._reconcile, workers=workers, queue=queue, clock=self._clock, patience=SLOW_SECONDS
         )
-        self._loop = loop
+        self._wakeups.loop = loop
         self._first_pass = self._informers.jobs_with_held_pods().union(self._informers.jobs.keys())
         if not self._first_pass:
             self.first_pass_done.set()
@@ -207,7 +187,7 @@ class Admitter:
             group.create_task(self._remind())
             group.create_task(self._feed.keep_up())
             group.create_task(self._queue_controller.run())
-            group.create_task(self._usage.run())
+            group.create_task(self._measure())
 
     def _age(self, key: str) -> tuple[float, int, str]:
         """Sorts jobs by their creation; of those without a status the version tells who came first in a second."""
@@ -229,25 +209,28 @@ class Admitter:
         await self.first_pass_done.wait()
         seen = self._informers
         log.info("admitting", jobs=len(seen.jobs), nodes=len(seen.nodes), pods=len(seen.pods))
-        await self._admission.run()
+        async for plan in self._admission.plans():
+            self._feed.apply(plan)
 
     async def _explain(self) -> None:
         """Have jobs that wait told why, a bounded number at a time."""
         while True:
             await self._clock.sleep(max(1.0, self._settings.explain_after))
             for key in self._explanations.due(self._admission.held, self._informers.job):
-                self._enqueue(key, priority=LOW_PRIORITY)
+                self._wakeups.reconcile(key, priority=LOW_PRIORITY)
 
     async def _remind(self) -> None:
         """Have the admission loop look again where time alone may help: nobody is interrupted again and again."""
         while True:
             await self._clock.sleep(REMIND_SECONDS)
             if self._admission.unserved or self._state.kept_room.keys() or self._state.refused:
-                self._admission.wake()
+                self._wakeups.admit()
 
-    def _enqueue(self, key: str, *, after: float = 0.0, priority: int = 0) -> None:
-        if self._loop is not None:
-            self._loop.add(key, after=after, priority=priority)
+    async def _measure(self) -> None:
+        async for _ in self._usage.rounds():
+            for job, _ in self._informers.running_on_reclaimed():
+                self._feed.update_running(job)
+            self._admission.record_usage(self._usage.measured_jobs(shape_of, self._settings.starved_after))
 
     # --- what informers show ----------------------------------------------------------------------------------------
 
@@ -259,29 +242,27 @@ class Admitter:
             self._records.placed(new.status.queued_timestamp)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
             self._feed.forget(key)
-            self._explanations.forget(key)
-            self._records.forget(key)
-        if new is not None and self._loop is not None:
+        if new is not None and self._wakeups.loop is not None:
             self._records.welcome(key, new)
         if new is not None and new.status.phase is not None:
             self._records[key].newcomer = None
         if not known:
-            self._enqueue(key, priority=LOW_PRIORITY if change.initial else 0)
+            self._wakeups.reconcile(key, priority=LOW_PRIORITY if change.initial else 0)
 
     def _on_queue(self, change: Change[ScavengerQueue]) -> None:
         if change.new is None:
             self._state.delete_queue(change.key)
         else:
             self._state.apply_queue(queue_view(change.new))
-        self._admission.wake()
+        self._wakeups.admit()
 
     def _on_namespace(self, change: Change[Namespace]) -> None:
         labels = None if change.new is None else change.new.metadata.labels
         if self._state.apply_namespace(change.key, labels):
-            self._admission.wake()
+            self._wakeups.admit()
         if namespace_level(change.old) is not namespace_level(change.new):
             for job in self._informers.jobs.by_index("namespace", change.key):
-                self._enqueue(job.key)
+                self._wakeups.reconcile(job.key)
 
     def _on_batch(self, change: Change[Job]) -> None:
         self._records.started(change.key)
@@ -290,26 +271,29 @@ class Admitter:
         self._records[change.key].attempt.saw(change.new)
         old, new = change.old, change.new
         if old is None:
-            self._enqueue(change.key, after=TOGETHER_SECONDS)
+            self._wakeups.reconcile(change.key, after=TOGETHER_SECONDS)
         elif new is None or job_life(old) != job_life(new):
-            self._enqueue(change.key)
+            self._wakeups.reconcile(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         if change.new is None:
             self._state.delete_pod(change.key)
         else:
             self._state.apply_pod(change.new)
-        if self._loop is not None and (waited := waited_seconds(change.old, change.new, self._clock.now())) is not None:
+        if (
+            self._wakeups.loop is not None
+            and (waited := waited_seconds(change.old, change.new, self._clock.now())) is not None
+        ):
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._informers.waits.saw(change.key, change.new, self._clock.now())
         self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
-        self._admission.wake()
+        self._wakeups.admit()
         old, new = change.old, change.new
         if old is not None and new is not None and pod_life(old) == pod_life(new):
             return
         after = TOGETHER_SECONDS if new is not None and on_its_way(new) else 0.0
         for key in job_key(change.obj):
-            self._enqueue(key, after=after)
+            self._wakeups.reconcile(key, after=after)
 
     def _on_node(self, change: Change[Node]) -> None:
         again = rebooted(change.old, change.new)
@@ -321,31 +305,20 @@ class Admitter:
         else:
             self._state.apply_node(change.new)
         if again or change.new is None or change.old is None or placing_facts(change.old) != placing_facts(change.new):
-            self._admission.wake()
+            self._wakeups.admit()
             for pod in self._informers.pods.by_index("node", change.key):
                 for key in job_key(pod):
-                    self._enqueue(key)
+                    self._wakeups.reconcile(key)
 
     def _on_levels(self, _: Change[ConfigMap]) -> None:
-        self._admission.wake()
+        self._wakeups.admit()
 
     def _on_failure(self, change: Change[Event]) -> None:
         about = change.obj.involved_object
         pod = self._informers.pods.get(f"{about.namespace}/{about.name}") if about.kind == "Pod" else None
         for key in job_key(pod) if pod is not None else (f"{about.namespace}/{about.name}",):
             if self._informers.jobs.get(key) is not None:
-                self._enqueue(key)
-
-    def _on_hanging_create(self, key: str) -> None:
-        log.info("start hangs", job=key)
-        self._admission.wake()
-
-    # --- what is measured -------------------------------------------------------------------------------------------
-
-    def _on_measured(self) -> None:
-        for job, _ in self._informers.running_on_reclaimed():
-            self._feed.update_running(job)
-        self._admission.record_usage(self._usage.measured_jobs(shape_of, self._settings.starved_after))
+                self._wakeups.reconcile(key)
 
 
 def _share(workers: int) -> int:

@@ -19,6 +19,7 @@ from scavenger_api.reasons import WaitReason
 from scavenger_runtime.clock import Clock
 
 from scavenger_admitter.core.waits import Wait
+from scavenger_admitter.job_record import JobRecords
 
 PER_PASS: Final = 100
 AGAIN_SECONDS: Final = 60.0
@@ -30,25 +31,25 @@ class Explanations:
     """What each waiting job was told last.
 
     Args:
+        records: of all jobs, with what each was told.
         clock: for the waiting time.
         after: seconds a job waits before it is told anything.
     """
 
-    def __init__(self, clock: Clock, after: float) -> None:
+    def __init__(self, records: JobRecords, clock: Clock, after: float) -> None:
+        self._records = records
         self._clock = clock
         self._after = after
-        self._given: dict[str, tuple[Wait, float]] = {}
-        self._due: set[str] = set()
 
     def due(self, held: Mapping[str, Wait], job: Callable[[str], ScavengerJob | None]) -> Iterator[str]:
-        """The jobs to be told something now; `explanation` then has the words."""
+        """The jobs to be told something now; `tell` then has the words."""
         latest, count = self._latest(), 0
         for key in self._in_turn(held):
             if count >= PER_PASS:
                 return
             if _waits_since(job(key), latest):
                 count += 1
-                self._due.add(key)
+                self._records[key].to_be_told = True
                 yield key
 
     def _latest(self) -> datetime:
@@ -62,7 +63,7 @@ class Explanations:
         for key, wait in held.items():
             if wait.reason in PASSING:
                 continue
-            given = self._given.get(key)
+            given = self._records[key].told
             if given is None:
                 yield key
             elif given[1] <= latest and given[0] != wait:
@@ -70,17 +71,18 @@ class Explanations:
         before.sort(key=itemgetter(0))
         yield from (key for _, key in before)
 
-    def explanation(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
-        """What a job in line is to be told; None leaves it at what it was told."""
+    def tell(self, key: str, job: ScavengerJob, wait: Wait | None) -> Wait | None:
+        """Tell a job in line why it waits, where that is due; returns what it is to be told, None to leave it at what
+        it was told."""
+        record = self._records[key]
         if job.status.phase is not None and not job.status.phase.queued:
-            self.forget(key)  # what it was told is about a wait that is over
+            record.told, record.to_be_told = None, False  # what it was told is about a wait that is over
             return None
-        if key in self._due or self._first_words(job, wait):
-            self._due.discard(key)
+        if record.to_be_told or self._first_words(job, wait):
+            record.to_be_told = False
             if wait is not None:
-                self._given[key] = (wait, self._clock.monotonic())
-        given = self._given.get(key)
-        return None if given is None or wait is None else given[0]
+                record.told = (wait, self._clock.monotonic())
+        return None if record.told is None or wait is None else record.told[0]
 
     def _first_words(self, job: ScavengerJob, wait: Wait | None) -> bool:
         """Whether the first status of a job is due, which then says why it waits: that is one write instead of two."""
@@ -90,11 +92,6 @@ class Explanations:
             and wait.reason not in PASSING
             and _waits_since(job, self._latest())
         )
-
-    def forget(self, key: str) -> None:
-        """The job is gone."""
-        self._given.pop(key, None)
-        self._due.discard(key)
 
 
 def _waits_since(job: ScavengerJob | None, latest: datetime) -> bool:

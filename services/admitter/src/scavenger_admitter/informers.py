@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, Phase, ScavengerJob
 from scavenger_api.levels import LevelsView
+from scavenger_api.queue import ScavengerQueue
 from scavenger_domain.pod_security import Level, default_user, gets_token
 from scavenger_kube.kinds import Event, Job, Node, ObjectMeta, ObjectReference, Pod
-from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
+from scavenger_kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, scavenger_queues
 from scavenger_runtime.cache import IndexFunction, by_namespace, by_node
 from scavenger_runtime.informer import Informer
 from scavenger_runtime.service import ServiceContext
@@ -20,10 +22,11 @@ from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, diagnose
 from scavenger_admitter.facts import job_key, namespace_level, run_of, without_details
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.ordinary_waits import OrdinaryWaits
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES, queue_of
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import slim
 from scavenger_admitter.writer import SCAVENGERJOBS
+
+SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
 
 
 class Informers:
@@ -44,7 +47,7 @@ class Informers:
                 client,
                 SCAVENGERJOBS,
                 clock=clock,
-                indices={"queue": queue_of, "namespace": by_namespace},
+                indices={"queue": _queue_of, "namespace": by_namespace},
                 transform=slim,
             )
         )
@@ -147,6 +150,10 @@ def pod_indices() -> Mapping[str, IndexFunction[Pod]]:
 def _node_of_ours(pod: Pod) -> Iterable[str]:
     """The node of a scavenger pod."""
     return by_node(pod) if job_key(pod) else ()
+
+
+def _queue_of(job: ScavengerJob) -> tuple[str, ...]:
+    return (job.spec.queue,)
 
 
 def _about(event: Event) -> tuple[str, ...]:

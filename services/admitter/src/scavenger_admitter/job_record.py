@@ -15,7 +15,9 @@ from scavenger_runtime.clock import Clock
 from scavenger_admitter.attempt import Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
+from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import newer
+from scavenger_admitter.losses import Losses
 
 STARTED_SECONDS: Final = 3600.0
 """Informers show by then what has become of a Job and its pods, or this process has ended: it is not alive any more
@@ -67,6 +69,12 @@ class JobRecord:
     """What its pods need and was not there when it was last looked for."""
     looked: float | None = None
     """When that was, by the monotonic clock."""
+    told: tuple[Wait, float] | None = None
+    """Why it was said to wait, and when, by the monotonic clock."""
+    to_be_told: bool = False
+    """It is to be told something now."""
+    losses: Losses = field(default_factory=Losses)
+    """What its statuses say is lost and may still change."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
 
@@ -171,5 +179,8 @@ class JobRecords:
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name."""
         record = self._records.pop(key, None)
-        if record is not None and record.written is not None:
+        if record is None:
+            return
+        record.losses.close()
+        if record.written is not None:
             self._records[key].written = record.written

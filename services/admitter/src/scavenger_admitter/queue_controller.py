@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from scavenger_api import names
@@ -22,20 +22,17 @@ from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.queue import ScavengerQueue, ScavengerQueueStatus
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, Conflict, NotFound
-from scavenger_kube.kinds import Pod
-from scavenger_kube.resources import scavenger_queues
 from scavenger_runtime.cache import Change
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.events import EventRecorder
-from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.metrics import unit_of
 
 from scavenger_admitter import metrics
+from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.queue_status import queue_status
 from scavenger_admitter.core.admission.shares import QueueShare
-
-SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
+from scavenger_admitter.informers import SCAVENGERQUEUES, Informers
 
 ROUND_SECONDS: Final = 1.0
 DELETIONS_AT_ONCE: Final = 32
@@ -45,11 +42,6 @@ DELETIONS_A_ROUND: Final = 500
 log = get_logger(__name__)
 
 
-def queue_of(job: ScavengerJob) -> tuple[str, ...]:
-    """The index of ScavengerJobs by queue."""
-    return (job.spec.queue,)
-
-
 class QueueController:
     """Keeps the ScavengerQueues.
 
@@ -57,34 +49,29 @@ class QueueController:
         client: to write with.
         clock: for the rounds.
         events: to say that a queue is being released.
-        queues: all ScavengerQueues.
-        jobs: all ScavengerJobs, with the index `queue` (`queue_of`).
-        pods: those of scavenger jobs, with the index `job`.
-        shares: what each queue has and deserves, as of the last admission cycle; empty before the first.
+        informers: of queues, jobs and pods.
+        admission: what each queue has and deserves, as of the last cycle.
     """
 
     def __init__(
         self,
-        *,
         client: ApiClient,
         clock: Clock,
         events: EventRecorder,
-        queues: Informer[ScavengerQueue],
-        jobs: Informer[ScavengerJob],
-        pods: Informer[Pod],
-        shares: Callable[[], Mapping[str, QueueShare]],
+        informers: Informers,
+        admission: AdmissionLoop,
     ) -> None:
         self._client = client
         self._clock = clock
         self._events = events
-        self._queues = queues
-        self._jobs = jobs
-        self._pods = pods
-        self._shares = shares
+        self._queues = informers.queues
+        self._jobs = informers.jobs
+        self._pods = informers.pods
+        self._admission = admission
         self._phases: defaultdict[str, Counter[Phase | None]] = defaultdict(Counter)
         self._written: dict[str, tuple[str, ScavengerQueueStatus]] = {}
         self._slots = asyncio.Semaphore(DELETIONS_AT_ONCE)
-        jobs.add_handler(self._on_job)
+        self._jobs.add_handler(self._on_job)
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         for job, step in ((change.old, -1), (change.new, +1)):
@@ -102,7 +89,7 @@ class QueueController:
         present = {queue.metadata.name: queue for queue in self._queues.items()}
         for gone in self._written.keys() - present.keys():
             del self._written[gone]
-        _show(self._shares())
+        _show(self._admission.shares)
         _show_jobs(self._phases, present)
         await asyncio.gather(*(self._keep(queue) for queue in present.values()))
 
@@ -123,7 +110,7 @@ class QueueController:
     # --- status ---
 
     async def _write_status(self, queue: ScavengerQueue) -> None:
-        meta, share = queue.metadata, self._shares().get(queue.metadata.name)
+        meta, share = queue.metadata, self._admission.shares.get(queue.metadata.name)
         if share is None:  # no admission cycle has seen it yet
             return
         status = queue_status(queue, self._phases[meta.name], share)

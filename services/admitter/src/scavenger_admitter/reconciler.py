@@ -37,7 +37,6 @@ from scavenger_admitter.facts import newer, run_of
 from scavenger_admitter.freshness import confirmed, doubtful, exists, final, overtaken, with_pods
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
-from scavenger_admitter.losses import Losses
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
@@ -109,7 +108,6 @@ class Reconciler:
         self._slots = slots
         self._usage = usage
         self._turns = turns
-        self._losses = Losses()
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -162,7 +160,7 @@ class Reconciler:
         elif outcome.changed:
             job = await self._commit(job, outcome)
         if not outcome.unsettled:
-            self._losses.close(key)
+            self._records[key].losses.close()
         if seen.granted and create is None:  # what it was granted for is not so any more
             log.info("grant taken back", job=key, phase=job.status.phase, message=job.status.message)
             self._feed.take_back(key)
@@ -177,7 +175,7 @@ class Reconciler:
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
-        self._feed.forget(key)
+        self._feed.withdraw(key)
         record = self._records[key]
         if record.barred != unread.resource_version and self._turns.take(key, Urgency.EXPLAIN, 2):
             record.barred = unread.resource_version
@@ -227,8 +225,6 @@ class Reconciler:
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
         self._feed.forget(key)  # it may have gone while its status was being written
-        self._records.forget(key)
-        self._losses.close(key)
         actions = clear_orphans(self._informers.pods.by_index("job", key))
         if not self._turns.take(key, Urgency.COUNT, len(actions)):
             return None
@@ -320,7 +316,7 @@ class Reconciler:
             reboots=informers.reboots,
             now=self._clock.now(),
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
-            wait=self._explanations.explanation(key, job, self._admission.held.get(key)),
+            wait=self._explanations.tell(key, job, self._admission.held.get(key)),
             missing=record.missing,
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
             wanted_by_own=partial(informers.waits.wanted, job.metadata.namespace, now=self._clock.now()),
@@ -364,7 +360,7 @@ class Reconciler:
         if job.status.phase is not written.status.phase:
             _log_phase(job, written)
         devices = _grown(job.status.lost_seconds, written.status.lost_seconds)
-        self._losses.book(job.key, queue, {"cpu": outcome.figures.lost, **devices})
+        self._records[job.key].losses.book(queue, {"cpu": outcome.figures.lost, **devices})
 
 
 def _refusal(error: ApiError, *, of_pod: bool = False) -> Refusal:

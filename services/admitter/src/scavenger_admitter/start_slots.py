@@ -16,13 +16,17 @@ seconds nobody waits for it any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from scavenger_runtime.clock import Clock
+from scavenger_runtime.logging import get_logger
+
+from scavenger_admitter.wakeups import Wakeups
 
 SLOW_SECONDS: Final = 2.0
 """A create that takes longer hangs, as far as others are concerned."""
+
+log = get_logger(__name__)
 
 Value = TypeVar("Value")
 
@@ -37,32 +41,26 @@ class StartSlots:
 
     Args:
         clock: to tell which creates hang.
+        wakeups: for a job whose turn it is, and for the admission loop where a slot comes free or a create hangs.
         each: most creates at once in one namespace.
         most: most creates at once in all of them that do not hang; fewer than there are workers.
         window: most grants in one namespace from one on that is not answered, itself included, unless its create hangs.
-        call: has a job reconciled whose turn it is.
-        freed: told whenever a slot comes free: creates may have hung in its namespace until now.
-        hangs: told of each job whose create hangs, before anybody is granted a start that would have waited for it.
     """
 
     def __init__(
         self,
         clock: Clock,
+        wakeups: Wakeups,
         *,
         each: int,
         most: int,
         window: int,
-        call: Callable[[str], None],
-        freed: Callable[[], None],
-        hangs: Callable[[str], None],
     ) -> None:
         self._clock = clock
+        self._wakeups = wakeups
         self._each = min(each, most)  # or creates of one namespace could never be all there may be
         self._most = most
         self._window = window
-        self._call = call
-        self._freed = freed
-        self._hangs = hangs
         # By namespace. Those in line with their places; those called with the time at which their create began, on the
         # monotonic clock.
         self._line: dict[str, dict[str, Place]] = {}
@@ -103,7 +101,7 @@ class StartSlots:
         if _drop(self._called, namespace, key):
             self._slots -= key not in self._hung
             self._hung.discard(key)
-            self._freed()
+            self._wakeups.admit()  # creates may have hung in its namespace until now
             self._call_next()
 
     def under_way(self) -> int:
@@ -114,7 +112,13 @@ class StartSlots:
 
     def hanging(self) -> dict[str, float]:
         """The namespaces in which all creates there may be hang, and for how many seconds: nothing more is to be begun
-        there. Creates that have taken too long by now are marked as hanging on the way."""
+        there."""
+        now = self._clock.monotonic()
+        waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
+        return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
+
+    def pass_hanging(self) -> None:
+        """Creates that have taken too long by now give their slots to others, who wait for them no more."""
         now = self._clock.monotonic()
         hung = [
             key
@@ -126,11 +130,10 @@ class StartSlots:
             self._hung.add(key)
             self._slots -= 1
             if self._await_no_more(key):
-                self._hangs(key)
+                log.info("start hangs", job=key)
         if hung:
+            self._wakeups.admit()
             self._call_next()
-        waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
-        return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
 
     def may_join(self, namespace: str) -> bool:
         """Whether another job of a namespace may be granted its start."""
@@ -170,7 +173,7 @@ class StartSlots:
                     self._called.setdefault(namespace, {})[key] = _NOT_BEGUN
                     self._slots += 1
                     waiting = True
-                    self._call(key)
+                    self._wakeups.reconcile(key)
 
 
 def _drop(groups: dict[str, dict[str, Value]], group: str, key: str) -> bool:

@@ -20,7 +20,8 @@ from scavenger_runtime.logging import configure_logging, get_logger
 from scavenger_runtime.stale_marks import release
 
 from scavenger_admitter.freshness import metadata_of
-from scavenger_admitter.queue_controller import SCAVENGERQUEUES, set_finalizers
+from scavenger_admitter.informers import SCAVENGERQUEUES
+from scavenger_admitter.queue_controller import set_finalizers
 from scavenger_admitter.settings import AdmitterSettings
 
 log = get_logger(__name__)

@@ -7,9 +7,9 @@ after a restart or without a metrics API, the limit times time stands in (`accou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from scavenger_api.job import ScavengerJob
 from scavenger_kube.client import ApiClient
@@ -19,12 +19,11 @@ from scavenger_runtime.usage import PodUsage
 
 from scavenger_admitter.core.admission.cycle.starvation import MeasuredJob, PodUse
 from scavenger_admitter.core.admission.shape import Shape
+from scavenger_admitter.informers import Informers
 
 TIMEOUT_SECONDS: Final = 10.0
 WATCHED_SHARE: Final = 0.8
 """A pod is judged only when it was watched for at least this share of the time."""
-
-Running: TypeAlias = Iterable[tuple[ScavengerJob, Sequence[Pod]]]
 
 
 class UsagePoller:
@@ -33,46 +32,34 @@ class UsagePoller:
     Args:
         client: to ask with.
         clock: for the rounds.
+        informers: the running jobs on reclaimed capacity and their pods, and which pods are still to be settled.
         period: seconds between two rounds.
-        running: the running jobs on reclaimed capacity, with their pods.
-        unsettled: whether what a pod (`namespace/name`) came to may still have to be settled.
-        measured: told that there are new figures.
     """
 
-    def __init__(
-        self,
-        *,
-        client: ApiClient,
-        clock: Clock,
-        period: float,
-        running: Callable[[], Running],
-        unsettled: Callable[[str], bool],
-        measured: Callable[[], None],
-    ) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, informers: Informers, *, period: float) -> None:
         self._clock = clock
         self._period = period
-        self._running = running
-        self._unsettled = unsettled
-        self._measured = measured
+        self._informers = informers
         self._usage = PodUsage(client, TIMEOUT_SECONDS)
         self._known: set[str] = set()
 
-    async def run(self) -> None:
-        """One round after the other, until cancelled."""
+    async def rounds(self) -> AsyncIterator[None]:
+        """One round after the other without end; yields where there are new figures."""
         while True:
-            await self.round()
+            if await self._round():
+                yield
             await self._clock.sleep(self._period)
 
-    async def round(self) -> None:
-        """Ask once, unless there is nobody to ask about."""
+    async def _round(self) -> bool:
+        """Ask once, unless there is nobody to ask about; whether there are new figures."""
         # What a pod of a run that is over has used is asked for once more when it has ended (`hear_last_words`).
-        ending = {pod for pod in self._known if self._unsettled(pod)}
-        known = {pod.metadata.key for _, pods in self._running() for pod in pods} | ending
+        ending = {pod for pod in self._known if self._informers.is_held(pod)}
+        known = {pod.metadata.key for _, pods in self._informers.running_on_reclaimed() for pod in pods} | ending
         answered = await self._usage.poll(known)
         # Also when there is nobody to ask about any more, so that nobody goes by what was measured last.
-        if answered or (answered is None and self._known):
-            self._measured()
+        measured = bool(answered or (answered is None and self._known))
         self._known = known
+        return measured
 
     def usage(self, pod: str, since: datetime, until: datetime) -> float | None:
         """Core-seconds of a pod (`namespace/name`) between two moments; None when it was never seen."""
@@ -82,7 +69,7 @@ class UsagePoller:
         """What the pods of each running job used over the last `after` seconds."""
         until = self._clock.now()
         since = until - timedelta(seconds=after)
-        for job, pods in self._running():
+        for job, pods in self._informers.running_on_reclaimed():
             alive = [pod for pod in pods if not pod.ended and pod.spec.node_name]
             uses = (PodUse(p.metadata.name, p.spec.node_name, self._mean(p, since, until)) for p in alive)
             yield MeasuredJob(job.key, shape(job), tuple(uses))

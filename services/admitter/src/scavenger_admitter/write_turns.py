@@ -7,7 +7,7 @@ decided on what is so then. So a worker is never held up by a write that can wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from scavenger_api.job import Phase, ScavengerJob
@@ -15,6 +15,7 @@ from scavenger_runtime.write_budget import Urgency, WriteBudget
 
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, EndJob, ReleasePod
 from scavenger_admitter.core.lifecycle.observation import Outcome
+from scavenger_admitter.wakeups import Wakeups
 
 
 def urgency_of(job: ScavengerJob, outcome: Outcome) -> Urgency:
@@ -56,12 +57,12 @@ def _of_actions(actions: Iterable[Any], gang: bool) -> Iterable[Urgency]:
 class WriteTurns:
     """The turns of jobs, by key.
 
-    budget: what they take them from. wake: has a job reconciled; called when its turn has come.
+    budget: what they take them from. wakeups: for a job whose turn has come.
     """
 
-    def __init__(self, budget: WriteBudget, wake: Callable[[str], None]) -> None:
+    def __init__(self, budget: WriteBudget, wakeups: Wakeups) -> None:
         self._budget = budget
-        self._wake = wake
+        self._wakeups = wakeups
         self._waiting: dict[str, tuple[Urgency, asyncio.Task[None]]] = {}
         self._given: set[str] = set()
 
@@ -94,7 +95,7 @@ class WriteTurns:
         await self._budget.take(urgency)
         del self._waiting[key]
         self._given.add(key)
-        self._wake(key)
+        self._wakeups.reconcile(key)
 
     def _drop(self, key: str) -> None:
         if key in self._waiting:

@@ -216,6 +216,15 @@ class ClusterState:
         """A job waits no longer."""
         self._waiting.delete(key)
 
+    def forget_job(self, key: str) -> None:
+        """A job is not to be seen any more. Its pods count as long as they exist, and so does a start that is assumed
+        until it is forgotten."""
+        self.kept_room.release(key)
+        self.futile.forget(key)
+        self.refused.ended(key)
+        self.delete_candidate(key)
+        self.running.delete(key)
+
     def candidate(self, key: str) -> Candidate | None:
         """A job that waits, as it does now; None for one that does not."""
         return self._waiting.get(key)
