@@ -24,7 +24,9 @@ from scavenger_simulator.scenario import FOREVER, NodeSpec, OrdinaryPod, Scaveng
 MIB: Final = 1024**2
 QOS: Final = ("LS", "BE", "Burstable", "Guaranteed")
 POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "qos", "creation_time", "deletion_time")
+GPU_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib")
+GPU: Final = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,17 @@ def read_openb_pods(
         else:
             ordinary.append(_ordinary(pod, window, seed, use or RealUse()))
     return tuple(ordinary), tuple(jobs)
+
+
+def read_openb_gpus(path: Path) -> tuple[dict[str, int], ...]:
+    """What the pods request that have whole GPUs, as a pod requests it. Raises InputError."""
+    found = []
+    for row in rows(path, GPU_COLUMNS):
+        gpus = round(row.number("num_gpu", default=0.0))
+        if gpus and row.number("gpu_milli") == 1000:
+            memory = round(row.number("memory_mib") * MIB)
+            found.append({"cpu": round(row.number("cpu_milli")), "memory": memory, GPU: gpus})
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

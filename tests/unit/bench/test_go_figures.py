@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.__main__ import BENCHMARKS, wanted
 from bench.scheduler.go_figures import parse
 
@@ -23,5 +25,24 @@ ok  \tscavenger.dev/scheduler/pkg/preemption\t1.2s
 
 
 def test_figures_without_a_cluster_start_none() -> None:
-    chosen = [module for module, prefixes in BENCHMARKS.items() if wanted(prefixes, ["scheduler.loss"])]
-    assert chosen == ["bench.scheduler.bench_choice"]
+    assert wanted(["scheduler.loss"]) == ["bench.scheduler.bench_choice"]
+
+
+@pytest.mark.parametrize(
+    ("only", "module"),
+    [
+        ("loop.class_writes_per_hour.steady", "bench.simulator.bench_classes"),
+        ("loop.gpu_hours", "bench.simulator.bench_gpus"),
+        ("loop.stale_percent", "bench.simulator.bench_loop"),
+    ],
+)
+def test_a_figure_with_a_benchmark_of_its_own_starts_no_other(only: str, module: str) -> None:
+    assert wanted([only]) == [module]
+
+
+def test_a_name_that_several_benchmarks_begin_with_starts_them_all() -> None:
+    assert {"bench.simulator.bench_classes", "bench.simulator.bench_gpus", "bench.simulator.bench_loop"} < set(
+        wanted(["loop"])
+    )
+    assert wanted([]) == list(BENCHMARKS)
+    assert wanted(["nothing"]) == []

@@ -16,7 +16,7 @@ from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.scenario import NodeSpec, OrdinaryPod, steady
 
 from bench.traces.catalog import LCG, OPENB_DAY, OPENB_NODES, OPENB_PODS, TRACES, scenario_of
-from bench.traces.openb import RealUse, read_openb_nodes, read_openb_pods, sample_nodes
+from bench.traces.openb import GPU, RealUse, read_openb_gpus, read_openb_nodes, read_openb_pods, sample_nodes
 from bench.traces.planetlab import MachineSize, read_planetlab
 from bench.traces.swf import read_swf
 
@@ -42,6 +42,13 @@ def machine(*levels: int) -> str:
 
 def openb_pod(name: str, qos: str, created: float, deleted: float | str, cpu: int = 4000) -> str:
     return f"{name},{cpu},8192,1,460,,{qos},Running,{created},{deleted},{created}"
+
+
+def test_of_openb_pods_with_whole_gpus_what_they_request(tmp_path: Path) -> None:
+    rows = ["a,12000,16384,2,1000,,LS,Running,0,9,0", "shares,6000,8192,1,460,,LS,Running,0,9,0"]
+    rows.append("none,6000,8192,0,0,,BE,Running,0,9,0")
+    path = written(tmp_path / "pods.csv.gz", [OPENB_HEADER, *rows])
+    assert read_openb_gpus(path) == ({"cpu": 12000, "memory": 16 * GIB, GPU: 2},)
 
 
 def test_planetlab_machines_are_pods_that_request_a_percentile_of_their_use(tmp_path: Path) -> None:
