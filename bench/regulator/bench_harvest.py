@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scavenger_regulator.core.history import History
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.reclaimed.offer import (
     LastSample,
@@ -40,7 +41,7 @@ from scavenger_regulator.core.reclaimed.offer import (
 )
 from scavenger_regulator.core.reclaimed.profile import Profiles
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Gang, Measurement, NodeFacts, PodFacts
+from scavenger_regulator.core.snapshot import CLUSTER, Figure, Gang, Measurement, NodeFacts, PodFacts
 from scavenger_regulator.core.snapshot import Snapshot as Seen
 from scavenger_regulator.core.state import ScopeState
 

@@ -12,11 +12,11 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.names import NON_PREEMPTIBLE
 from scavenger_regulator.core.history import History
 from scavenger_regulator.core.learning import learn, learned
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.scope import ScopeDecision, after_evictions
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
-    RESOURCES,
     Figure,
     Figures,
     Gang,

@@ -16,9 +16,10 @@ from scavenger_regulator.core.history import (
     load_histories,
 )
 from scavenger_regulator.core.learning import learn, learned
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Figure, Measurement
+from scavenger_regulator.core.snapshot import CLUSTER, Figure, Measurement
 from scavenger_regulator.core.state import ScopeState
 
 from .builders import GIB, NOW, ago, node, snapshot

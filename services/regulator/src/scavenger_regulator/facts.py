@@ -20,7 +20,8 @@ from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
-from scavenger_regulator.core.snapshot import RESOURCES, Gang, NodeFacts, PodFacts
+from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.snapshot import Gang, NodeFacts, PodFacts
 
 DEFAULT_INTERVAL: Final = parse_duration(names.DEFAULT_INTERRUPTION_AFTER).total_seconds()
 DEFAULT_GRACE: Final = 30.0

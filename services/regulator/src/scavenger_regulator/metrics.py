@@ -11,10 +11,11 @@ from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 from scavenger_runtime.metrics import counter, gauge, histogram, unit_of
 
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.reclaimed.offer import Offer, Use
 from scavenger_regulator.core.scope import ScopeDecision
-from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, RESOURCES, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, RECLAIMED_UNIT, Snapshot
 from scavenger_regulator.evictions import EvictionOutcome
 
 LOAD: Final = gauge("regulator_load_ratio", "Use divided by allocatable.", ("scope", "resource"))

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import Decision
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+from scavenger_regulator.core.snapshot import CLUSTER
 
 USED: Final = "used-"
 """The history of what is used of a resource has its name with this before it."""

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 
 from scavenger_api.levels_text import RAMP_UP_SECONDS
 
+from scavenger_regulator.core.metrics.registry import AVERAGED, HELD, RESOURCES
 from scavenger_regulator.core.snapshot import (
     CLUSTER,
-    RESOURCES,
     Figure,
     Figures,
     Gang,
@@ -54,10 +54,6 @@ _MOST_SECONDS = 100 * 365 * 86_400.0
 
 MAX_USE = 1e15
 """Cores or bytes. No node and no pod uses more, and sums of larger values overflow."""
-
-
-HELD = tuple([resource for resource in RESOURCES if resource != "cpu"])
-"""What a pod on reclaimed capacity gives back only by leaving."""
 
 
 SATURATED = 0.98
@@ -419,7 +415,7 @@ def _share_lived(until: datetime, resource: str, figure: Figure) -> float:
     """How much of the time that a figure is about was before `until`, 0 to 1."""
     if until > figure.at:
         return 1.0
-    if resource != "cpu" or figure.window <= 0:
+    if resource not in AVERAGED or figure.window <= 0:
         return 0.0
     return max(0.0, 1.0 - (figure.at - until).total_seconds() / figure.window)
 

@@ -11,9 +11,9 @@ from scavenger_api.levels_text import headroom_entry
 
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import ScopeDecision, Wait, cooldown_until
-from scavenger_regulator.core.snapshot import RESOURCES
 
 OUTCOME_MESSAGES: Final[Mapping[Outcome, str]] = {
     Outcome.NOBODY_LEFT: "above the upper level, and nothing preemptible is left that would lower it",

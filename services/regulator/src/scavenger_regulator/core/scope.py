@@ -45,8 +45,9 @@ from scavenger_regulator.core.levels import (
     water_levels,
 )
 from scavenger_regulator.core.load import Reading, Unreadable, read_load
+from scavenger_regulator.core.metrics.registry import AVERAGED, RESOURCES
 from scavenger_regulator.core.rules import Rules
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES, Gang, Snapshot
+from scavenger_regulator.core.snapshot import CLUSTER, Gang, Snapshot
 from scavenger_regulator.core.state import Pending, Saturation, ScopeState
 from scavenger_regulator.core.throttle import NOTHING, ThrottlePlan
 
@@ -179,7 +180,7 @@ def _with_hysteresis(
     state = _note_high(state, reading, levels)
     raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
     if state.high < rules.cpu_samples and reading.since < reading.observed_at:  # of a moment is what was asked for
-        raised -= {"cpu"} - state.evicting
+        raised -= AVERAGED - state.evicting
     evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
     closed, closed_for, until = state.closed, state.closed_for, state.cooldown_until
     if closed and evicting:

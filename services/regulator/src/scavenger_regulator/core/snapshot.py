@@ -18,8 +18,6 @@ from scavenger_regulator.core.history import Figures as History
 CLUSTER: Final = ""
 """The scope of all counted nodes together; any other scope is the name of one node."""
 
-RESOURCES: Final = ("cpu", "memory")
-
 RECLAIMED_UNIT: Final = {"cpu": 0.001, "memory": float(MIB)}
 """How many cores or bytes one unit of the extended resource is that stands for them."""
 

@@ -16,7 +16,8 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
-from scavenger_regulator.core.snapshot import CLUSTER, RESOURCES
+from scavenger_regulator.core.metrics.registry import RESOURCES
+from scavenger_regulator.core.snapshot import CLUSTER
 
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""

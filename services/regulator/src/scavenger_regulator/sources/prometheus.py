@@ -21,7 +21,8 @@ import orjson
 from scavenger_runtime.threads import in_thread
 
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.snapshot import RESOURCES, Figure, Measurement
+from scavenger_regulator.core.metrics.registry import AVERAGED, RESOURCES
+from scavenger_regulator.core.snapshot import Figure, Measurement
 from scavenger_regulator.sources import SourceError
 
 # irate, not rate: over a range that a young pod or node does not fill, rate() divides by the whole range all the same,
@@ -123,7 +124,7 @@ def _figure(resource: str, value: float, at: float, queries: Queries) -> Figure:
         taken = datetime.fromtimestamp(at, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise SourceError(f"the query `prometheus-taken` gave {at:g}: it must give a Unix time in seconds") from error
-    return Figure(value, taken, queries.window if resource == "cpu" else 0.0)
+    return Figure(value, taken, queries.window if resource in AVERAGED else 0.0)
 
 
 class PrometheusSource:

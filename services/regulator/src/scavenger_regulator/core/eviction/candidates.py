@@ -9,14 +9,8 @@ from itertools import product
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk
 from scavenger_regulator.core.load import Fresh, Reading, Trust
-from scavenger_regulator.core.snapshot import (
-    RESOURCES,
-    Gang,
-    Measurement,
-    PodFacts,
-    RecentTermination,
-    Snapshot,
-)
+from scavenger_regulator.core.metrics.registry import GIVES_WAY, RESOURCES
+from scavenger_regulator.core.snapshot import Gang, Measurement, PodFacts, RecentTermination, Snapshot
 
 STUCK_AFTER = timedelta(seconds=60)
 """A pod still there this long after its deletion's deadline is stuck: no longer counted as leaving, so that
@@ -70,7 +64,7 @@ def candidates(
 
 def _use(pods: list[PodFacts], resource: str, measurement: Measurement, fresh: Fresh) -> float | None:
     """Cores or bytes of the firm load that these pods use at the least; None where none of them has a fresh figure."""
-    firm = [pod for pod in pods if not (pod.reclaimed and resource == "cpu")]
+    firm = [pod for pod in pods if not (pod.reclaimed and resource in GIVES_WAY)]
     figures = (measurement.pods.get(pod.key, {}).get(resource) for pod in firm)
     known = [figure.value for figure in figures if figure is not None and fresh.has(figure)]
     return sum(known) if known or not firm else None
@@ -101,7 +95,7 @@ def pending_release(
     for termination in recent_terminations:
         if termination.node in reading.nodes and termination.at > reading.since:
             for resource in RESOURCES:
-                if not (termination.reclaimed and resource == "cpu"):
+                if not (termination.reclaimed and resource in GIVES_WAY):
                     points[resource] += reading.percent(resource, termination.use.get(resource, 0.0))
     return points
 

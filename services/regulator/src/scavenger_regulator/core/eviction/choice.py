@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scavenger_regulator.core.eviction.covering_knapsack import solve_covering_knapsack
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, by_at_risk, compose
-from scavenger_regulator.core.snapshot import RESOURCES
+from scavenger_regulator.core.metrics.registry import RESOURCES
 
 
 def least_lossy(

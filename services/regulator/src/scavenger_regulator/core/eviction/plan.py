@@ -23,13 +23,14 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
 from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.metrics.registry import BUILT_IN, by_urgency
 from scavenger_regulator.core.snapshot import Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
 
-BY_URGENCY: Final = ("memory", "cpu")
-"""Short of CPU everybody is slow, short of memory somebody is killed."""
+BY_URGENCY: Final = by_urgency(BUILT_IN)
+"""Of the metrics that are measured everywhere."""
 
 
 @dataclass(frozen=True, slots=True)

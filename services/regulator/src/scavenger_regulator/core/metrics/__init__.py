@@ -1,0 +1,1 @@
+"""The registry of metrics: what the load is measured of."""
