@@ -63,6 +63,7 @@ GIVEN_BY_THE_CHART: Final = frozenset(
         "metrics_tls_folder",
         "metrics_auth",
         "metrics_port",
+        "added_metrics",
     }
 )
 HANDED_DOWN: Final = frozenset({"scavenger-library"})

@@ -19,6 +19,7 @@ from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS, SETTING_RESOURCE_WEIGH
 from scavenger_api.weights import parse_weights
 from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_regulator.core.metrics.added import parse_added
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing.pod_security import violations
@@ -1107,6 +1108,23 @@ def test_pods_of_the_system_pass_restricted(helm: Path, name: str, values: dict[
 
     assert len(specs) == (2 if name in SERVICES else 1), "the Deployment, and the Job before it is uninstalled"
     assert {where: violations(spec) for where, spec in specs.items()} == {where: [] for where in specs}
+
+
+# --- metrics beside CPU and memory ---
+
+NETWORK = {"name": "network", "node": "up > 0", "capacity": "1", "pod": "1", "priority": 3}
+
+
+def test_added_metrics_reach_the_regulator_as_they_are_written(helm: Path) -> None:
+    found = environment(Chart(helm, "regulator").objects({"addedMetrics": [NETWORK]})["Deployment"])
+    (one,) = parse_added(found["SCAVENGER_ADDED_METRICS"])
+    assert (one.metric.name, one.metric.priority, one.node, one.pod) == ("network", 3, "up > 0", "1")
+    assert "SCAVENGER_ADDED_METRICS" not in environment(Chart(helm, "regulator").objects()["Deployment"])
+
+
+def test_a_field_that_metrics_do_not_have_is_refused(helm: Path) -> None:
+    with pytest.raises(AssertionError, match="weight"):
+        Chart(helm, "regulator").objects({"addedMetrics": [{**NETWORK, "weight": 1}]})
 
 
 # --- reclaimed capacity ---

@@ -13,7 +13,12 @@ from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.settings import RegulatorSettings
 
-NOT_SIMULATED: Final = {"throttle": "throttle", "dry_run": "dryRun", "reclaimed": "reclaimed"}
+NOT_SIMULATED: Final = {
+    "throttle": "throttle",
+    "dry_run": "dryRun",
+    "reclaimed": "reclaimed",
+    "added_metrics": "addedMetrics",
+}
 """Options of the regulator that would change what is simulated, and their names in its chart."""
 
 

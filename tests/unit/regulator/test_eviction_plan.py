@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scavenger_regulator.core.eviction.candidates import candidates
 from scavenger_regulator.core.eviction.choice import within
 from scavenger_regulator.core.eviction.plan import (
     EvictionRules,
@@ -16,8 +17,11 @@ from scavenger_regulator.core.eviction.plan import (
     compose,
     sorter_for,
 )
+from scavenger_regulator.core.eviction.risk import RiskRules
+from scavenger_regulator.core.load import Reading, Trust, read_load
+from scavenger_regulator.core.snapshot import CLUSTER, Measurement
 
-from .builders import ago, candidate, evict, gang, names
+from .builders import GIB, NOW, ago, candidate, evict, figures, gang, names, snapshot
 
 NO_WAITING = EvictionRules(checkpoint_wait=0)
 
@@ -204,3 +208,20 @@ def test_an_order_of_the_administrators_is_followed() -> None:
     jobs = [candidate("small", 1, 5), candidate("large", 900, 15), candidate("middle", 50, 10)]
     plan = evict(jobs, rules=rules)
     assert names(plan.victims) == ["large", "middle"]
+
+
+def test_on_reclaimed_capacity_those_that_use_most_of_their_limit_go_first() -> None:
+    gangs = (
+        gang("kept"),
+        gang("idle", pod_reclaimed=True),
+        gang("busy", pod_reclaimed=True),
+        gang("dark", pod_reclaimed=True),
+    )
+    pods = {"kept": figures(1.0, GIB), "idle": figures(0.2, GIB), "busy": figures(0.9, GIB)}
+    measurement = Measurement({"node-1": figures(5, GIB)}, {f"lab/{name}-0": one for name, one in pods.items()})
+    taken = snapshot(gangs, measurement=measurement)
+    reading = read_load(CLUSTER, taken.nodes.values(), gangs, measurement, NOW, Trust())
+    assert isinstance(reading, Reading)
+    found = candidates(gangs, reading, taken, Trust(), risk=RiskRules(), taken=())
+    assert [one.used_of_limit for one in found] == pytest.approx([0.0, 0.2, 0.9, 0.0])
+    assert names(sorted(found, key=sorter_for(["use-of-limit"], "cpu")))[:2] == ["busy", "idle"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -359,6 +360,16 @@ def _read_resource(data: Mapping[str, str], resource: str) -> ResourceLevels | N
     return levels
 
 
+def _read_added(data: Mapping[str, str]) -> dict[str, ResourceLevels]:
+    """Of metrics beside CPU and memory, which are shown and decide nothing here; what is none is left out."""
+    found = {}
+    for resource in sorted(key.removeprefix("load.") for key in data if key.startswith("load.")):
+        with suppress(GarbageError):
+            if resource not in names.LEVELS_RESOURCES and (levels := _read_resource(data, resource)) is not None:
+                found[resource] = levels
+    return found
+
+
 def _read_state(data: Mapping[str, str]) -> LevelsState:
     text = data.get(names.LEVELS_STATE)
     try:
@@ -393,6 +404,7 @@ def _parse(data: Mapping[str, str]) -> PublishedLevels:
     }
     if not resources:
         raise GarbageError("no resource has levels")
+    resources |= _read_added(data)
     period = read_number(data, names.LEVELS_PERIOD_SECONDS, high=MAX_PERIOD_SECONDS)
     if period <= 0:
         raise GarbageError(f"{names.LEVELS_PERIOD_SECONDS} is 0")

@@ -36,6 +36,7 @@ from scavenger_regulator.report import log_decision, log_node_memory
 from scavenger_regulator.set_aside import SetAside
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_regulator.sources import Source
+from scavenger_regulator.sources.added import AddedSource
 from scavenger_regulator.sources.metrics_api import MetricsApiSource
 from scavenger_regulator.sources.prometheus import PrometheusSource
 from scavenger_regulator.sources.requests import RequestsSource
@@ -97,15 +98,25 @@ class Regulator:
         return (self.jobs, self.pods, self.nodes)
 
     def _make_source(self) -> Source:
+        settings, source = self._settings, self._make_main_source()
+        if not settings.added:
+            return source
+        return AddedSource(source, self._make_prometheus(), settings.added, settings.queries())
+
+    def _make_prometheus(self) -> PrometheusSource:
+        settings = self._settings
+        return PrometheusSource(
+            settings.prometheus_url,
+            settings.queries(),
+            timeout=settings.source_timeout,
+            token_file=settings.prometheus_token_file,
+            ca_file=settings.prometheus_ca_file,
+        )
+
+    def _make_main_source(self) -> Source:
         settings = self._settings
         if settings.source == "prometheus":
-            return PrometheusSource(
-                settings.prometheus_url,
-                settings.queries(),
-                timeout=settings.source_timeout,
-                token_file=settings.prometheus_token_file,
-                ca_file=settings.prometheus_ca_file,
-            )
+            return self._make_prometheus()
         if settings.source == "requests":
             return RequestsSource(self.nodes.items, self.pods.items, self._clock.now)
         return MetricsApiSource(self._client, timeout=settings.source_timeout)
@@ -166,7 +177,7 @@ class Regulator:
         self.store.observe(snapshot)
         decision = regulate(snapshot, self.store.states, self._rules, self.store.reclaimed)
         for scope in self.store.states.keys() - decision.scopes.keys():
-            metrics.forget_scope(scope)
+            metrics.forget_scope(scope, self.store.states[scope].levels)
         self.store.states = decision.states
         metrics.show(decision)
         metrics.show_use(snapshot, self._queue_of)

@@ -78,17 +78,18 @@ def show(decision: Decision) -> None:
     PERCENTAGE.set(math.nan if cluster.percentage is None else cluster.percentage / PERCENT)
     ADMIT.set(cluster.admit)
     OBSERVED.set(cluster.reading.observed_at.timestamp() if cluster.reading else math.nan)
-    for resource in RESOURCES:
+    for resource in cluster.levels or RESOURCES:
         SHORT.labels(resource).set(cluster.plan.short.get(resource, 0.0) / PERCENT if cluster.plan else 0.0)
 
 
 def _show_scope(decided: ScopeDecision) -> None:
     scope = decided.scope or "cluster"
     reading = decided.reading
-    for resource in RESOURCES:
-        LOAD.labels(scope, resource).set(reading.load[resource] / PERCENT if reading else math.nan)
+    for resource in decided.levels or RESOURCES:
+        LOAD.labels(scope, resource).set(reading.load.get(resource, math.nan) / PERCENT if reading else math.nan)
         ordinary = reading.ordinary if reading else None
-        ORDINARY.labels(scope, resource).set(ordinary[resource] / PERCENT if ordinary else math.nan)
+        known = ordinary.get(resource) if ordinary else None
+        ORDINARY.labels(scope, resource).set(math.nan if known is None else known / PERCENT)
         levels = decided.levels.get(resource)
         for level in LEVELS:
             LEVEL.labels(scope, resource, level).set(getattr(levels, level) / PERCENT if levels else math.nan)
@@ -114,6 +115,8 @@ def show_use(snapshot: Snapshot, queue_of: Callable[[str], str | None]) -> None:
             continue
         for pod in gang.pods:
             for resource, figure in snapshot.measurement.pods.get(pod.key, {}).items():
+                if resource not in RESOURCES:
+                    continue
                 used[queue, resource] += figure.value
                 requested[queue, resource] += pod.requests.get(resource, 0.0)
     for metric, sums in ((QUEUE_USED, used), (QUEUE_REQUESTED, requested)):
@@ -122,9 +125,9 @@ def show_use(snapshot: Snapshot, queue_of: Callable[[str], str | None]) -> None:
             metric.labels(queue, resource, unit_of(resource)).set(amount)
 
 
-def forget_scope(scope: str) -> None:
-    """A node that is gone is shown no more."""
-    for resource in RESOURCES:
+def forget_scope(scope: str, levels: Iterable[str]) -> None:
+    """A node that is gone is shown no more. levels: metrics that it had levels of."""
+    for resource in {*RESOURCES, *levels}:
         for metric, labels in ((LOAD, ()), (ORDINARY, ()), *((LEVEL, (level,)) for level in LEVELS)):
             try:
                 metric.remove(scope, resource, *labels)

@@ -24,6 +24,7 @@ from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
 from scavenger_regulator.core.levels import LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.metrics.added import AddedMetric, parse_added
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.rules import Rules
@@ -78,6 +79,9 @@ class RegulatorSettings(ServiceSettings):
         "", "PromQL: ordinary CPU load in percent, to take mean and deviation from; without, own history"
     )
     prometheus_history_memory: str = option("", "PromQL: ordinary memory load in percent, as for CPU")
+    added_metrics: str = option(
+        "", "metrics beside CPU and memory, as a JSON list of what the chart's value addedMetrics has as YAML"
+    )
 
     history_window: Seconds = option(
         DEFAULT_WINDOW, "over which mean and deviation of the ordinary load are taken", unit="seconds", ge=60
@@ -184,11 +188,20 @@ class RegulatorSettings(ServiceSettings):
             raise ValueError(f"there is no sorter {unknown[0]!r}: choose from {', '.join(SORTERS)}")
         return order
 
+    @field_validator("added_metrics")
+    @classmethod
+    def _parsed_metrics(cls, text: str) -> str:
+        parse_added(text)
+        return text
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Source prometheus has a `prometheus-url`, and initial-lower <= initial-admission <= initial-upper."""
+        """Source prometheus and `added-metrics` have a `prometheus-url`, and initial-lower <= initial-admission <=
+        initial-upper."""
         if self.source == "prometheus" and not self.prometheus_url:
             raise ValueError("--source prometheus needs --prometheus-url")
+        if self.added and not self.prometheus_url:
+            raise ValueError("--added-metrics needs --prometheus-url: Prometheus measures them, whatever the source is")
         if not self.initial_lower <= self.initial_admission <= self.initial_upper:
             raise ValueError(
                 "it must be that initial-lower <= initial-admission <= initial-upper, and not "
@@ -209,6 +222,11 @@ class RegulatorSettings(ServiceSettings):
                 f"set --max-age to at least {oldest + LATE:g}, or to 0"
             )
         return self
+
+    @property
+    def added(self) -> tuple[AddedMetric, ...]:
+        """The metrics beside CPU and memory."""
+        return parse_added(self.added_metrics)
 
     @property
     def oldest_figure(self) -> float:
@@ -283,6 +301,7 @@ class RegulatorSettings(ServiceSettings):
             settle=self.settle,
             per_node=self.per_node,
             stale_after=self.stale_after,
+            metrics=tuple(one.metric for one in self.added),
             trust=self._trust(),
             risk=self._risk(),
             eviction=EvictionRules(

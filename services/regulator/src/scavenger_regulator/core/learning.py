@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from scavenger_regulator.core.history import DEFAULT_BUCKETS, NODE_BUCKETS, Figures, Histories, History
-from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.plan import Decision
 from scavenger_regulator.core.snapshot import CLUSTER
 
@@ -28,13 +27,13 @@ def learn(histories: dict[str, dict[str, History]], decision: Decision, window: 
             continue
         known = histories.setdefault(scope, {})
         buckets = DEFAULT_BUCKETS if scope == CLUSTER else NODE_BUCKETS
-        for resource in RESOURCES:
+        for resource, ordinary in reading.ordinary.items():
             load = known.setdefault(resource, History(window, buckets))
-            load.add(reading.observed_at, reading.ordinary[resource])
+            load.add(reading.observed_at, ordinary)
             if scope == CLUSTER:
                 used = known.setdefault(USED + resource, History(window, buckets))
                 used.measure_by(reading.whole[resource])
-                used.add(reading.observed_at, reading.ordinary[resource])
+                used.add(reading.observed_at, ordinary)
 
 
 def learned(histories: Histories) -> dict[str, Mapping[str, Figures]]:
@@ -44,7 +43,7 @@ def learned(histories: Histories) -> dict[str, Mapping[str, Figures]]:
 
 def _learned(histories: Mapping[str, History]) -> dict[str, Figures]:
     found = {}
-    for resource in RESOURCES:
+    for resource in (name for name in histories if not name.startswith(USED)):
         load, used = (one.figures if (one := histories.get(name)) else None for name in (resource, USED + resource))
         if load is not None:
             calmer = used is not None and used.samples >= load.samples and used.stdev < load.stdev

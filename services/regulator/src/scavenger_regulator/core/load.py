@@ -73,7 +73,8 @@ class Reading:
     percent of what scavenger pods past their first minutes have asked for that they use; without CPU on reclaimed
     capacity, of the cluster only, and only where there are such pods. room: allocatable of the nodes, in cores and
     bytes. whole: the same with those that should have figures and have none. observed_at: the oldest sample used.
-    since: when the oldest sample's averaging began; what happened before is fully in the figures.
+    since: when the oldest sample's averaging began; what happened before is fully in the figures. shown: the same, of
+    metrics beside CPU and memory as well.
     """
 
     scope: str
@@ -89,6 +90,7 @@ class Reading:
     nodes: frozenset[str]
     observed_at: datetime
     since: datetime
+    shown: datetime
 
     def percent(self, resource: str, amount: float) -> float:
         """An amount (cores, bytes) as points of load."""
@@ -310,6 +312,7 @@ def _reading(
         nodes=names,
         observed_at=observed_at,
         since=since,
+        shown=since,
     )
 
 

@@ -11,7 +11,6 @@ from scavenger_api.levels_text import headroom_entry
 
 from scavenger_regulator.core.eviction.plan import Outcome
 from scavenger_regulator.core.history import Figures
-from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.scope import ScopeDecision, Wait, cooldown_until
 
@@ -69,7 +68,7 @@ def published_levels(
         averaged_since=cluster.reading.since,
         period_seconds=rules.period,
         stale_after_seconds=rules.stale_after,
-        resources={r: _resource(cluster, r, history.get(r)) for r in RESOURCES},
+        resources={r: _resource(cluster, r, history.get(r)) for r in cluster.reading.load},
         closed_nodes=closed_nodes,
         message=_message(cluster, now),
         headroom=within_bounds(headroom),

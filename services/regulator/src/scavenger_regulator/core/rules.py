@@ -8,6 +8,7 @@ from scavenger_regulator.core.eviction.plan import EvictionRules
 from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.levels import FLOOR, INITIAL, LevelPolicy, WaterLevels
 from scavenger_regulator.core.load import Trust
+from scavenger_regulator.core.metrics.metric import Metric
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.throttle import ThrottleRules
@@ -25,6 +26,7 @@ class Rules:
     plans are made over jobs that are not preemptible yet; what such a plan still needs of them may follow a period
     later. settle: how long after their grace period evicted pods are waited for. per_node: levels and evictions for
     each node, too. stale_after: how long after its oldest sample a publication holds. risk: what a job would lose.
+    metrics: those beside CPU and memory.
     """
 
     period: float = 30.0
@@ -44,6 +46,7 @@ class Rules:
     settle: float = 120.0
     per_node: bool = False
     stale_after: float = 101.0
+    metrics: tuple[Metric, ...] = ()
     trust: Trust = field(default_factory=Trust)
     risk: RiskRules = field(default_factory=RiskRules)
     eviction: EvictionRules = field(default_factory=EvictionRules)

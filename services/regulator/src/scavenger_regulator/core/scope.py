@@ -25,6 +25,7 @@ from typing import Final
 from scavenger_api.evictions import EvictionReason
 from scavenger_api.levels import LevelsState
 
+from scavenger_regulator.core.added_load import with_added
 from scavenger_regulator.core.eviction.candidates import candidates, pending_release
 from scavenger_regulator.core.eviction.choice import within
 from scavenger_regulator.core.eviction.plan import (
@@ -44,8 +45,9 @@ from scavenger_regulator.core.levels import (
     step_toward,
     water_levels,
 )
-from scavenger_regulator.core.load import Reading, Unreadable, read_load
-from scavenger_regulator.core.metrics.registry import AVERAGED, RESOURCES
+from scavenger_regulator.core.load import Fresh, Reading, Unreadable, read_load
+from scavenger_regulator.core.metrics.metric import Action
+from scavenger_regulator.core.metrics.registry import BUILT_IN, RESOURCES, averaged, that_evict
 from scavenger_regulator.core.rules import Rules
 from scavenger_regulator.core.snapshot import CLUSTER, Gang, Snapshot
 from scavenger_regulator.core.state import Pending, Saturation, ScopeState
@@ -106,14 +108,14 @@ class ScopeDecision:
         """Thousandths of CPU and memory that may still be given away; None where nothing may."""
         if self.closed:
             return None
-        cpu, memory = self._left
+        cpu, memory = self._left[: len(RESOURCES)]
         return int(10 * cpu), int(10 * memory)
 
     @property
     def _left(self) -> list[float]:
-        """Points up to the admission level, by resource."""
+        """Points up to the admission level, of CPU and memory and then of other metrics."""
         assert self.reading is not None
-        return [self.levels[r].admission - self.reading.firm[r] - self.reading.ramping[r] for r in RESOURCES]
+        return [self.levels[r].admission - load - self.reading.ramping[r] for r, load in self.reading.firm.items()]
 
 
 def decide_scope(
@@ -127,18 +129,21 @@ def decide_scope(
     )
     if isinstance(reading, Unreadable):
         return ScopeDecision(scope, LevelsState.BLIND, None, state.levels, None, False, state, reason=reading.reason)
+    if rules.metrics:
+        fresh = Fresh(snapshot.now, rules.trust)
+        reading = with_added(reading, rules.metrics, snapshot.gangs, snapshot.measurement, fresh, rules.trust)
     state = state.at(snapshot.now, rules.period)
     state = replace(state, learned=_learned(scope, snapshot, state, rules))
-    levels = _levels(scope, snapshot, state, rules)
-    state = replace(state, steady={r: steady_load(state.steady.get(r), reading.firm[r]) for r in RESOURCES})
+    levels = _levels(scope, snapshot, state, reading, rules)
+    state = replace(state, steady={r: steady_load(state.steady.get(r), load) for r, load in reading.firm.items()})
     state = _with_hysteresis(state, reading, levels, snapshot.now, rules)
     decided = ScopeDecision(
         scope=scope,
         state=_levels_state(state, reading, levels),
         reading=reading,
         levels=levels,
-        percentage=max(_percentage(reading.firm[r], state.steady[r], levels[r], rules) for r in RESOURCES),
-        admit=_admit(state, snapshot.now, rules),
+        percentage=max(_percentage(load, state.steady[r], levels[r], rules) for r, load in reading.firm.items()),
+        admit=_admit(state, levels, snapshot.now, rules),
         next_state=state,
         wait=_wait(state.pending, reading, snapshot),
     )
@@ -156,16 +161,20 @@ def _learned(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) ->
     if rules.policy is not LevelPolicy.EXPONENTIAL:
         return frozenset()
     samples = {resource: figures.samples for resource, figures in snapshot.history.get(scope, {}).items()}
-    needed = {r: rules.min_samples / 2 if r in state.learned else rules.min_samples for r in RESOURCES}
-    return frozenset(r for r in RESOURCES if samples.get(r, 0) >= max(1, needed[r]))
+    needed = {r: rules.min_samples / 2 if r in state.learned else rules.min_samples for r in samples}
+    return frozenset(r for r, known in samples.items() if known >= max(1, needed[r]))
 
 
-def _levels(scope: str, snapshot: Snapshot, state: ScopeState, rules: Rules) -> dict[str, WaterLevels]:
+def _levels(
+    scope: str, snapshot: Snapshot, state: ScopeState, reading: Reading, rules: Rules
+) -> dict[str, WaterLevels]:
+    """Also of metrics that are not measured now: these have levels, and no load to hold against them."""
     history = snapshot.history.get(scope, {})
+    own = {metric.name: metric.levels for metric in rules.metrics}
     levels = {}
-    for resource in RESOURCES:
-        target = rules.initial
-        if resource in state.learned:
+    for resource in {**reading.load, **own}:
+        target = own.get(resource) or rules.initial
+        if resource in state.learned and own.get(resource) is None:
             figures = history[resource]
             target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
         levels[resource] = step_toward(state.levels.get(resource), target, rules.step)
@@ -177,11 +186,12 @@ def _with_hysteresis(
 ) -> ScopeState:
     """The hysteresis: which resources are being brought down, and whether the cool-down runs."""
     load = reading.firm
-    state = _note_high(state, reading, levels)
-    raised = state.evicting | {r for r in RESOURCES if load[r] >= levels[r].upper}
-    if state.high < rules.cpu_samples and reading.since < reading.observed_at:  # of a moment is what was asked for
-        raised -= AVERAGED - state.evicting
-    evicting = frozenset(r for r in raised if load[r] > levels[r].lower)
+    state = _note_high(state, reading, levels, rules)
+    never = that_evict(rules.metrics, Action.NEVER)
+    raised = state.evicting | {r for r, one in load.items() if one >= levels[r].upper and r not in never}
+    if reading.since < reading.observed_at:  # of a moment is what was asked for
+        raised -= {r for r, samples in state.high.items() if samples < rules.cpu_samples} - state.evicting
+    evicting = frozenset(r for r in raised if r in load and load[r] > levels[r].lower)
     closed, closed_for, until = state.closed, state.closed_for, state.cooldown_until
     if closed and evicting:
         closed_for, until = closed_for | evicting, None
@@ -189,7 +199,7 @@ def _with_hysteresis(
         until = until or now + timedelta(seconds=rules.cooldown)
         # Only what was evicted for: another resource may be between `lower` and `upper` for good, and that is no reason
         # to admit nothing for ever.
-        closed = now < until or any(load[r] >= levels[r].lower for r in closed_for)
+        closed = now < until or any(load[r] >= levels[r].lower for r in closed_for if r in load)
     yielding, yielded_at = _yielding(state, reading, levels, rules)
     return replace(
         state,
@@ -207,14 +217,16 @@ def _with_hysteresis(
     )
 
 
-def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels]) -> ScopeState:
-    """Count the samples in a row in which the CPU was at `upper`. One is an average over some seconds, and a burst that
-    is over when it arrives is no reason to evict anybody; memory is what it is."""
-    if reading.firm["cpu"] < levels["cpu"].upper:
-        return replace(state, high=0, high_at=None)
-    if state.high_at is not None and reading.observed_at <= state.high_at:
-        return state
-    return replace(state, high=state.high + 1, high_at=reading.observed_at)
+def _note_high(state: ScopeState, reading: Reading, levels: Mapping[str, WaterLevels], rules: Rules) -> ScopeState:
+    """Count the samples in a row in which an average was at `upper`. One is over some seconds, and a burst that is over
+    when it arrives is no reason to evict anybody; memory is what it is."""
+    new = state.high_at is None or reading.observed_at > state.high_at
+    high = {
+        r: state.high.get(r, 0) + new
+        for r in averaged(rules.metrics)
+        if r in reading.firm and reading.firm[r] >= levels[r].upper
+    }
+    return replace(state, high=high, high_at=reading.observed_at if new else state.high_at)
 
 
 def _yielding(
@@ -228,7 +240,7 @@ def _yielding(
     load = reading.firm
     yielding = frozenset(
         r
-        for r in RESOURCES
+        for r in reading.load.keys() & that_evict(rules.metrics, Action.QUANTIFIED)
         if load[r] >= levels[r].admission + rules.yield_from * (levels[r].upper - levels[r].admission)
         or (r in state.yielding and state.yielded_at is not None and load[r] > levels[r].admission)
     )
@@ -239,15 +251,17 @@ def _levels_state(state: ScopeState, reading: Reading, levels: Mapping[str, Wate
     """The worst resource governs."""
     if state.evicting:
         return LevelsState.EVICTING
-    if any(reading.firm[r] >= levels[r].lower for r in RESOURCES):
+    if any(load >= levels[r].lower for r, load in reading.firm.items()):
         return LevelsState.SPECULATIVE
     return LevelsState.FILLING
 
 
-def _admit(state: ScopeState, now: datetime, rules: Rules) -> bool:
+def _admit(state: ScopeState, levels: Mapping[str, WaterLevels], now: datetime, rules: Rules) -> bool:
     """Closed while evicting and cooling down; and while jobs yield, or the first to yield would be back at
-    once."""
+    once. The admitter says whether a job fits under the levels of CPU and memory; it knows no other metric."""
     if state.closed or state.evicting:
+        return False
+    if any(steady >= levels[name].admission for name, steady in state.steady.items() if name not in RESOURCES):
         return False
     if state.yielded_at is None:
         return True
@@ -283,12 +297,12 @@ def _wait(pending: Pending | None, reading: Reading, snapshot: Snapshot) -> Wait
     Figures are dated by other clocks than this one, which may be behind: by CLOCK_ERROR, and by as much as a figure is
     from the future. A second plan too early evicts for what is on its way out; a period too late it costs little.
     """
-    if reading.since < snapshot.started:
+    if reading.shown < snapshot.started:
         return Wait.STARTED
     if pending is None or snapshot.now >= pending.until:
         return None
     behind = CLOCK_ERROR + max(timedelta(0), reading.observed_at - snapshot.now)
-    if pending.gone_at is None or reading.since < pending.gone_at + behind:
+    if pending.gone_at is None or reading.shown < pending.gone_at + behind:
         return Wait.SETTLING
     return None
 
@@ -373,13 +387,14 @@ def _plan(
         EvictionSnapshot(
             now=now,
             load={**reading.beyond, "cpu": reading.beyond["cpu"] + hidden},
-            targets={r: decided.levels[r].lower for r in state.evicting},
+            targets={r: decided.levels[r].lower for r in state.evicting if r in reading.load},
             candidates=known,
             pending_release=leaving,
             waiting_since=state.waiting_since,
             overshoot_cost=rules.risk.startup_cost * reading.room["cpu"] / 100,
             over_all=_over_all(decided, now, rules),
             rules=rules.eviction,
+            metrics=(*BUILT_IN, *rules.metrics),
         )
     )
 
@@ -391,7 +406,7 @@ def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Coll
     state, reading, now = decided.next_state, decided.reading, snapshot.now
     assert reading is not None
     leaving = _leaving(reading, snapshot, rules, taken)
-    gaps = {r: reading.firm[r] - decided.levels[r].admission - leaving[r] for r in state.yielding}
+    gaps = {r: reading.firm[r] - decided.levels[r].admission - leaving[r] for r in state.yielding if r in reading.firm}
     # Few of all that run: what they have at risk, and what they would free, is not asked of the others.
     ready = [g for g in snapshot.gangs if g.preemptible and _just_safe(g, now, rules.yield_within)]
     known = candidates(ready, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)

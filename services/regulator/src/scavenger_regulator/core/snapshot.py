@@ -32,16 +32,24 @@ class Figure:
 
 
 Figures = Mapping[str, Figure]
-"""By resource: cpu in cores, memory in bytes."""
+"""By resource: cpu in cores, memory in bytes; or by node."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFigures:
+    """What is known of one metric beside CPU and memory. nodes: what each uses of it. capacity: what each has of it."""
+
+    nodes: Figures = field(default_factory=dict)
+    capacity: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What a source said, as it came: nothing has been checked.
 
-    nodes: by node name. pods: of scavenger pods, by `namespace/name`. total: of the whole cluster, from
-    sources that know it only in one piece; nodes with figures of their own take precedence. failed: why there
-    is nothing. source: its name, as it is published.
+    nodes: by node name. pods: of scavenger pods, by `namespace/name`; also of metrics beside CPU and memory. total: of
+    the whole cluster, from sources that know it only in one piece; nodes with figures of their own take precedence.
+    failed: why there is nothing. source: its name, as it is published. added: metrics beside CPU and memory, by name.
     """
 
     nodes: Mapping[str, Figures] = field(default_factory=dict)
@@ -49,6 +57,7 @@ class Measurement:
     total: Figures = field(default_factory=dict)
     failed: str = ""
     source: str = ""
+    added: Mapping[str, AddedFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

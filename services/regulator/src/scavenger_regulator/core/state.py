@@ -16,12 +16,14 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_api.times import format_micro_time, parse_time
 
 from scavenger_regulator.core.levels import WaterLevels, ordered
-from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.snapshot import CLUSTER
 
 FORGET_AFTER: Final = timedelta(minutes=15)
 """A state is this old at most when it is gone on from. It is saved every ten minutes at the latest."""
 
+
+MAX_NAME: Final = 63
+"""Characters of the name of a metric."""
 
 MAX_BYTES: Final = 450_000
 """Half of what a ConfigMap of the regulator's holds; the other half is for histories. Some 3,000 nodes."""
@@ -70,8 +72,8 @@ class ScopeState:
     yielded. yielded_at: when a job last yielded in this episode. waiting_since: since when jobs much at risk are waited
     for. saturation: while victims are planned for a CPU that is all in use. learned: resources whose levels follow
     their history. steady: the load that the percentage is drawn from, by resource. restored_at: when throttled jobs
-    were last given CPU back. read_at: when the load was last known. high: samples in a row in which the CPU was at
-    `upper`. high_at: of the last of them.
+    were last given CPU back. read_at: when the load was last known. high: samples in a row in which a metric
+    was at `upper`, of those that are averages. high_at: of the last sample.
     """
 
     levels: Mapping[str, WaterLevels] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class ScopeState:
     pending: Pending | None = None
     restored_at: datetime | None = None
     steady: Mapping[str, float] = field(default_factory=dict)
-    high: int = 0
+    high: Mapping[str, int] = field(default_factory=dict)
     high_at: datetime | None = None
 
     def at(self, now: datetime, period: float) -> ScopeState:
@@ -144,6 +146,8 @@ def _essence(state: ScopeState) -> ScopeState:
         awaited=frozenset(),
         saturation=None,
         learned=frozenset(),
+        high={},
+        high_at=None,
     )
 
 
@@ -208,7 +212,7 @@ def _load(dumped: Mapping[str, Any], now: datetime, cooldown: float) -> ScopeSta
         levels={
             r: ordered(*(float(v) for v in triple))
             for r, triple in _mapping(dumped.get("levels")).items()
-            if r in RESOURCES and _triple(triple)
+            if len(r) <= MAX_NAME and _triple(triple)
         },
         evicting=_names(dumped.get("evicting")),
         evicting_since=_past(dumped.get("evictingSince"), now),
@@ -235,7 +239,9 @@ def _triple(value: Any) -> bool:
 
 
 def _names(value: Any) -> frozenset[str]:
-    return frozenset(v for v in value if v in RESOURCES) if isinstance(value, list) else frozenset()
+    if not isinstance(value, list):
+        return frozenset()
+    return frozenset(v for v in value if isinstance(v, str) and len(v) <= MAX_NAME)
 
 
 def _time(value: datetime | None) -> str | None:

@@ -94,7 +94,7 @@ def _labels(metric: Any) -> Mapping[str, str]:
 
 def combine(node: Mapping[str, Vector], pod: Mapping[str, Vector], taken: Vector, queries: Queries) -> Measurement:
     """The answers as one measurement. What has no time has no figure. Raises SourceError where a time is none."""
-    times = {labels.get(queries.node_label, ""): value for labels, value in taken}
+    times = times_of(taken, queries)
     everywhere = times.get("")
     nodes: dict[str, dict[str, Figure]] = {}
     total: dict[str, Figure] = {}
@@ -103,15 +103,15 @@ def combine(node: Mapping[str, Vector], pod: Mapping[str, Vector], taken: Vector
             name = labels.get(queries.node_label, "")
             at = times.get(name, everywhere) if name else everywhere if everywhere is not None else _oldest(times)
             if at is not None:
-                figure = _figure(resource, value, at, queries)
+                figure = figure_of(value, at, queries.window if resource in AVERAGED else 0.0)
                 (nodes.setdefault(name, {}) if name else total)[resource] = figure
     newest = max(times.values(), default=None)
     pods: dict[str, dict[str, Figure]] = {}
     for resource, vector in pod.items() if newest is not None else ():
         for labels, value in vector:
-            key = f"{labels.get(queries.namespace_label, '')}/{labels.get(queries.pod_label, '')}"
             # A pod's figures are as old as its node's; a node whose figures are too old is not looked at.
-            pods.setdefault(key, {})[resource] = _figure(resource, value, newest or 0.0, queries)
+            window = queries.window if resource in AVERAGED else 0.0
+            pods.setdefault(pod_key(labels, queries), {})[resource] = figure_of(value, newest or 0.0, window)
     return Measurement(nodes=nodes, pods=pods, total=total)
 
 
@@ -119,12 +119,23 @@ def _oldest(times: Mapping[str, float]) -> float | None:
     return min(times.values(), default=None)
 
 
-def _figure(resource: str, value: float, at: float, queries: Queries) -> Figure:
+def times_of(taken: Vector, queries: Queries) -> dict[str, float]:
+    """When samples were taken, by node; of all others under an empty name."""
+    return {labels.get(queries.node_label, ""): value for labels, value in taken}
+
+
+def pod_key(labels: Mapping[str, str], queries: Queries) -> str:
+    """Of the pod that a series is of, `namespace/name`."""
+    return f"{labels.get(queries.namespace_label, '')}/{labels.get(queries.pod_label, '')}"
+
+
+def figure_of(value: float, at: float, window: float) -> Figure:
+    """A value that was taken at a Unix time, as an average over `window` seconds. Raises SourceError for no time."""
     try:
         taken = datetime.fromtimestamp(at, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise SourceError(f"the query `prometheus-taken` gave {at:g}: it must give a Unix time in seconds") from error
-    return Figure(value, taken, queries.window if resource in AVERAGED else 0.0)
+    return Figure(value, taken, window)
 
 
 class PrometheusSource:
@@ -156,7 +167,7 @@ class PrometheusSource:
         """All queries at once. Raises SourceError."""
         queries = self._queries
         asked = [*(queries.node[r] for r in RESOURCES), *(queries.pod[r] for r in RESOURCES), queries.taken]
-        *use, taken = await self._ask_all(asked)
+        *use, taken = await self.ask_all(asked)
         count = len(RESOURCES)
         node = dict(zip(RESOURCES, use[:count], strict=True))
         pod = dict(zip(RESOURCES, use[count:], strict=True))
@@ -169,7 +180,7 @@ class PrometheusSource:
         found = {}
         span = f"[{self._queries.history_window:.0f}s:{self._queries.history_step:.0f}s]"
         for resource, query in self._queries.history.items():
-            mean, stdev, count = await self._ask_all(
+            mean, stdev, count = await self.ask_all(
                 [
                     f"{function}(({query}){span})"
                     for function in ("avg_over_time", "stddev_over_time", "count_over_time")
@@ -184,7 +195,8 @@ class PrometheusSource:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask_all(self, queries: list[str]) -> list[Vector]:
+    async def ask_all(self, queries: list[str]) -> list[Vector]:
+        """The answers to all queries at once, and to an empty one nothing. Raises SourceError."""
         try:
             async with asyncio.timeout(self._timeout):
                 return list(await asyncio.gather(*(self._ask(query) for query in queries)))
@@ -194,6 +206,8 @@ class PrometheusSource:
             raise SourceError(f"Prometheus cannot be reached: {error}") from error
 
     async def _ask(self, query: str) -> Vector:
+        if not query:
+            return []
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._ssl))
         headers = {}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from itertools import product
 
 from scavenger_regulator.core.eviction.plan import Candidate
 from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk
 from scavenger_regulator.core.load import Fresh, Reading, Trust
-from scavenger_regulator.core.metrics.registry import GIVES_WAY, RESOURCES
-from scavenger_regulator.core.snapshot import Gang, Measurement, PodFacts, RecentTermination, Snapshot
+from scavenger_regulator.core.metrics.registry import GIVES_WAY
+from scavenger_regulator.core.snapshot import Figures, Gang, Measurement, PodFacts, RecentTermination, Snapshot
 
 STUCK_AFTER = timedelta(seconds=60)
 """A pod still there this long after its deletion's deadline is stuck: no longer counted as leaving, so that
@@ -50,24 +49,43 @@ def candidates(
         here = [pod for pod in staying if pod.node in reading.nodes]
         if not here:
             continue
+        measured = _measured(here, snapshot.measurement)
         frees = {
             resource: reading.percent(resource, use)
-            for resource in RESOURCES
-            if (use := _use(here, resource, snapshot.measurement, fresh)) is not None
+            for resource in reading.load
+            if (use := _use(measured, resource, fresh)) is not None
         }
         lost = at_risk(gang, now, risk, snapshot.cpu_time)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
-        found.append(Candidate(gang, lost, frees, gang.preemptible))
+        found.append(Candidate(gang, lost, frees, gang.preemptible, _used_of_limit(here, snapshot.measurement, fresh)))
     return found
 
 
-def _use(pods: list[PodFacts], resource: str, measurement: Measurement, fresh: Fresh) -> float | None:
+_Measured = list[tuple[bool, Figures]]
+"""Of pods, whether they are on reclaimed capacity, and their figures."""
+
+
+def _measured(pods: Iterable[PodFacts], measurement: Measurement) -> _Measured:
+    return [(pod.reclaimed, measurement.pods.get(pod.key) or {}) for pod in pods]
+
+
+def _use(pods: _Measured, resource: str, fresh: Fresh) -> float | None:
     """Cores or bytes of the firm load that these pods use at the least; None where none of them has a fresh figure."""
-    firm = [pod for pod in pods if not (pod.reclaimed and resource in GIVES_WAY)]
-    figures = (measurement.pods.get(pod.key, {}).get(resource) for pod in firm)
-    known = [figure.value for figure in figures if figure is not None and fresh.has(figure)]
+    firm = [figures.get(resource) for reclaimed, figures in pods if not (reclaimed and resource in GIVES_WAY)]
+    known = [figure.value for figure in firm if figure is not None and fresh.has(figure)]
     return sum(known) if known or not firm else None
+
+
+def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fresh) -> float:
+    """Of the CPU limits of those on reclaimed capacity; those without a fresh figure use nothing that is known."""
+    used = limit = 0.0
+    for pod in pods:
+        if pod.reclaimed:
+            limit += pod.requests.get("cpu", 0.0)
+            figure = measurement.pods.get(pod.key, {}).get("cpu")
+            used += figure.value if figure is not None and fresh.has(figure) else 0.0
+    return used / limit if limit > 0 else 0.0
 
 
 def pending_release(
@@ -85,16 +103,18 @@ def pending_release(
     so that their use is still in the load. A pod without a figure counts with nothing. gangs, recent_terminations: of
     the snapshot, all or some.
     """
-    now, points = snapshot.now, dict.fromkeys(RESOURCES, 0.0)
+    now, points = snapshot.now, dict.fromkeys(reading.load, 0.0)
     fresh = Fresh(now, trust)
     going = [pod for gang in gangs if gang.uid in taken or leaving(gang, now) for pod in gang.pods]
     here = [pod for pod in going if pod.node in reading.nodes and not _stuck(pod, now)]
-    for pod, resource in product(here, RESOURCES):
-        if (use := _use([pod], resource, snapshot.measurement, fresh)) is not None:
-            points[resource] += reading.percent(resource, use)
+    for pod in here:
+        measured = _measured([pod], snapshot.measurement)
+        for resource in points:
+            if (use := _use(measured, resource, fresh)) is not None:
+                points[resource] += reading.percent(resource, use)
     for termination in recent_terminations:
         if termination.node in reading.nodes and termination.at > reading.since:
-            for resource in RESOURCES:
+            for resource in points:
                 if not (termination.reclaimed and resource in GIVES_WAY):
                     points[resource] += reading.percent(resource, termination.use.get(resource, 0.0))
     return points

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from scavenger_regulator.core.eviction.covering_knapsack import solve_covering_knapsack
 from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, by_at_risk, compose
-from scavenger_regulator.core.metrics.registry import RESOURCES
 
 
 def least_lossy(
@@ -15,7 +14,7 @@ def least_lossy(
 ) -> tuple[Candidate, ...]:
     """The cheapest of these candidates that close the gaps as far as they can; at most `limit`, cheapest
     first. overshoot_cost: as in `plan.EvictionSnapshot`."""
-    names = [name for name in RESOURCES if gaps.get(name, 0.0) > CLOSED]
+    names = [name for name, gap in gaps.items() if gap > CLOSED]
     known = [c for c in candidates if all(name in c.frees for name in names)]
     if not names or not known:
         return ()
@@ -30,7 +29,7 @@ def within(
 ) -> tuple[Candidate, ...]:
     """Those of these candidates that free no more than the gaps and `beyond` points together, the cheapest first, until
     the gaps are closed or nobody fits; at most `limit`."""
-    names = [name for name in RESOURCES if gaps.get(name, 0.0) > CLOSED]
+    names = [name for name, gap in gaps.items() if gap > CLOSED]
     left = {name: gaps[name] for name in names}
     chosen: list[Candidate] = []
     for candidate in sorted(candidates, key=compose(by_at_risk)):

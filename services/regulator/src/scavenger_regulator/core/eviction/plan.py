@@ -23,25 +23,24 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.covering_knapsack import Solution, solve_covering_knapsack, solve_in_order
 from scavenger_regulator.core.eviction.risk import Risk
+from scavenger_regulator.core.metrics.metric import Action, Metric
 from scavenger_regulator.core.metrics.registry import BUILT_IN, by_urgency
 from scavenger_regulator.core.snapshot import Gang
 
 CLOSED: Final = 1e-6
 """Points of load: a gap this small is none."""
 
-BY_URGENCY: Final = by_urgency(BUILT_IN)
-"""Of the metrics that are measured everywhere."""
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A gang that could be evicted. frees: points of load by resource, only where all its pods have
-    figures."""
+    """A gang that could be evicted. frees: points of load by resource, at the least, where a pod of it has a figure.
+    used_of_limit: the share of their CPU limits that its pods on reclaimed capacity use; 0 for others."""
 
     gang: Gang
     risk: Risk
     frees: Mapping[str, float]
     preemptible: bool = True
+    used_of_limit: float = 0.0
 
     @property
     def loss(self) -> float:
@@ -92,6 +91,11 @@ def by_use(resource: str) -> Sorter:
     return key
 
 
+def by_use_of_limit(candidate: Candidate) -> Key:
+    """Those on reclaimed capacity that use most of their CPU limit first; those with a guarantee last."""
+    return -candidate.used_of_limit
+
+
 def by_running_time(candidate: Candidate) -> Key:
     """Most recently started first."""
     return -candidate.risk.started.timestamp()
@@ -106,6 +110,7 @@ SORTERS: Final[Mapping[str, Callable[[str], Sorter]]] = {
     "class": lambda _: by_class,
     "at-risk": lambda _: by_at_risk,
     "use": by_use,
+    "use-of-limit": lambda _: by_use_of_limit,
     "running-time": lambda _: by_running_time,
     "interruptions": lambda _: by_interruptions,
 }
@@ -165,7 +170,7 @@ class EvictionSnapshot:
     only preemptible ones are taken. pending_release: points that are leaving already. waiting_since: since when jobs
     much at risk have been waited for. overshoot_cost: core-seconds that a point of load freed is worth, beside what is
     lost. over_all: whether those who are not preemptible are about to be, and the plan is
-    made over all of them.
+    made over all of them. metrics: all that `load` may be of.
     """
 
     now: datetime
@@ -177,6 +182,7 @@ class EvictionSnapshot:
     overshoot_cost: float = 0.0
     over_all: bool = False
     rules: EvictionRules = EvictionRules()
+    metrics: Sequence[Metric] = BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +220,9 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     if not gaps:
         return EvictionPlan(Outcome.NOT_NEEDED, pending_release=snapshot.pending_release)
     preemptible = [candidate for candidate in snapshot.candidates if candidate.preemptible]
+    urgent = max((m for m in snapshot.metrics if m.name in gaps), key=lambda m: m.priority)
+    if urgent.evict is Action.UNQUANTIFIED:
+        return _plan_all(preemptible, snapshot, gaps, urgent.name)
     if not snapshot.over_all:
         return _plan_among(preemptible, snapshot, gaps)
     if _at_ceiling(snapshot):
@@ -223,10 +232,27 @@ def plan_evictions(snapshot: EvictionSnapshot) -> EvictionPlan:
     return _plan_among(list(snapshot.candidates), snapshot, gaps)
 
 
+def _plan_all(
+    candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float], name: str
+) -> EvictionPlan:
+    """All that may go, for a metric of which nobody knows what they use."""
+    order, most = sorter_for(snapshot.rules.order, name), snapshot.rules.max_victims
+    return EvictionPlan(
+        Outcome.PLANNED if candidates else Outcome.NOBODY_LEFT,
+        victims=tuple(sorted(candidates, key=order)[:most]),
+        gaps=gaps,
+        pending_release=snapshot.pending_release,
+        short={} if candidates else gaps,
+        acting=(name,),
+        postponed=max(0, len(candidates) - most),
+    )
+
+
 def _plan_among(candidates: list[Candidate], snapshot: EvictionSnapshot, gaps: Mapping[str, float]) -> EvictionPlan:
     if not candidates:
         return EvictionPlan(Outcome.NOBODY_LEFT, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
-    acting = [name for name in BY_URGENCY if name in gaps and any(name in c.frees for c in candidates)]
+    urgent = by_urgency(m for m in snapshot.metrics if m.evict is Action.QUANTIFIED)
+    acting = [name for name in urgent if name in gaps and any(name in c.frees for c in candidates)]
     if not acting:
         return EvictionPlan(Outcome.NO_FIGURES, gaps=gaps, pending_release=snapshot.pending_release, short=gaps)
     return _planned(snapshot, gaps, *_choose(snapshot, acting, gaps, candidates))
@@ -321,7 +347,7 @@ def _solve(
 ) -> _Choice:
     needed = [gaps[name] for name in resources]
     frees = [[c.frees[name] for name in resources] for c in candidates]
-    order = sorter_for(snapshot.rules.order, resources[0])
+    order = sorter_for(_sorters(snapshot, resources[0]), resources[0])
     solution: Solution
     if _by_loss(snapshot.rules.order):
         costs = [loss(c) + c.restart(snapshot.overshoot_cost) for c in candidates]
@@ -332,6 +358,12 @@ def _solve(
         solution = solve_in_order([frees[i] for i in rank], needed)
         chosen = [candidates[rank[i]] for i in solution.chosen]
     return _Choice(resources, tuple(sorted(chosen, key=order)), solution.feasible)
+
+
+def _sorters(snapshot: EvictionSnapshot, name: str) -> list[str]:
+    """Names of sorters, without that by use of a metric that is not to be sorted by."""
+    sortable = all(m.sortable for m in snapshot.metrics if m.name == name)
+    return [sorter for sorter in snapshot.rules.order if sortable or sorter != "use"]
 
 
 def _by_loss(order: Sequence[str]) -> bool:

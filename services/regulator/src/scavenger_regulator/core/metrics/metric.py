@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scavenger_regulator.core.levels import WaterLevels
+
 PRIORITIES = range(11)
 """Of metrics that are acted on: the highest is the most urgent."""
 
@@ -33,6 +35,7 @@ class Metric:
         averaged: figures are averages over some seconds, so one of them may be of a burst that is over.
         gives_way: the kernel takes it from pods on reclaimed capacity as soon as others want it, so that nobody has to
             leave for it.
+        levels: of its own, percent; None: they follow the history, as those of CPU and memory do.
     """
 
     name: str
@@ -43,3 +46,4 @@ class Metric:
     evict: Action = Action.QUANTIFIED
     averaged: bool = False
     gives_way: bool = False
+    levels: WaterLevels | None = None
