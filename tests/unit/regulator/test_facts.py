@@ -91,6 +91,14 @@ def test_requests_as_the_scheduler_counts_them(pod_: kinds.Pod, cores: float) ->
     assert pod_requests(pod_)["cpu"] == cores
 
 
+def test_what_computes_is_neither_the_init_phase_nor_the_overhead() -> None:
+    """As for prioritizer and scheduler plugin: init containers that have ended compute nothing."""
+    facts = pod_facts(containers("1", init=(("9", ""), ("100m", "Always")), overhead={"cpu": "250m"}))
+    assert facts.computes_with is not None
+    assert facts.computes_with["cpu"] == 1100
+    assert facts.requests["cpu"] == 9.25
+
+
 def job_of(name: str = "job", run: str = "run", **status: Any) -> ScavengerJob:
     made = scavengerjob_dict(
         name, namespace="lab", phase=status.pop("phase", "Running"), status={"jobName": run, **status}
