@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -76,10 +77,11 @@ class Threads(ThreadPoolExecutor):
 class Harness:
     """A small cluster: `tick()` plays everybody but the admitter for one moment.
 
-    pods_of: whether the Job controller makes the pods of a Job. kubelet: whether pods are bound and run. stopping:
-    exit code of pods that are deleted while they run. last_words: their termination message, `{now}` in it is the time.
-    lost: names of Jobs whose creation is on its way, for ever or until `arrive`. injected: what admission adds to the
-    lists of a pod's spec.
+    pods_of: whether the Job controller makes the pods of a Job that the admitter has not itself. kubelet: whether pods
+    are bound and run. stopping: exit code of pods that are deleted while they run. last_words: their termination
+    message, `{now}` in it is the time. lost: names of Jobs whose creation is on its way, for ever or until `arrive`.
+    injected: what admission adds to the lists of a pod's spec. admission: what it does besides with what the admitter
+    creates; it may raise.
     """
 
     def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
@@ -91,6 +93,7 @@ class Harness:
         self.stopping = 137
         self.last_words = ""
         self.injected: Object = {}
+        self.admission: Callable[[Object], None] = lambda body: None
         self.lost: set[str] = set()
         self.arrivals = asyncio.Condition()
         self.under_way = 0
@@ -214,8 +217,8 @@ class Harness:
                 and self.pods_of(job)
             ):
                 self._made.add(uid)
-                for number in range(job["spec"]["parallelism"]):
-                    self.api.put(PODS, self._injected(_pod(job, number, self.stamp())))
+                for number in range(job["spec"].get("parallelism", 1)):
+                    self.api.put(PODS, self.injected_into(_pod(job, number, self.stamp())))
         for pod in self.api.stored(PODS):
             if _ended(pod):
                 continue
@@ -227,7 +230,7 @@ class Harness:
             elif self.kubelet and pod["status"].get("phase") == "Pending":
                 self.run(pod)
 
-    def _injected(self, pod: Object) -> Object:
+    def injected_into(self, pod: Object) -> Object:
         for name, more in self.injected.items():
             pod["spec"][name] = [*pod["spec"].get(name, ()), *more]
         return pod
@@ -354,11 +357,18 @@ class _Client(ApiClient):
             and options["body"]["metadata"]["name"] in self._harness.lost
         ):
             await self._lost(options["body"]["metadata"]["name"])
+        if words[0] == "POST":
+            options["body"] = self._admitted(options["body"])
         self._harness.under_way += 1
         try:
             return await super().request(*words, **options)
         finally:
             self._harness.under_way -= 1
+
+    def _admitted(self, body: Object) -> Object:
+        body = copy.deepcopy(body)
+        self._harness.admission(body)
+        return self._harness.injected_into(body) if body["kind"] == "Pod" else body
 
     async def _lost(self, name: str) -> None:
         async with self._harness.arrivals:

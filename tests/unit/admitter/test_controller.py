@@ -153,14 +153,14 @@ async def test_a_commit_whose_answer_is_lost_counts_once() -> None:
 async def test_a_create_whose_answer_is_lost_is_adopted_and_its_room_stays_taken() -> None:
     async with harness() as c:
         c.node(cpu="3")  # room for one of them: 70 % of 3 is 2.1
-        c.pods_of = lambda job: False
+        c.kubelet = False
         c.api.drop(methods={"POST"}, path="/jobs", after_write=True)
         c.submit("a", cpu="2")
         await c.until(lambda: c.phase("a") == "Starting")
         c.submit("b", cpu="2")
         await c.pass_time(2)
         assert c.phases() == {"a": "Starting", "b": "Waiting"}
-        c.pods_of = lambda job: True
+        c.kubelet = True
         await runs(c, "a")
         await c.pass_time(30)
         assert c.jobs_ever("a") == 1
@@ -358,20 +358,23 @@ def service(owner: str | None, **meta: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sj-a", "namespace": NS, **owners, **meta}}
 
 
-async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_that_has_stopped() -> None:
-    async with harness() as c:
-        c.pods_of = lambda job: False
-        c.submit("a")
-        await c.until(lambda: c.api.get(JOBS, NS, "a") is not None)
+@pytest.mark.parametrize("managed", [True, False])
+async def test_a_job_that_another_controller_suspends_says_so_and_starts_once_that_has_stopped(managed: bool) -> None:
+    async with harness(managed_jobs=managed) as c:
+        c.pods_of = lambda job: not job["spec"].get("suspend")
         labels = {"kueue.x-k8s.io/queue-name": "theirs"}
 
-        def hold(job: Object) -> None:
-            job["spec"]["suspend"] = True
-            job["metadata"]["labels"].update(labels)
+        def hold(body: Object) -> None:
+            if body["kind"] == "Job":
+                body["spec"]["suspend"] = True
+                body["metadata"]["labels"].update(labels)
 
-        c.api.edit(JOBS, NS, "a", hold)
-        c.pods_of = lambda job: not job["spec"].get("suspend")
+        c.admission = hold
+        c.submit("a")
+        await c.until(lambda: c.api.get(JOBS, NS, "a") is not None)
+        c.admission = lambda body: None
         await c.until(lambda: "is suspended" in c.status("a").get("message", ""), limit=40)
+        assert c.pods("a") == []
         message = c.status("a")["message"]
         assert c.phase("a") == "Waiting"
         assert "kueue.x-k8s.io/queue-name: theirs" in message
@@ -615,7 +618,7 @@ async def without_pods(c: Harness) -> Object:
 
 
 async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
-    async with harness() as c:
+    async with harness(managed_jobs=False) as c:
         job = await without_pods(c)
         c.event(job, "FailedCreate", 'Error creating: pods "a-0" is forbidden: exceeded quota: small, used: cpu=4')
         await c.until(lambda: c.phase("a") == "Waiting", limit=30)
@@ -628,7 +631,7 @@ async def test_a_quota_on_pods_is_found_in_the_events_of_the_job() -> None:
 
 
 async def test_events_that_cannot_be_read_are_read_later() -> None:
-    async with harness() as c:
+    async with harness(managed_jobs=False) as c:
         job = await without_pods(c)
         c.api.fail(500, times=3, methods={"GET"}, path="/events")
         c.event(job, "FailedCreate", "Error creating: exceeded quota: small")

@@ -301,6 +301,27 @@ async def test_in_a_namespace_that_is_being_deleted_the_run_is_taken_back() -> N
         await c.until(lambda: c.api.get(JOBS, NS, "a") is None)
 
 
+async def test_where_the_api_server_drops_managed_by_the_job_controller_has_the_job() -> None:
+    """The feature gate JobManagedBy is off, as it may be before Kubernetes 1.35."""
+
+    def drop(body: Object) -> None:
+        body["spec"].pop("managedBy", None)
+
+    async with empty_harness() as c:
+        c.node()
+        c.admission = drop
+        managed(c)
+        c.submit("a")
+        c.submit("b", parallelism=2)
+        await runs(c, "a")
+        await runs(c, "b")
+        assert posts(c) == 0
+        for name in "ab":
+            c.succeed(name)
+        await c.until(lambda: c.phases() == {"a": "Completed", "b": "Completed"})
+        assert conditions(c, "a") == [], "those are the Job controller's"
+
+
 # --- both ways at once ----------------------------------------------------------------------------------------------
 
 

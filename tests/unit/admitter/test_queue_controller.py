@@ -9,10 +9,11 @@ import pytest
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
+from scavenger_kube.errors import Forbidden
 from scavenger_kube.resources import CONFIGMAPS, JOBS, PODS
 from scavenger_testing import configmap_dict
 
-from .harness import NS, Harness, empty_harness
+from .harness import NS, Harness, Object, empty_harness
 
 pytestmark = pytest.mark.slow
 
@@ -74,18 +75,22 @@ async def test_a_lent_share_is_given_back_and_who_gave_it_waits_in_front_of_its_
         assert {c.phase("a10"), c.phase("a11")} == {"Waiting"}, "the interrupted one went before them"
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1',
-        'pods "b-x" is forbidden: error looking up service account x/robot: serviceaccount "robot" not found',
-    ],
-    ids=["quota", "service account"],
-)
-async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str) -> None:
+QUOTA = 'pods "b-x" is forbidden: exceeded quota: compute, requested: cpu=1'
+NO_ACCOUNT = 'pods "b-x" is forbidden: error looking up service account x/robot: serviceaccount "robot" not found'
+
+
+@pytest.mark.parametrize("refusal", [QUOTA, NO_ACCOUNT], ids=["quota", "service account"])
+@pytest.mark.parametrize("managed", [True, False])
+async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refusal: str, managed: bool) -> None:
     async with empty_harness() as c:
         c.pods_of = lambda job: job["metadata"]["name"] != "b"
-        await shared_cluster(c)
+
+        def refuse(body: Object) -> None:
+            if body["kind"] == "Pod" and body["metadata"]["labels"][names.LABEL_JOB] == "b":
+                raise Forbidden(403, "Forbidden", refusal)
+
+        c.admission = refuse
+        await shared_cluster(c, managed_jobs=managed)
         c.submit("b", queue="b", cpu="1", serviceAccountName="robot")
         told: set[str] = set()
 
@@ -93,7 +98,7 @@ async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refu
             before = interruptions(c)
             for _ in range(720):
                 for job in c.api.list(JOBS):
-                    if job["metadata"]["name"] == "b" and job["metadata"]["uid"] not in told:
+                    if not managed and job["metadata"]["name"] == "b" and job["metadata"]["uid"] not in told:
                         told.add(job["metadata"]["uid"])
                         c.event(job, "FailedCreate", refusal)
                 await c.turn(5)
@@ -102,6 +107,7 @@ async def test_nobody_is_interrupted_again_for_a_job_whose_pods_are_refused(refu
         assert await an_hour() in (2, 3), "one each after ten minutes, twenty, forty"
         assert await an_hour() in (1, 2)
         c.pods_of = lambda job: True
+        c.admission = lambda body: None
         c.succeed("a0")
         c.succeed("a1")
         await c.until(lambda: c.phase("b") == "Running", limit=7200, step=5)

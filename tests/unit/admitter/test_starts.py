@@ -441,7 +441,7 @@ async def test_a_quota_on_jobs_is_called_a_quota() -> None:
 @pytest.mark.parametrize("trouble", ["drop", "lost"])
 async def test_without_an_answer_the_room_is_held_until_it_is_known_what_became_of_it(trouble: str) -> None:
     async with harness() as c:
-        c.pods_of = lambda job: False
+        c.kubelet = False
         c.api.drop(methods={"POST"}, path="/jobs", after_write=trouble == "lost")
         c.submit("a")
         await c.until(lambda: posts(c) == 1)
@@ -487,7 +487,7 @@ async def test_a_job_that_is_deleted_while_starting_is_written_gives_its_room_ba
     async with empty_harness() as c:
         c.node(cpu="3")
         admitter = c.admitter().admitter
-        c.pods_of = lambda job: job["metadata"]["name"] != "a"
+        c.kubelet = False
         writer, informers = admitter._reconciler._writer, admitter._informers
         real = writer.write_status
 
@@ -503,6 +503,7 @@ async def test_a_job_that_is_deleted_while_starting_is_written_gives_its_room_ba
         await c.until(lambda: c.jobs_ever("a") == 1 and "a" not in c.phases())
         await c.pass_time(1)
         assert room(c) == set()
+        c.kubelet = True
         c.submit("b", cpu="2")
         await runs(c, "b", limit=10)
 

@@ -52,7 +52,7 @@ class AdmitterSettings(ServiceSettings):
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)
     managed_jobs: bool = option(
-        False, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
+        True, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
     )
     qos_class: Literal["Burstable", "Guaranteed"] = option(
         "Burstable",
