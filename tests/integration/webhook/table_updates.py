@@ -24,6 +24,11 @@ def annotated(**changed: str | None) -> Object:
     return {"metadata": {"annotations": {f"scavenger.dev/{k.replace('_', '-')}": v for k, v in changed.items()}}}
 
 
+def finalized(more: str) -> Object:
+    """Held by somebody else, too."""
+    return {"metadata": {"finalizers": [*FINALIZERS["finalizers"], more]}}
+
+
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 COVER = {"metadata": {"labels": COVERED}}
 DO_NOT = "do not change"
@@ -91,7 +96,6 @@ UPDATES = [
         patch_type=STRATEGIC,
     ),
     u("more pods for the admitter's Job", {"spec": {"parallelism": 200}}, FROZEN, kind="jobs"),
-    u("more completions", {"spec": {"parallelism": 2, "completions": 2}}, FROZEN, kind="jobs"),
     u("the admitter's Job suspended", {"spec": {"suspend": True}}, FROZEN, kind="jobs"),
     u("the admitter's Job with a deadline", {"spec": {"activeDeadlineSeconds": 1}}, FROZEN, kind="jobs"),
     u("another run for the admitter's Job", annotated(run="x"), ONLY, kind="jobs"),
@@ -110,6 +114,7 @@ UPDATES = [
     u("an ordinary Job suspended", {"spec": {"suspend": True}}, kind="jobs", of="ordinary"),
     u("the finalizer by the admitter", RELEASED, user=ADMITTER, patch_type=STRATEGIC),
     u("all finalizers by the admitter", {"metadata": {"finalizers": None}}, "take off the finalizer", user=ADMITTER),
+    u("one more finalizer by the admitter", finalized("example.com/more"), "take off the finalizer", user=ADMITTER),
     u("the finalizer by the prioritizer", RELEASED, user=PRIORITIZER, patch_type=STRATEGIC),
     u("the finalizer by the regulator", RELEASED, user=REGULATOR, patch_type=STRATEGIC),
     u("the finalizer by who repairs", {"metadata": {"finalizers": None}}),

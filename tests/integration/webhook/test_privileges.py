@@ -262,7 +262,7 @@ TAKEN_OVER: list[tuple[str, str, str, str, Object | None]] = [
     ("admitter", "label a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"labels": {"a": "b"}}}),
     ("admitter", "change a scavenger pod", "PATCH", "pods/{member}", {"spec": {"activeDeadlineSeconds": 1}}),
     ("admitter", "disown a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"ownerReferences": None}}),
-    ("prioritizer", "delete a scavenger pod's finalizer", "PATCH", "pods/{member}", {"metadata": {"finalizers": None}}),
+    ("prioritizer", "hold a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"finalizers": ["a.example/b"]}}),
     ("prioritizer", "annotate a scavenger pod", "PATCH", "pods/{member}", {"metadata": {"annotations": {"a": "b"}}}),
     ("prioritizer", "delete an ordinary pod", "DELETE", "pods/ordinary", None),
     ("regulator", "delete an ordinary pod", "DELETE", "pods/ordinary", None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from scavenger_api.names import API_VERSION
+from scavenger_api.names import API_VERSION, FINALIZER
 from scavenger_cluster import Cluster
 from scavenger_testing.place import MERGE_PATCH, Object, Place, Server, job, namespace, pod
 
@@ -14,7 +14,7 @@ from .table import Case, judge
 from .table_admitter import BY_ADMITTER, PODS_BY_ADMITTER
 from .table_guard import CLASSES, PODS, PRIORITY_CLASSES, WORKLOADS, workload
 from .table_jobs import JOBS
-from .table_updates import UPDATES
+from .table_updates import UPDATES, finalized
 
 TABLE = [*JOBS, *WORKLOADS, *BY_ADMITTER, *PODS_BY_ADMITTER, *PODS, *CLASSES, *UPDATES]
 
@@ -26,6 +26,7 @@ def world(cluster: Cluster, server: Server) -> Iterator[Place]:
         _cluster_wide(place)
         _objects(place)
         yield place
+        assert place.patch("pods", _member(place), {"metadata": {"finalizers": [FINALIZER]}}).allowed
         server(
             "PATCH",
             place.path("scavengerqueues", "going"),
@@ -51,7 +52,8 @@ def _cluster_wide(place: Place) -> None:
 
 
 def _objects(place: Place) -> None:
-    """`scavenger` is a job that the admitter has started, with a pod by the Job controller; `ordinary` are a user's."""
+    """`scavenger` is a job that the admitter has started, with a pod that somebody else holds too; `ordinary` are a
+    user's."""
     assert place.create("scavengerjobs", job("scavenger")).allowed
     for name, queue in (("moving", "default"), ("stranded", "closed")):
         answer = place.create("scavengerjobs", job(name, queue=queue, suspend=True))
@@ -67,6 +69,7 @@ def _objects(place: Place) -> None:
     _accounts(place)
     place.wait("closed and going queues seen", lambda: _seen(place))
     place.wait("the scavenger job runs", lambda: _phase(place) == "Running")
+    assert place.patch("pods", _member(place), finalized("example.com/hold")).allowed
 
 
 def _accounts(place: Place) -> None:
@@ -83,12 +86,14 @@ def _phase(place: Place) -> str:
 
 
 def _name(place: Place, case: Case) -> str:
-    """Names of pods are made up by the Job controller."""
-    if case.kind != "pods" or case.update != "scavenger":
-        return case.update
+    return _member(place) if (case.kind, case.update) == ("pods", "scavenger") else case.update
+
+
+def _member(place: Place) -> str:
+    """The name of the job's pod, which follows from its run."""
     pods = place.items("pods")
     found = [
-        p["metadata"]["name"] for p in pods if p["metadata"].get("labels", {}).get("scavenger.dev/job") == case.update
+        p["metadata"]["name"] for p in pods if p["metadata"].get("labels", {}).get("scavenger.dev/job") == "scavenger"
     ]
     assert len(found) == 1
     return str(found[0])
