@@ -64,6 +64,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_preemption": ("scheduler.preempt",),
     "bench.science.bench_science": ("science.gromacs", "science.tuner"),
     "bench.webhook.bench_webhook": ("webhook",),
+    "bench.webhook.bench_guard": ("guard",),
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),
     "bench.simulator.bench_proof": ("proof",),

@@ -1,8 +1,9 @@
 """The requests that the design asks for to start jobs, and nothing else, whoever sends them.
 
-A ScavengerJob is created, then the Job that the admitter makes of it, with the admitter's rights; when its pod runs,
-the status that the admitter writes then. Nobody plans, ranks, measures or explains, no webhook is asked, and the only
-watch is that of the pods, by which plain Jobs are followed as well. So no implementation of the services takes less.
+A ScavengerJob is created, then the Job that the admitter makes of it and its pod, with the admitter's rights; when the
+pod runs, the status that the admitter writes then. Nobody plans, ranks, measures or explains, no webhook is asked, and
+the only watch is that of the pods, by which plain Jobs are followed as well. So no implementation of the services takes
+less.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.manifest import job_manifest
+from scavenger_admitter.core.pods_of_job import pods_of_job
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api import names
@@ -70,12 +72,15 @@ class _Starts:
                 running.set_result(change.new)
 
     async def create(self, number: int) -> None:
-        """Create a ScavengerJob and its Job; the status follows when the pod runs."""
+        """Create a ScavengerJob, its Job and its pod; the status follows when the pod runs."""
         body = await self._user.create(SCAVENGERJOBS, NAMESPACE, scavenger_job(number, PREFIX))
         job = ScavengerJob.model_validate_json(body)
         run = accounting.run_id(datetime.now(UTC))
-        manifest = job_manifest(job, restarts=0, run=run, max_grace_seconds=self._grace)
-        batch = msgspec.json.decode(await self._admitter.create(JOBS, NAMESPACE, manifest), type=Job)
+        manifest = job_manifest(job, restarts=0, run=run, max_grace_seconds=self._grace, managed=True, burstable=True)
+        answer = await self._admitter.create(JOBS, NAMESPACE, manifest)
+        (pod,) = pods_of_job(msgspec.json.decode(answer))
+        await self._admitter.create(PODS, NAMESPACE, pod)
+        batch = msgspec.json.decode(answer, type=Job)
         self.statuses.append(asyncio.create_task(self._write_status(job, batch)))
 
     async def _write_status(self, job: ScavengerJob, batch: Job) -> Pod:
