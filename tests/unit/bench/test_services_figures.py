@@ -92,7 +92,7 @@ def test_both_sides_and_what_is_asked_of_us() -> None:
         "giveway.lost_ratio_to_plain": (0.5, "<= 1.0"),
         "giveway.lost_over_least_ratio_to_plain": (0.5, None),
         "giveway.victims_ratio_to_plain": (1.1, None),
-        "giveway.back_ratio_to_plain": (1, "<= 1.2"),
+        "giveway.back_ratio_to_plain": (1, "<= 1.4"),
     }
 
 
