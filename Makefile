@@ -111,6 +111,7 @@ lint: sync ## Formatting, types and layers of the Python code: seconds, no Go, n
 	$(RUN) ruff format --check $(PYTHON_SOURCES)
 	$(RUN) ruff check $(PYTHON_SOURCES)
 	$(RUN) mypy $(TYPED)
+	$(RUN) python -m tools.prose --check
 	$(RUN) lint-imports --no-cache
 
 .PHONY: verify
