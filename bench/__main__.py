@@ -55,6 +55,7 @@ BENCHMARKS: Final = {
     "bench.services.bench_giveway": ("giveway",),
     "bench.services.bench_writes": ("writes",),
     "bench.services.bench_steady": ("steady",),
+    "bench.services.bench_board": ("board",),
     "bench.services.bench_chaos": ("chaos",),
     "bench.tenants.bench_tenants": ("tenants.peak_mb", "tenants.probe_seconds"),
     "bench.scheduler.bench_choice": ("scheduler.loss_over_optimum",),

@@ -59,7 +59,7 @@ async def browser(chromium: str) -> AsyncIterator[Browser]:
 
 
 @contextlib.asynccontextmanager
-async def prometheus() -> AsyncIterator[str]:
+async def prometheus(scene: type[Incident]) -> AsyncIterator[str]:
     """A Prometheus that knows the incident; its URL."""
 
     async def instant(request: web.Request) -> web.Response:
@@ -70,7 +70,7 @@ async def prometheus() -> AsyncIterator[str]:
     async def over_time(request: web.Request) -> web.Response:
         form = await request.post()
         start, end, step = (float(str(form[name])) for name in ("start", "end", "step"))
-        found = prometheus_range(str(form["query"]), start, end, step)
+        found = prometheus_range(str(form["query"]), start, end, step, scene.cpu)
         return web.json_response({"status": "success", "data": {"resultType": "matrix", "result": found}})
 
     app = web.Application()
@@ -79,8 +79,10 @@ async def prometheus() -> AsyncIterator[str]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 @contextlib.contextmanager
@@ -120,10 +122,10 @@ async def beating(incident: Incident) -> None:
 
 
 @contextlib.asynccontextmanager
-async def at_work(folder: Path, **more: Any) -> AsyncIterator[Board]:
+async def at_work(folder: Path, scene: type[Incident] = Incident, **more: Any) -> AsyncIterator[Board]:
     """A board with these settings, and the incident that it is to show."""
-    async with FakeApi() as api, prometheus() as url:
-        incident = Incident(api, datetime.now(UTC).replace(microsecond=0))
+    async with FakeApi() as api, prometheus(scene) as url:
+        incident = scene(api, datetime.now(UTC).replace(microsecond=0))
         beat = asyncio.create_task(beating(incident))
         port, health = any_free_port(), any_free_port()
         settings: dict[str, Any] = {
@@ -131,14 +133,17 @@ async def at_work(folder: Path, **more: Any) -> AsyncIterator[Board]:
             "port": port,
             "health-port": health,
             "health-address": "127.0.0.1",
-            "prometheus-url": url,
+            "prometheus-url": url if scene.prometheus else "",
+            **scene.settings,
             **more,
         }
-        with process(folder, *(f"--{name}={value}" for name, value in settings.items())) as started:
-            await ready(f"http://127.0.0.1:{health}/readyz", started, folder)
-            scheme = "https" if "tls-folder" in more else "http"
-            yield Board(f"{scheme}://localhost:{port}/", incident, started)
-        beat.cancel()
+        try:
+            with process(folder, *(f"--{name}={value}" for name, value in settings.items())) as started:
+                await ready(f"http://127.0.0.1:{health}/readyz", started, folder)
+                scheme = "https" if "tls-folder" in more else "http"
+                yield Board(f"{scheme}://localhost:{port}/", incident, started)
+        finally:
+            beat.cancel()
 
 
 @pytest.fixture
@@ -154,7 +159,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Board]:
     made = new_serving(new_authority(now, rules), now, rules)
     (tmp_path / "tls.crt").write_bytes(made.certificate)
     (tmp_path / "tls.key").write_bytes(made.key)
-    async with at_work(tmp_path, **{"access": "token", "tls-folder": tmp_path}) as found:
+    async with at_work(tmp_path, Incident, **{"access": "token", "tls-folder": tmp_path}) as found:
         reviews = found.incident.api.reviews
         reviews.users |= {"good": {"username": "sre"}, "other": {"username": "eve"}}
         reviews.allowed.add(("sre", ACCESS_PATH, "get"))

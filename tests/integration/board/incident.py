@@ -5,7 +5,7 @@ All times hang on one moment, `began`, shortly before the test begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -13,8 +13,8 @@ from scavenger_api import names
 from scavenger_api.levels import LevelsState, PublishedLevels, ResourceLevels
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import format_micro_time, format_time
-from scavenger_board.core.recorded import LEVELS, LOAD, MOMENT
-from scavenger_board.facts import EVENTS, JOBS, QUEUES
+from scavenger_board.core.recorded import LEVELS, LOAD, MOMENT, REGULAR, STATE
+from scavenger_board.facts import EVENTS, JOBS, POOL_LABELS, QUEUES, ZONE_LABEL
 from scavenger_domain import interruptions
 from scavenger_kube.resources import CONFIGMAPS, LEASES, NODES, PODS, Resource
 from scavenger_testing.builders import configmap_dict, node_dict, pod_dict, scavengerjob_dict
@@ -58,26 +58,37 @@ def admitted(reason: str, message: str) -> list[Object]:
     return [{"type": "Admitted", "status": "False", "reason": reason, "message": message}]
 
 
-def levels(now: datetime) -> dict[str, str]:
+def levels(now: datetime, cpu: float, state: LevelsState, message: str) -> dict[str, str]:
     """data of the ConfigMap, observed just now."""
-    resources = {"cpu": ResourceLevels(91.0, 70.0, 80.0, 85.0), "memory": ResourceLevels(40.0, 70.0, 80.0, 85.0)}
-    published = PublishedLevels(
-        LevelsState.EVICTING, 100.0, False, 20.0, now, 10.0, resources, message="evicting down to the lower level"
-    )
-    return published.to_data()
+    resources = {"cpu": ResourceLevels(cpu, 70.0, 80.0, 85.0), "memory": ResourceLevels(40.0, 70.0, 80.0, 85.0)}
+    admit = state is LevelsState.FILLING
+    return PublishedLevels(state, 100.0, admit, 20.0, now, 10.0, resources, message=message).to_data()
 
 
 class Incident:
     """The objects in a fake API server. `beat` keeps alive what lives."""
 
+    silent: str | None = SILENT
+    prometheus = True
+    cpu = 91.0
+    settings: Final[Mapping[str, str]] = {"cluster-name": "north", "docs-url": "https://docs.example.com/scavenger"}
+
     def __init__(self, api: FakeApi, began: datetime) -> None:
         self.api = api
         self.began = began
+        self.fill()
+        self.beat(datetime.now(UTC))
+
+    def fill(self) -> None:
+        """Put all objects that do not change."""
         self._put_nodes()
         self._put_queues()
         self._put_waiting()
         self._put_departures()
-        self.beat(datetime.now(UTC))
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """data of the ConfigMap; None for no ConfigMap."""
+        return levels(now, self.cpu, LevelsState.EVICTING, "evicting down to the lower level")
 
     def ago(self, **span: float) -> datetime:
         """A moment before it began."""
@@ -87,9 +98,10 @@ class Incident:
         """What services write every few seconds: levels, and Leases of all but the one that is silent."""
         found = self.api.get(CONFIGMAPS, SYSTEM, names.LEVELS_CONFIGMAP)
         made = found or configmap_dict(names.LEVELS_CONFIGMAP, namespace=SYSTEM)
-        self.api.put(CONFIGMAPS, {**made, "data": levels(now)})
+        if (data := self.levels(now)) is not None:
+            self.api.put(CONFIGMAPS, {**made, "data": data})
         for name in (names.ADMITTER, names.REGULATOR, names.PRIORITIZER, names.SCHEDULER):
-            renewed = self.ago(minutes=9) if name == SILENT else now
+            renewed = self.ago(minutes=9) if name == self.silent else now
             spec = {"holderIdentity": f"{name}-0", "renewTime": format_micro_time(renewed)}
             self.api.put(
                 LEASES, {"metadata": {"name": name, "namespace": SYSTEM, "uid": f"lease-{name}"}, "spec": spec}
@@ -137,7 +149,12 @@ class Incident:
     def crowd(self, nodes: int, jobs: int) -> None:
         """So many more nodes and jobs; of the jobs every other one runs."""
         for number in range(nodes):
-            self.api.put(NODES, node_dict(f"more-{number:04}", cpu="16", memory="64Gi"))
+            self.api.put(NODES, node(f"more-{number:04}", number))
+            use = f"{(number * 7919) % 16}"  # anything from idle to full
+            pod = pod_dict(
+                f"pod-{number}", namespace="web", node=f"more-{number:04}", cpu=use, phase="Running", priority=0
+            )
+            self.api.put(PODS, pod)
         held = admitted(WaitReason.ADMIT_FALSE, "the regulator admits no new jobs for now (admit is false)")
         for number in range(jobs):
             runs = number % 2 == 0
@@ -147,7 +164,7 @@ class Incident:
     def _put_nodes(self) -> None:
         for number in range(1, 13):
             name = f"node-{number:02}"
-            self.api.put(NODES, node_dict(name, cpu="16", memory="64Gi", unschedulable=number == 12))
+            self.api.put(NODES, node(name, number, unschedulable=number == 12))
             ordinary = pod_dict(
                 f"web-{number}", namespace="web", node=name, cpu="6", memory="16Gi", phase="Running", priority=0
             )
@@ -159,7 +176,10 @@ class Incident:
                 name,
                 "Running",
                 cpu="8",
-                runningTimestamps=[format_time(self.ago(minutes=50))],
+                runningTimestamps=[format_time(self.ago(minutes=ago)) for ago in (150, 50)],
+                interruptedTimestamps=[format_time(self.ago(minutes=70))],
+                interruptedCount=1,
+                lastCheckpointTimestamp=format_time(self.ago(minutes=4)) if number != 2 else None,
                 preemption={"class": "preemptible", "runningPriority": 14400.0},
             )
             labels = {names.LABEL_JOB: name}
@@ -193,6 +213,70 @@ class Incident:
         self.api.put(EVENTS, event("evicting", about, "Evicting", "cpu 91 %; state Evicting", self.ago(minutes=6)))
 
 
+def node(name: str, number: int, **fields: Any) -> Object:
+    """A node of 16 cores in one of three zones and two pools."""
+    made = node_dict(name, cpu="16", memory="64Gi", **fields)
+    made["metadata"].setdefault("labels", {}).update(
+        {ZONE_LABEL: f"north-{'abc'[number % 3]}", POOL_LABELS[0]: "batch" if number % 4 == 0 else "general"}
+    )
+    return made
+
+
+class Filling(Incident):
+    """Idle capacity is being filled, and nobody left in the last hour."""
+
+    silent = None
+    cpu = 58.0
+
+    def fill(self) -> None:
+        """Without departures."""
+        self._put_nodes()
+        self._put_queues()
+        self._put_waiting()
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """Below the lower threshold."""
+        return levels(now, self.cpu, LevelsState.FILLING, "")
+
+
+class Empty(Incident):
+    """A cluster on the day of the installation: no node, job or regulator, and no Prometheus."""
+
+    prometheus = False
+
+    def fill(self) -> None:
+        """Nothing."""
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """Nobody publishes any."""
+        return None
+
+
+class Unmeasured(Incident):
+    """No metrics API, no Prometheus, and a regulator that therefore knows no load."""
+
+    prometheus = False
+
+    def fill(self) -> None:
+        """Without figures of nodes."""
+        super().fill()
+        for number in range(1, 13):
+            self.api.remove(NODE_METRICS, None, f"node-{number:02}")
+
+    def levels(self, now: datetime) -> dict[str, str] | None:
+        """Blind."""
+        return PublishedLevels(LevelsState.BLIND, period_seconds=10.0, message="no metrics API answers").to_data()
+
+
+class Crowd(Incident):
+    """Five thousand nodes."""
+
+    def fill(self) -> None:
+        """With two thousand jobs."""
+        super().fill()
+        self.crowd(5000, 2000)
+
+
 def prometheus_answer(query: str, at: float) -> Sequence[Object]:
     """Series of an instant query: the load was lower then."""
     shares = {"cpu": PAST_LOAD, "memory": 0.3}
@@ -200,6 +284,7 @@ def prometheus_answer(query: str, at: float) -> Sequence[Object]:
     found: dict[str, Sequence[Object]] = {
         LOAD: [one(at, share, resource=resource) for resource, share in shares.items()],
         LEVELS: [one(at, level, resource=name, level=word) for name in shares for word, level in levels.items()],
+        REGULAR: [one(at, share, resource=name) for name, share in {"cpu": 0.45, "memory": 0.22}.items()],
         MOMENT["state"]: [one(at, 1, state="Filling")],
         MOMENT["admit"]: [one(at, 1)],
     }
@@ -211,13 +296,23 @@ def one(at: float, value: float, **labels: str) -> Object:
     return {"metric": labels, "value": [at, str(value)]}
 
 
-def prometheus_range(query: str, start: float, end: float, step: float) -> Sequence[Object]:
-    """The same over a span: a slope of the load up to what it is now."""
+def prometheus_range(query: str, start: float, end: float, step: float, cpu: float) -> Sequence[Object]:
+    """The same over a span: a slope of the load up to what it is now. cpu: percent of it."""
     times = [start + number * step for number in range(int((end - start) / step) + 1)]
     series = []
+    if query == STATE:
+        words = ["Filling" if at < end - 1200 else "Speculative" if at < end - 420 else "Evicting" for at in times]
+        words = words if cpu > 70 else ["Filling"] * len(times)
+        return [
+            {
+                "metric": {"state": word},
+                "values": [[at, "1"] for at, one in zip(times, words, strict=True) if one == word],
+            }
+            for word in sorted(set(words))
+        ]
     for then in prometheus_answer(query, end):
         last = float(then["value"][1])
-        top = {"cpu": 0.91, "memory": 0.4}[then["metric"]["resource"]] if query == LOAD else last
+        top = {"cpu": cpu / 100, "memory": 0.4}[then["metric"]["resource"]] if query == LOAD else last
         shares = [min(1.0, (at - start) / 3600) for at in times]
         values = [[at, f"{last + (top - last) * share:.4f}"] for at, share in zip(times, shares, strict=True)]
         series.append({"metric": then["metric"], "values": values})

@@ -14,7 +14,7 @@ KEY_NAMES = {"jobs": "key", "timeline": "id"}
 
 
 def picture(jobs: list[tuple[str, int]], nodes: list[str] | None = None, says: str = "", **fields: Any) -> Picture:
-    rows = [JobRow(name, "lab", "Waiting", place=place) for name, place in jobs]
+    rows = [JobRow(name, "lab", "Waiting", interrupted=place) for name, place in jobs]
     tiles = [NodeRow(name, "", ShareRow(), ShareRow()) for name in nodes or []]
     given = {"time": "t", "past": False, **fields}
     empty: dict[str, Any] = {"services": [], "queues": [], "timeline": []}

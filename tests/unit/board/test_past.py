@@ -93,7 +93,7 @@ def test_the_oldest_event_says_how_far_back_they_go() -> None:
 def history(*ages: float, limit: int = 100) -> History:
     made = History(limit)
     for age in ages:
-        made.add(PublishedLevels.parse(published(age / 10, age=age)), NOW)
+        made.add(PublishedLevels.parse(published(age / 10, age=age)), NOW, {"cpu": 4.0})
     return made
 
 
@@ -113,11 +113,19 @@ def test_levels_seen_are_those_of_the_last_observation_while_it_was_fresh() -> N
 
 def test_the_load_that_the_board_has_seen_is_held_against_the_level_of_then() -> None:
     seen = History(10)
-    seen.add(PublishedLevels.parse(published(90.0, age=3605.0)), NOW)
+    seen.add(PublishedLevels.parse(published(90.0, age=3605.0)), NOW, {})
     levels = then(seen=seen.at(THEN)).levels
 
     assert levels.above == ["cpu"]
     assert levels.says == "Above the upper level: cpu (cpu 90.0 % of upper 85.0 %), as the board has seen."
+
+
+def test_the_load_that_the_board_has_seen_is_divided_by_what_jobs_request() -> None:
+    row = history(300, 20).between(ago(hours=1), NOW)
+
+    assert row.states == ["Filling", "Filling"]
+    assert row.lines["cpu"]["load"] == [30.0, 2.0]
+    assert row.lines["cpu"]["regular"] == [26.0, 0.0], "no less than nothing"
 
 
 def test_an_observation_is_remembered_once_and_the_oldest_are_forgotten() -> None:
@@ -184,9 +192,13 @@ def test_what_is_no_answer_is_refused(body: bytes) -> None:
 def test_lines_over_time_have_gaps_where_there_is_no_value() -> None:
     load = [({"resource": "cpu"}, {1.0: 0.5, 3.0: 0.7})]
     levels = [({"resource": "cpu", "level": "upper"}, {1.0: 0.85, 2.0: 0.85})]
-    row = load_row(load, levels, NOW - timedelta(hours=1), NOW)
+    regular = [({"resource": "cpu"}, {1.0: 0.4})]
+    states = [({"state": "Filling"}, {1.0: 1.0}), ({"state": "Evicting"}, {3.0: 1.0})]
+    row = load_row([load, regular, levels, states], NOW - timedelta(hours=1), NOW)
 
     assert row.times == [1.0, 2.0, 3.0]
     assert row.lines["cpu"]["load"] == [50.0, None, 70.0]
     assert row.lines["cpu"]["upper"] == [85.0, 85.0, None]
     assert row.lines["cpu"]["lower"] == [None, None, None]
+    assert row.lines["cpu"]["regular"] == [40.0, None, None]
+    assert row.states == ["Filling", "", "Evicting"]

@@ -55,7 +55,7 @@ async def test_what_changes_is_sent_once_and_no_more_often_than_the_period(clock
         await clock.advance(1.0)
         kind, found = data(await waiting)
         assert kind == "picture"
-        assert found["changed"]["jobs"]["rows"][0]["place"] in (2, 49)
+        assert found["changed"]["jobs"]["rows"][0]["interrupted"] in (2, 49)
         await messages.aclose()
     running.cancel()
 
@@ -72,7 +72,7 @@ async def test_a_slow_listener_gets_the_newest_and_nothing_in_between(clock: Vir
             hub.changed()
             await clock.advance(3.0)
         _, found = data(await anext(messages))
-        assert [row["place"] for row in found["changed"]["jobs"]["rows"]] == [4]
+        assert [row["interrupted"] for row in found["changed"]["jobs"]["rows"]] == [4]
         waiting = asyncio.ensure_future(anext(messages))
         await settle()
         assert not waiting.done()
@@ -97,6 +97,7 @@ async def test_time_alone_makes_a_new_picture_and_no_message(clock: VirtualClock
     hub = Hub(make, clock, period=1.0, check=5.0, limit=2)
     running = asyncio.create_task(hub.run())
     with hub.place() as news:
+        await hub.current()
         await clock.advance(1.5)
         news.clear()
         made = make.made

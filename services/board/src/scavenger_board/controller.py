@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -31,9 +32,10 @@ from starlette.types import ASGIApp
 
 from scavenger_board.app import create_app
 from scavenger_board.core.history import History, LoadRow
+from scavenger_board.core.nodes import scavenger_share
 from scavenger_board.core.now import picture_now
 from scavenger_board.core.past import picture_at
-from scavenger_board.core.picture import Picture
+from scavenger_board.core.picture import AboutRow, Picture
 from scavenger_board.core.snapshot import Amounts, EventFacts, JobFacts, NodeFacts, PodFacts, QueueFacts, Snapshot
 from scavenger_board.facts import (
     EVENTS,
@@ -125,6 +127,7 @@ class BoardView:
         self._usage_period = settings.usage_period
         self._pod_facts = partial(pod_facts, system=settings.namespace)
         self._levels_key = f"{settings.namespace}/{names.LEVELS_CONFIGMAP}"
+        self._about = AboutRow(version("scavenger-board"), settings.cluster_name, settings.docs_url.rstrip("/"))
         self._prometheus = Prometheus(settings) if settings.prometheus_url else None
         self._changed: Callable[[], None] = lambda: None
         self._jobs: dict[str, JobFacts] = {}
@@ -196,7 +199,8 @@ class BoardView:
 
     def _on_levels(self, change: Change[ConfigMap]) -> None:
         if change.new is not None:
-            self.history.add(PublishedLevels.parse(change.new.data), self._clock.now())
+            levels = PublishedLevels.parse(change.new.data)
+            self.history.add(levels, self._clock.now(), scavenger_share(self._nodes.values(), self._pods.values()))
         self._changed()
 
     async def poll_usage(self) -> None:
@@ -239,15 +243,17 @@ class BoardView:
 
     async def picture(self) -> Picture:
         """Of this moment."""
-        return await in_thread(picture_now, self.snapshot(), levels_about=self._levels_about)
+        found = await in_thread(picture_now, self.snapshot(), levels_about=self._levels_about)
+        return replace(found, about=self._about)
 
     async def picture_at(self, moment: datetime) -> Picture:
         """Of a moment that is over."""
         recorded = await self._prometheus.at(moment) if self._prometheus is not None else None
         snapshot, seen = self.snapshot(), self.history.at(moment)
-        return await in_thread(
+        found = await in_thread(
             picture_at, snapshot, moment, levels_about=self._levels_about, seen=seen, recorded=recorded
         )
+        return replace(found, about=self._about)
 
     async def load(self, end: datetime, span: timedelta) -> LoadRow:
         """Load and levels over a span: as Prometheus has them, or else as this process has seen them."""

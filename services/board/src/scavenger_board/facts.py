@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from scavenger_api import names
+from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, readable_amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.states import Capacity, ConditionType, Phase
@@ -27,6 +28,16 @@ NAME_LABEL: Final = "app.kubernetes.io/name"
 PART_LABEL: Final = "app.kubernetes.io/part-of"
 PART_OF_US: Final = "scavenger-jobs"
 """Labels that the charts give to the pods of services."""
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+POOL_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+)
+"""By which a node's pool is known, the first that it has."""
 
 
 class Job(ScavengerJob, frozen=True, gc=False, rename="camel"):
@@ -104,7 +115,18 @@ def job_facts(job: Job) -> JobFacts:
         lost=status.lost_cpu_seconds,
         preemption_class=status.preemption.class_ or names.PREEMPTIBLE,
         at_risk=status.preemption.running_priority,
+        ended=parse_time(status.ended_timestamp),
+        checkpoint=parse_time(status.last_checkpoint_timestamp),
+        start_over=parse_time(status.priority_start_over_timestamp),
+        interval=_interval(spec.interruption_after),
     )
+
+
+def _interval(text: str) -> int:
+    try:
+        return round(parse_duration(text).total_seconds() * 1e6)
+    except DurationError:
+        return 0
 
 
 def _message(admitted: Condition | None, status: ShownStatus) -> str:
@@ -149,6 +171,8 @@ def node_facts(node: Node) -> NodeFacts:
         allocatable={resource: allocatable.get(resource, 0) for resource in names.LEVELS_RESOURCES},
         offered=offered,
         note=_note(node),
+        zone=node.metadata.labels.get(ZONE_LABEL, ""),
+        pool=next(filter(None, map(node.metadata.labels.get, POOL_LABELS)), "") or "",
     )
 
 

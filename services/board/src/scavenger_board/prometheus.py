@@ -16,9 +16,8 @@ from scavenger_runtime.logging import get_logger
 from scavenger_board.core.history import MOST_POINTS, LoadRow
 from scavenger_board.core.past import Recorded
 from scavenger_board.core.recorded import (
-    LEVELS,
-    LOAD,
     MOMENT,
+    SPAN,
     AnswerError,
     load_row,
     read_matrix,
@@ -69,11 +68,11 @@ class Prometheus:
         step = max(MIN_STEP, (end - start).total_seconds() / MOST_POINTS)
         span = {"start": f"{start.timestamp():.3f}", "end": f"{end.timestamp():.3f}", "step": f"{step:.3f}"}
         try:
-            asked = [self._ask("query_range", {"query": query, **span}, read_matrix) for query in (LOAD, LEVELS)]
-            load, levels = await self._within(*asked)
+            asked = [self._ask("query_range", {"query": query, **span}, read_matrix) for query in SPAN]
+            answers = await self._within(*asked)
         except AnswerError as error:
-            return replace(load_row([], [], start, end), problem=str(error))
-        return load_row(load, levels, start, end)
+            return replace(load_row([[]] * len(SPAN), start, end), problem=str(error))
+        return load_row(answers, start, end)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -26,6 +26,8 @@ class BoardSettings(ServiceSettings):
     usage_period: Seconds = option(
         15.0, "between two polls of what nodes really use, from the metrics API", unit="seconds", gt=0
     )
+    cluster_name: str = option("", "name of the cluster in the title of the page")
+    docs_url: str = option("", "https URL of the folder docs/ of this version, wherever you serve it, for links to it")
     history: int = option(8640, "levels that are remembered; a regulator publishes every ten seconds", ge=1, le=1000000)
     prometheus_url: str = option("", "of Prometheus, without /api, for moments that are over; without, none is asked")
     prometheus_token_file: str | None = option(None, "file with a bearer token")
@@ -37,6 +39,13 @@ class BoardSettings(ServiceSettings):
         """Access token has a `tls-folder`: tokens would be sent in clear."""
         if self.access == "token" and not self.tls_folder:
             raise ValueError("access token needs tls-folder: tokens would be sent in clear")
+        return self
+
+    @model_validator(mode="after")
+    def _docs_are_served(self) -> Self:
+        """docs-url is a URL: the page leads there."""
+        if self.docs_url and not self.docs_url.startswith(("https://", "http://")):
+            raise ValueError("docs-url must begin with https:// or http://")
         return self
 
     @model_validator(mode="after")

@@ -62,20 +62,23 @@ class Hub:
         while True:
             await self._watched.wait()
             await changed_or_after(self._news, self._clock, self._check)
-            self._news.clear()
             await self._renew()
             await self._clock.sleep(self._period)
 
     async def current(self) -> Picture:
         """The newest picture, made anew where it is older than `period`."""
-        if self._newest is None or self._clock.monotonic() - self._made_at >= self._period:
-            await self._renew()
+        await self._renew(self._period)
         assert self._newest is not None
         return self._newest
 
-    async def _renew(self) -> None:
-        """A picture that cannot be made leaves the one before: it is tried again."""
+    async def _renew(self, older: float = 0.0) -> None:
+        """Make the picture that pages get, where the newest is as old as `older` seconds: of two who ask at once, the
+        second gets what was made for the first. A picture that cannot be made leaves the one before: it is tried
+        again."""
         async with self._making:
+            if self._newest is not None and self._clock.monotonic() - self._made_at < older:
+                return
+            self._news.clear()  # what comes while it is made is news
             picture = await self._make()
             self._made_at = self._clock.monotonic()
             news = delta(self._newest, picture) is not None
@@ -92,7 +95,6 @@ class Hub:
         news = asyncio.Event()
         self._listeners.add(news)
         self._watched.set()
-        self._news.set()
         try:
             yield news
         finally:

@@ -13,6 +13,7 @@ from typing import Final
 from scavenger_api.levels import PublishedLevels
 from scavenger_api.times import format_time
 
+from scavenger_board.core.levels import resource_rows
 from scavenger_board.core.picture import ResourceRow, Row
 
 NEAR: Final = 3
@@ -34,7 +35,8 @@ class Point:
 
 class LoadRow(Row, frozen=True, gc=False, rename="camel"):
     """Load and levels over time, in percent, None in gaps. times: Unix seconds. lines: by resource and name. source:
-    who remembers them; empty where nobody does. problem: why somebody else does not."""
+    who remembers them; empty where nobody does. problem: why somebody else does not. states: of the regulator at these
+    times, empty where nothing says so."""
 
     start: str
     end: str
@@ -42,9 +44,10 @@ class LoadRow(Row, frozen=True, gc=False, rename="camel"):
     times: list[float]
     lines: dict[str, dict[str, list[float | None]]]
     problem: str = ""
+    states: list[str] = []  # noqa: RUF012 - msgspec copies it
 
 
-LINES: Final = ("load", "lower", "admission", "upper")
+LINES: Final = ("load", "regular", "lower", "admission", "upper")
 
 
 @dataclass(slots=True)
@@ -54,15 +57,13 @@ class History:
     limit: int
     _points: deque[Point] = field(default_factory=deque)
 
-    def add(self, levels: PublishedLevels, at: datetime) -> None:
+    def add(self, levels: PublishedLevels, at: datetime, scavenger: Mapping[str, float]) -> None:
         """Remember levels that were published, once for each time of observation. at: the moment, where they name
-        none."""
+        none. scavenger: as of `resource_rows`."""
         when = levels.observed_at or at
         if self._points and when <= self._points[-1].at:
             return
-        resources = {
-            name: ResourceRow(one.load, one.lower, one.admission, one.upper) for name, one in levels.resources.items()
-        }
+        resources = resource_rows(levels, scavenger)
         self._points.append(Point(when, levels.state.value, levels.period_seconds, resources))
         while len(self._points) > self.limit:
             self._points.popleft()
@@ -93,7 +94,8 @@ class History:
             for resource in resources
         }
         source = "the board has seen" if points else ""
-        return LoadRow(format_time(start), format_time(end), source, [p.at.timestamp() for p in points], lines)
+        times, states = [point.at.timestamp() for point in points], [point.state for point in points]
+        return LoadRow(format_time(start), format_time(end), source, times, lines, states=states)
 
 
 def thin(points: Iterable[Point]) -> list[Point]:

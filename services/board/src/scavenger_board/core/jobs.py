@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from scavenger_api.reasons import LISTS
 from scavenger_api.states import Phase
 from scavenger_api.times import format_time
+from scavenger_domain.gang import line_order
 
 from scavenger_board.core.picture import JobRow
+from scavenger_board.core.runs import checkpointed, runs, unsaved_since
 from scavenger_board.core.snapshot import JobFacts, PodFacts
 
 MESSAGE: Final = 400
 """Characters of a message that are shown: thousands of jobs may wait with one each."""
 
+LAST: Final = 2**53 - 1
+"""Microseconds after every moment: of a job that nobody has queued yet."""
+
 NOT_SEEN: Final = "the admitter has written nothing of it yet"
 
 
-def job_rows(jobs: Iterable[JobFacts], pods: Iterable[PodFacts], lines: Mapping[str, Sequence[str]]) -> list[JobRow]:
+def job_rows(now: datetime, jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[JobRow]:
     """All jobs by key."""
     nodes: dict[str, set[str]] = {}
     for pod in pods:
         if pod.job and pod.node:
             nodes.setdefault(pod.job, set()).add(pod.node)
-    places = {key: place for line in lines.values() for place, key in enumerate(line, start=1)}
-    rows = [_row(job, sorted(nodes.get(job.key, ())), places.get(job.key)) for job in jobs]
+    rows = [_row(now, job, sorted(nodes.get(job.key, ()))) for job in jobs]
     return sorted(rows, key=lambda row: row.key)
 
 
-def _row(job: JobFacts, nodes: list[str], place: int | None) -> JobRow:
+def meanings(rows: Iterable[JobRow]) -> dict[str, str]:
+    """What the words stand for that these jobs wait by: once, as thousands may wait by one."""
+    return {word: _meaning(word) for word in sorted({row.why for row in rows if row.why})}
+
+
+def _row(now: datetime, job: JobFacts, nodes: list[str]) -> JobRow:
     since = in_phase_since(job)
     return JobRow(
         key=job.key,
         queue=job.queue,
         phase=job.phase or Phase.WAITING.value,
         since=format_time(since) if since is not None else None,
-        place=place,
+        rank=_rank(job),
         why=job.reason if job.in_line or job.suspended else "",
-        means=_meaning(job.reason) if job.in_line else "",
         says=_says(job),
         interrupted=job.interrupted,
         useful=job.useful,
@@ -51,7 +59,17 @@ def _row(job: JobFacts, nodes: list[str], place: int | None) -> JobRow:
         pods=job.pods,
         nodes=nodes,
         reclaimed=job.reclaimed,
+        runs=runs(job),
+        checkpointed=checkpointed(job, now),
+        safe_until=unsaved_since(job, now),
     )
+
+
+def _rank(job: JobFacts) -> tuple[int, int, str] | None:
+    if not job.in_line or job.deleting:
+        return None
+    interruptions, last, queued, uid = line_order(job.earned, job.queued, job.uid)
+    return interruptions, LAST if last else queued, uid
 
 
 def in_phase_since(job: JobFacts) -> datetime | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scavenger_api import names
-from scavenger_api.levels import LevelsView, Visibility
+from scavenger_api.levels import LevelsView, PublishedLevels, Visibility
 from scavenger_api.reasons import WaitReason
 from scavenger_api.times import format_time
 
@@ -16,15 +16,28 @@ PAST: Final = "Past"
 """`visibility` of levels that were."""
 
 
-def levels_row(view: LevelsView) -> LevelsRow:
-    """The levels as they are published."""
+def resource_rows(levels: PublishedLevels, scavenger: Mapping[str, float]) -> dict[str, ResourceRow]:
+    """Load and levels by resource. scavenger: percent that jobs request, which is taken for their part of the load."""
+    return {
+        name: ResourceRow(
+            load=one.load,
+            regular=max(0.0, round(one.load - scavenger[name], 2)) if name in scavenger else None,
+            lower=one.lower,
+            admission=one.admission,
+            upper=one.upper,
+            mean=one.mean,
+            stdev=one.stdev,
+        )
+        for name, one in levels.resources.items()
+    }
+
+
+def levels_row(view: LevelsView, scavenger: Mapping[str, float]) -> LevelsRow:
+    """The levels as they are published. scavenger: as of `resource_rows`."""
     levels = view.levels
     if levels is None:
         return LevelsRow(view.visibility.value, says=view.reason)
-    resources = {
-        name: ResourceRow(one.load, one.lower, one.admission, one.upper, one.mean, one.stdev)
-        for name, one in levels.resources.items()
-    }
+    resources = resource_rows(levels, scavenger)
     fresh = view.visibility is Visibility.FRESH
     above = above_upper(resources) if fresh else None
     return LevelsRow(

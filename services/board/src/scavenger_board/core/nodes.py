@@ -35,6 +35,24 @@ def node_rows(
     return fullest_first(rows)
 
 
+def scavenger_share(nodes: Iterable[NodeFacts], pods: Iterable[PodFacts]) -> dict[str, float]:
+    """Percent of each resource of all nodes that pods of jobs request."""
+    held: dict[str, int] = defaultdict(int)
+    for pod in pods:
+        if pod.job and pod.node:
+            for name, value in pod.requests.items():
+                held[name] += value
+    whole: dict[str, int] = defaultdict(int)
+    for node in nodes:
+        for resource, value in node.allocatable.items():
+            whole[resource] += value
+    return {
+        resource: 100.0 * (held[resource] + held[RECLAIMED[resource][0]] * RECLAIMED[resource][1]) / value
+        for resource, value in whole.items()
+        if value
+    }
+
+
 def fullest_first(rows: Iterable[NodeRow]) -> list[NodeRow]:
     """By what each has least of left, then by name."""
     return sorted(rows, key=lambda row: (-fullness(row), row.name))
@@ -56,7 +74,7 @@ def _add(sums: _Sums, pod: PodFacts) -> None:
 
 def _row(node: NodeFacts, sums: _Sums, used: Amounts) -> NodeRow:
     cpu, memory = (_share(resource, node, sums, used) for resource in LEVELS_RESOURCES)
-    return NodeRow(node.name, node.note, cpu, memory, sums.pods, sorted(sums.jobs))
+    return NodeRow(node.name, node.note, cpu, memory, sums.pods, sorted(sums.jobs), node.zone, node.pool)
 
 
 def _share(resource: str, node: NodeFacts, sums: _Sums, used: Amounts) -> ShareRow:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from scavenger_api.levels import LevelsView
 from scavenger_api.times import format_time
 
-from scavenger_board.core.jobs import job_rows
+from scavenger_board.core.jobs import job_rows, meanings
 from scavenger_board.core.levels import admission_row, levels_row
-from scavenger_board.core.nodes import node_rows
+from scavenger_board.core.nodes import node_rows, scavenger_share
 from scavenger_board.core.picture import Picture
 from scavenger_board.core.queues import lines, queue_rows
 from scavenger_board.core.services import service_rows
@@ -20,18 +20,20 @@ def picture_now(snapshot: Snapshot, *, levels_about: str) -> Picture:
     view = LevelsView.of(snapshot.levels, snapshot.now)
     services = service_rows(snapshot.now, snapshot.pods, snapshot.leases)
     line = lines(snapshot.jobs)
+    jobs = job_rows(snapshot.now, snapshot.jobs, snapshot.pods)
     return Picture(
         time=format_time(snapshot.now),
         past=False,
-        levels=levels_row(view),
+        levels=levels_row(view, scavenger_share(snapshot.nodes, snapshot.pods)),
         admission=admission_row(view, services),
         services=services,
         nodes=node_rows(snapshot.nodes, snapshot.pods, snapshot.used),
         queues=queue_rows(snapshot.queues, line),
-        jobs=job_rows(snapshot.jobs, snapshot.pods, line),
+        jobs=jobs,
         timeline=timeline(snapshot.jobs, snapshot.events, levels_about=levels_about),
         waiting_pods=sum(pod.waits for pod in snapshot.pods),
         unknown=[*_unfollowed(snapshot), *_unmeasured(snapshot)],
+        meanings=meanings(jobs),
     )
 
 
@@ -42,4 +44,4 @@ def _unfollowed(snapshot: Snapshot) -> list[str]:
 def _unmeasured(snapshot: Snapshot) -> list[str]:
     if snapshot.used is not None:
         return []
-    return ["Nobody measures what nodes really use (no metrics API): their tiles show what is requested."]
+    return ["Nobody measures what nodes use (no metrics API): nodes show what is requested. Install metrics-server."]

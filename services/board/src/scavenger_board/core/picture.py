@@ -14,7 +14,8 @@ class Row(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ResourceRow(Row, frozen=True, gc=False, rename="camel"):
-    """Load of a resource against its levels, in percent; None for what is not known."""
+    """Load of a resource against its levels, in percent; None for what is not known. regular: the part of the load that
+    is not of scavenger jobs."""
 
     load: float | None = None
     lower: float | None = None
@@ -22,6 +23,7 @@ class ResourceRow(Row, frozen=True, gc=False, rename="camel"):
     upper: float | None = None
     mean: float | None = None
     stdev: float | None = None
+    regular: float | None = None
 
 
 class LevelsRow(Row, frozen=True, gc=False, rename="camel"):
@@ -69,7 +71,8 @@ class ShareRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class NodeRow(Row, frozen=True, gc=False, rename="camel"):
-    """A node. note: why nothing new starts there. jobs: keys of the ScavengerJobs with a pod there."""
+    """A node. note: why nothing new starts there. jobs: keys of the ScavengerJobs with a pod there. zone, pool: empty
+    where no label says so."""
 
     name: str
     note: str
@@ -77,6 +80,8 @@ class NodeRow(Row, frozen=True, gc=False, rename="camel"):
     memory: ShareRow
     pods: int = 0
     jobs: list[str] = []
+    zone: str = ""
+    pool: str = ""
 
 
 class QueueRow(Row, frozen=True, gc=False, rename="camel"):
@@ -95,17 +100,18 @@ class QueueRow(Row, frozen=True, gc=False, rename="camel"):
 
 
 class JobRow(Row, frozen=True, gc=False, rename="camel"):
-    """A job. since: when it came into its phase. place: in the line of its queue, from 1. why: one word, and in says a
-    sentence; means: what the word stands for. useful, lost, at_risk: CPU-seconds, None where not known. cpu, memory: of
-    all its pods."""
+    """A job. since: when it came into its phase. rank: what jobs in line in a queue are sorted by, None for others; no
+    place, as that of thousands changes with each start. why: one word, and in says a sentence. useful, lost, at_risk:
+    CPU-seconds, None where not known. cpu, memory: of all its pods. runs: as of `scavenger_board.core.runs`.
+    checkpointed: the last checkpoint that it reported; safe_until: since when its work counts as unsaved; both Unix
+    seconds, and of the run that is under way."""
 
     key: str
     queue: str
     phase: str
     since: str | None = None
-    place: int | None = None
+    rank: tuple[int, int, str] | None = None
     why: str = ""
-    means: str = ""
     says: str = ""
     interrupted: int = 0
     useful: float | None = None
@@ -117,6 +123,9 @@ class JobRow(Row, frozen=True, gc=False, rename="camel"):
     pods: int = 1
     nodes: list[str] = []
     reclaimed: bool = False
+    runs: list[tuple[int, int | None, str]] = []
+    checkpointed: int | None = None
+    safe_until: int | None = None
 
 
 class EntryRow(Row, frozen=True, gc=False, rename="camel"):
@@ -139,9 +148,18 @@ class EntryRow(Row, frozen=True, gc=False, rename="camel"):
     source: str = "event"
 
 
+class AboutRow(Row, frozen=True, gc=False, rename="camel"):
+    """What board this is. cluster, docs: the name of the cluster and the URL of the docs, empty where nobody says."""
+
+    version: str = ""
+    cluster: str = ""
+    docs: str = ""
+
+
 class Picture(Row, frozen=True, gc=False, rename="camel"):
     """All of it. time: of which moment. past: whether that is over. waiting_pods: ordinary pods without a node, None
-    where not known. unknown: what of that moment nobody knows any more, in sentences."""
+    where not known. unknown: what of that moment nobody knows any more, in sentences. meanings: what the words stand
+    for that jobs wait by."""
 
     time: str
     past: bool
@@ -154,3 +172,5 @@ class Picture(Row, frozen=True, gc=False, rename="camel"):
     timeline: list[EntryRow]
     waiting_pods: int | None = None
     unknown: list[str] = []
+    meanings: dict[str, str] = {}
+    about: AboutRow = AboutRow()

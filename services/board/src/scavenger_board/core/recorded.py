@@ -15,12 +15,16 @@ from scavenger_board.core.past import Recorded
 from scavenger_board.core.picture import ResourceRow
 
 LOAD: Final = 'max by (resource) (scavenger_regulator_load_ratio{scope="cluster"})'
+REGULAR: Final = 'max by (resource) (scavenger_regulator_ordinary_load_ratio{scope="cluster"})'
+STATE: Final = "max by (state) (scavenger_regulator_state) == 1"
 LEVELS: Final = 'max by (resource, level) (scavenger_regulator_level_ratio{scope="cluster"})'
+SPAN: Final = (LOAD, REGULAR, LEVELS, STATE)
+"""Queries over a span of time."""
 
 MOMENT: Final[Mapping[str, str]] = {
     "load": LOAD,
     "levels": LEVELS,
-    "state": "max by (state) (scavenger_regulator_state) == 1",
+    "state": STATE,
     "admit": "max(scavenger_regulator_admit)",
     "nodes": 'max by (scope, resource) (scavenger_regulator_load_ratio{scope!="cluster"})',
     "allocated": "max by (queue, resource) (scavenger_queue_allocated)",
@@ -121,11 +125,13 @@ def _amounts(vector: Vector) -> dict[str, dict[str, int]]:
     return found
 
 
-def load_row(load: Matrix, levels: Matrix, start: datetime, end: datetime) -> LoadRow:
-    """Load and levels over a span, from the answers to LOAD and LEVELS."""
+def load_row(answers: Sequence[Matrix], start: datetime, end: datetime) -> LoadRow:
+    """Load and levels over a span. answers: to the queries of SPAN."""
     series: dict[tuple[str, str], Mapping[float, float]] = {}
-    for labels, values in load:
-        series[labels.get("resource", ""), "load"] = values
+    load, regular, levels, states = answers
+    for name, matrix in (("load", load), ("regular", regular)):
+        for labels, values in matrix:
+            series[labels.get("resource", ""), name] = values
     for labels, values in levels:
         series[labels.get("resource", ""), labels.get("level", "")] = values
     times = sorted({at for values in series.values() for at in values})
@@ -134,7 +140,9 @@ def load_row(load: Matrix, levels: Matrix, start: datetime, end: datetime) -> Lo
         for resource in sorted({resource for resource, _ in series})
     }
     source = "Prometheus recorded" if times else ""
-    return LoadRow(format_time(start), format_time(end), source, times, lines)
+    at = {moment: labels.get("state", "") for labels, values in states for moment in values}
+    found = [at.get(moment, "") for moment in times]
+    return LoadRow(format_time(start), format_time(end), source, times, lines, states=found)
 
 
 def _line(times: Sequence[float], values: Mapping[float, float]) -> list[float | None]:

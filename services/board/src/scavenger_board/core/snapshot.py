@@ -27,7 +27,8 @@ class JobFacts:
     when it came to be in line.
     runs, interruptions: when its last runs began and were ended, oldest first, at most twenty of each. reason,
     message: why it is not admitted. cause: of its last interruption, while that is what it waits after. useful, lost:
-    CPU-seconds. at_risk: CPU-seconds, None where nobody has said.
+    CPU-seconds. at_risk: CPU-seconds, None where nobody has said. ended: when the last run ended. checkpoint: the last
+    one that was reported, start_over: the last one that was due; interval: microseconds between two that are due.
     """
 
     key: str
@@ -55,6 +56,10 @@ class JobFacts:
     lost: float = 0.0
     preemption_class: str = ""
     at_risk: float | None = None
+    ended: datetime | None = None
+    checkpoint: datetime | None = None
+    start_over: datetime | None = None
+    interval: int = 0
 
     @property
     def in_line(self) -> bool:
@@ -84,12 +89,15 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node. note: why nothing new starts there, or empty. offered: reclaimed capacity, as cpu and memory."""
+    """A node. note: why nothing new starts there, or empty. offered: reclaimed capacity, as cpu and memory.
+    zone, pool: as the labels of a cloud say, or empty."""
 
     name: str
     allocatable: Amounts
     offered: Amounts = field(default_factory=dict)
     note: str = ""
+    zone: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

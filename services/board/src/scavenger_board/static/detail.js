@@ -1,6 +1,7 @@
 // The panel at the side: all of one job, node or queue.
 import { $, el, rows } from "./dom.js";
-import { amount, cpuTime, percent, plural } from "./format.js";
+import { amount, cpuTime, local, percent, plural, when } from "./format.js";
+import { gantt, place, unsaved } from "./jobs.js";
 import { entryRow, since } from "./tables.js";
 
 function list(pairs) {
@@ -11,33 +12,36 @@ function list(pairs) {
 
 const link = (open, kind, name) => el("button", { type: "button", onclick: () => open(kind, name) }, name);
 
-function why(job) {
+function why(job, meanings) {
   if (job.phase === "Waiting" || job.phase === "Interrupted") {
-    if (job.why || job.says) return ["Why it waits", [job.why, job.means, job.says].filter(Boolean).join(" · ")];
+    if (job.why || job.says) return ["Why it waits", [job.why, meanings[job.why], job.says].filter(Boolean).join(" · ")];
     return ["Why it waits", "not known"];
   }
   return ["It says", job.says];
 }
 
-function job(picture, key, open, now) {
+function job(picture, key, open, now, all) {
   const found = picture.jobs.find((one) => one.key === key);
   const left = picture.timeline.filter((entry) => entry.job === key);
   const history = el("div");
-  const [make, update] = entryRow(null);
+  const [make, update] = entryRow(null, now);
   rows(history, left, (entry) => entry.id, make, update);
   const [namespace, name] = key.split("/");
   if (!found) return [el("p", {}, "There is no such job any more, or there was none yet."), el("h3", {}, "When it left, and for whom"), history];
-  const [label, says] = why(found);
+  const [label, says] = why(found, picture.meanings);
   return [
     list([
       ["Phase", `${found.phase} ${since(found.since, now)}`],
       [label, says],
-      ["Queue", [link(open, "queue", found.queue), found.place ? ` ${found.place}. in line` : ""]],
+      ["Queue", [link(open, "queue", found.queue), found.rank ? ` no. ${place(all, found)} queued` : ""]],
       ["Asks for", `${plural(found.pods, "pod")}: ${amount("cpu", found.cpu)} cpu, ${amount("memory", found.memory)} memory${found.reclaimed ? ", reclaimed capacity" : ""}`],
       ["On nodes", found.nodes.map((node) => link(open, "node", node))],
       ["Useful", cpuTime(found.useful)],
       ["Lost", `${cpuTime(found.lost)}, ${plural(found.interrupted, "interruption")}`],
-      ["At risk now", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass})`],
+      ["Runs", found.runs.length ? [gantt(found, now), ...found.runs.slice(-5).reverse().map(([start, end, how]) => el("div", { class: "sub" }, `${local(start * 1000)} · ${how === "running" ? how : end === null ? "when it ended is not known" : `${how} ${local(end * 1000)}`}`))] : ""],
+      ["Checkpoint", found.safeUntil === null ? "" : found.checkpointed === null ? "none reported in this run" : [when(new Date(found.checkpointed * 1000).toISOString(), now)]],
+      ["Unsaved work", found.safeUntil === null ? "" : `${cpuTime(unsaved(found, now))} since the last checkpoint that was reported or due`],
+      ["Priority", found.atRisk === null ? "" : `${cpuTime(found.atRisk)} (${found.preemptionClass}), as last written`],
     ]),
     el("h3", {}, "When it left, and for whom"),
     left.length ? history : el("p", {}, found.interrupted ? "Nothing tells of it any more." : "It never had to leave."),
@@ -47,9 +51,9 @@ function job(picture, key, open, now) {
 
 function shareText(resource, one) {
   if (!one.allocatable) return percent(one.load);
-  const figures = [`${amount(resource, one.ordinary)} ordinary`, `${amount(resource, one.scavenger)} scavenger`];
+  const figures = [`${amount(resource, one.ordinary)} regular`, `${amount(resource, one.scavenger)} scavenger`];
   if (one.reclaimed) figures.push(`${amount(resource, one.reclaimed)} reclaimed`);
-  const used = one.used === null ? "" : `, ${amount(resource, one.used)} really used`;
+  const used = one.used === null ? "" : `, ${amount(resource, one.used)} used`;
   return `${percent(one.load)}: ${figures.join(" + ")} of ${amount(resource, one.allocatable)} requested${used}`;
 }
 
@@ -80,7 +84,7 @@ function queue(picture, name, open) {
       ["Weight", found.weight === null ? "" : String(found.weight)],
       ...shares,
       ["Jobs", Object.entries(found.jobs).filter(([, count]) => count).map(([phase, count]) => `${count} ${phase}`).join(", ")],
-      ["First in line", found.line.map((key) => link(open, "job", key))],
+      ["First queued", found.line.map((key) => link(open, "job", key))],
     ]),
   ];
 }
@@ -103,7 +107,7 @@ function settled(panel, found) {
   return same && (focused || Date.now() - drawn.at < AGES);
 }
 
-export function show(picture, opened, open, now) {
+export function show(picture, opened, open, now, all) {
   const panel = $("detail");
   panel.hidden = opened === null;
   if (opened === null) {
@@ -120,6 +124,6 @@ export function show(picture, opened, open, now) {
   drawn = { parts: found, at: Date.now() };
   panel.dataset.of = `${opened.kind} ${opened.name}`;
   $("d-title").textContent = `${opened.kind[0].toUpperCase()}${opened.kind.slice(1)} ${opened.name}`;
-  $("d-body").replaceChildren(...KINDS[opened.kind](picture, opened.name, open, now));
+  $("d-body").replaceChildren(...KINDS[opened.kind](picture, opened.name, open, now, all));
   if (fresh) panel.focus();
 }

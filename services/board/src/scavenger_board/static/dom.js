@@ -19,6 +19,29 @@ export function setText(node, text, kind = null) {
   if (kind !== null) for (const one of ["good", "bad", "warn"]) node.classList.toggle(one, one === kind);
 }
 
+// What a list says in place of rows that it does not have, or of more than it shows.
+export function note(parent, text, kind = "rest") {
+  const after = parent.closest("table") ?? parent;
+  let line = after.nextElementSibling;
+  if (!line?.matches(".rest, .empty")) {
+    line = el("p");
+    after.after(line);
+  }
+  line.className = kind;
+  setText(line, text);
+}
+
+export const SIGNS = { good: "✓", warn: "◆", bad: "▲", "": "" };
+
+// A figure of a tile: its sign says in shape what its color says.
+export function figure(id, value, unit = "", kind = "") {
+  const text = `${SIGNS[kind]} ${value} ${unit}|${kind}`;
+  if ($(id).shown === text) return;
+  $(id).shown = text;
+  $(id).className = `figure ${kind}`;
+  $(id).replaceChildren(SIGNS[kind] ? el("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `) : "", value, unit ? el("small", {}, ` ${unit}`) : "");
+}
+
 // Has `parent` hold one element for each item, in order, and keeps those that are there: focus and scroll stay.
 export function rows(parent, items, keyOf, make, update) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));

@@ -1,4 +1,5 @@
-// Figures as a person reads them. Nothing here makes HTML: texts only.
+// Figures as a person reads them. Nothing here makes HTML: texts, and elements of texts.
+import { el } from "./dom.js";
 
 export function span(seconds) {
   const s = Math.max(0, Math.floor(seconds));
@@ -12,15 +13,39 @@ export function ago(stamp, now) {
   return stamp ? `${span((now - Date.parse(stamp)) / 1000)} ago` : "";
 }
 
+const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long", hour12: false });
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hour12: false });
+
+export const local = (stamp) => LOCAL.format(new Date(stamp));
+export const clock = (stamp) => CLOCK.format(new Date(stamp));
+export const stamp = (at) => at.toISOString().replace(/\.\d+Z$/, "Z");
+
+// "5 min ago", with the time on hover; `age` writes it anew as time passes.
+export function when(at, now, after = " ago") {
+  const made = el("time", { dateTime: at, title: `${local(at)} · ${at}` });
+  made.after_ = after;
+  age(made, now);
+  return made;
+}
+
+export function age(time, now) {
+  const text = `${span((now - Date.parse(time.dateTime)) / 1000)}${time.after_ ?? " ago"}`;
+  if (time.textContent !== text) time.textContent = text;
+}
+
 export function cpuTime(seconds) {
   if (seconds === null || seconds === undefined) return "not known";
   if (seconds < 120) return `${Math.round(seconds)} CPU-s`;
   if (seconds < 7200) return `${(seconds / 60).toFixed(1)} CPU-min`;
-  return `${(seconds / 3600).toFixed(1)} CPU-h`;
+  return `${(seconds / 3600).toLocaleString("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 })} CPU-h`;
 }
 
 export function percent(value) {
   return value === null || value === undefined ? "not known" : `${Number(value.toFixed(1))} %`;
+}
+
+export function cores(milli) {
+  return (milli / 1000).toLocaleString("en", { maximumFractionDigits: milli < 10000 ? 1 : 0 });
 }
 
 export function amount(resource, value) {
@@ -30,10 +55,6 @@ export function amount(resource, value) {
     if (value >= size) return `${Number((value / size).toFixed(1))}${unit}`;
   }
   return String(value);
-}
-
-export function clock(stamp) {
-  return stamp ? stamp.slice(11, 19) : "";
 }
 
 export function plural(count, noun) {
