@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.confirmed import confirm
 from scavenger_admitter.core.lifecycle.observation import Observation
 from scavenger_admitter.core.manifest import job_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
@@ -86,8 +86,8 @@ class _Starts:
     async def _write_status(self, job: ScavengerJob, batch: Job) -> Pod:
         pod = await self._running[job.metadata.name]
         seen = Observation(job=job, batch=batch, pods=[pod], nodes={}, now=datetime.now(UTC))
-        status = plan_lifecycle(seen).status
-        if status.phase is not Phase.RUNNING:
-            raise RuntimeError(f"{job.key} runs, and its status would be {status.phase}: {status.message}")
-        await self._writer.write_status(job, status)
+        decided = confirm(seen)
+        if decided is None or decided.value.status.phase is not Phase.RUNNING:
+            raise RuntimeError(f"{job.key} runs, and its status would not say so: {decided and decided.value.status}")
+        await self._writer.write_status(job, decided)
         return pod

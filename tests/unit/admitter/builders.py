@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from scavenger_admitter.core.lifecycle.confirmed import _PROOF, Confirmed
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.wakeups import Wakeups
@@ -15,6 +16,8 @@ from scavenger_api import names, reasons
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.times import format_micro_time, format_time
 from scavenger_kube import kinds
+
+T = TypeVar("T")
 
 BASE = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "sj-uid"
@@ -235,6 +238,11 @@ def seen(
 ) -> Observation:
     known = {"node-1": node()} if nodes is None else nodes
     return Observation(job=job, batch=batch, pods=pods, nodes=known, now=at(now), **more)
+
+
+def confirmed(value: T) -> Confirmed[T]:
+    """As if the API server had been asked."""
+    return Confirmed(value, _PROOF)
 
 
 def written(job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:

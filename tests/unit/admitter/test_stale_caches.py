@@ -91,6 +91,14 @@ async def test_only_a_restart_is_preceded_by_a_list_of_pods() -> None:
         assert lists(c) == 1
 
 
+async def test_pods_that_a_managed_job_lacks_are_preceded_by_a_list_of_pods() -> None:
+    async with harness(managed_jobs=True) as c:
+        c.api.fail(500, methods={"POST"}, path="/pods")
+        c.submit("a")
+        await runs(c, "a")
+        assert lists(c) == 1
+
+
 def lists(c: Harness) -> int:
     return c.api.count("GET", f"/namespaces/{NS}/pods")
 

@@ -11,18 +11,21 @@ import pytest
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate
 from scavenger_admitter.core.lifecycle.actions import CreateJob
+from scavenger_admitter.core.lifecycle.confirmed import Confirmed
+from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.manifest import service_manifest
 from scavenger_admitter.informers import SCAVENGERQUEUES
 from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api import names
-from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.job import Phase, ScavengerJob
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists
 from scavenger_kube.resources import JOBS, NODES, SERVICES
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, eventually, scavengerjob_dict
 
+from . import builders as b
 from .builders import Woken
 from .harness import NS, Harness, empty_harness, harness, runs
 from .test_controller import ALWAYS, QUOTA, status_body
@@ -72,12 +75,12 @@ def a_writer(client: ApiClient, clock: VirtualClock) -> Writer:
 async def test_a_start_is_a_job_that_says_which_run_it_is() -> None:
     async with FakeApi() as api:
         writer = a_writer(api.client(), VirtualClock())
-        await writer.create(a_job(), CreateJob("the run", 3))
+        await writer.create(a_job(), b.confirmed(CreateJob("the run", 3)))
         job = api.get(JOBS, "ns", "a")
         assert job is not None
         assert job["metadata"]["annotations"] == {"scavenger.dev/run": "the run", "scavenger.dev/restarts": "3"}
         with pytest.raises(AlreadyExists):
-            await writer.create(a_job(), CreateJob("another", 3))
+            await writer.create(a_job(), b.confirmed(CreateJob("another", 3)))
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
@@ -87,7 +90,7 @@ async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine(r
         job = a_job(2)
         if there:
             api.put(SERVICES, service_manifest(job) or {})
-        await a_writer(api.client(), VirtualClock()).create(job, CreateJob("r", restarts))
+        await a_writer(api.client(), VirtualClock()).create(job, b.confirmed(CreateJob("r", restarts)))
         assert [made["metadata"]["name"] for made in api.list(JOBS)] == ["a"]
         assert api.get(SERVICES, "ns", "sj-a") is not None
         order = [request.path.rpartition("/")[2] for request in api.requests if request.method == "POST"]
@@ -97,7 +100,7 @@ async def test_the_service_of_a_gang_comes_first_and_one_that_is_there_is_fine(r
 async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
     async with FakeApi() as api:
         api.fail(409, times=2, reason="Conflict", methods={"POST"})
-        await a_writer(api.client(), VirtualClock()).create(a_job(), CreateJob("r", 0))
+        await a_writer(api.client(), VirtualClock()).create(a_job(), b.confirmed(CreateJob("r", 0)))
         assert len(api.list(JOBS)) == 1
 
 
@@ -491,9 +494,9 @@ async def test_a_job_that_is_deleted_while_starting_is_written_gives_its_room_ba
         writer, informers = admitter._reconciler._writer, admitter._informers
         real = writer.write_status
 
-        async def write(job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
-            written = await real(job, status)
-            if job.metadata.name == "a" and status.phase is Phase.STARTING:
+        async def write(job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
+            written = await real(job, decided)
+            if job.metadata.name == "a" and decided.value.status.phase is Phase.STARTING:
                 c.api.remove(SCAVENGERJOBS, NS, "a")
                 await eventually(lambda: informers.job("lab/a") is None)
             return written

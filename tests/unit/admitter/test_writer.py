@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob
+from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.writer import OWN_FIELDS, SCAVENGERJOBS, Writer
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_kube.errors import Conflict, NotFound
 from scavenger_runtime.events import EventRecorder
 from scavenger_testing import FakeApi, VirtualClock, scavengerjob_dict
+
+from . import builders as b
 
 NS = "lab"
 PREEMPTION = {"class": "non-preemptible", "runningPriority": 7}
@@ -32,7 +36,8 @@ class Place:
         return ScavengerJob.model_validate(self.api.get(SCAVENGERJOBS, NS, "a"))
 
     async def write(self, job: ScavengerJob, **changes: Any) -> ScavengerJob:
-        return await self.writer.write_status(job, job.status.model_copy(update=changes))
+        outcome = Outcome(job.status.model_copy(update=changes), changed=True)
+        return await self.writer.write_status(job, b.confirmed(outcome))
 
 
 @pytest.fixture
@@ -89,3 +94,14 @@ async def test_a_later_job_of_the_same_name_is_not_written_to(place: Place) -> N
     with pytest.raises(Conflict):
         await place.write(job, message="another")
     assert place.job().status.message is None
+
+
+async def test_nothing_irreversible_is_written_that_is_not_confirmed(place: Place) -> None:
+    job = place.put(phase="Running")
+    before = place.api.store.version
+    with pytest.raises(AttributeError):
+        await place.writer.write_status(job, Outcome(job.status, changed=True))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        await place.writer.create(job, CreateJob("the run", 0))  # type: ignore[arg-type]
+    await place.writer.carry_out(job.key, (DeleteJob("uid", "not confirmed"),))  # type: ignore[arg-type]
+    assert place.api.store.version == before

@@ -8,13 +8,11 @@ old news (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 from scavenger_api import names
-from scavenger_api.job import Phase
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError, NotFound
 from scavenger_kube.kinds import Job, Node, ObjectMeta, Pod, Struct
@@ -24,10 +22,11 @@ from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.paging import PagedList
 
-from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
-from scavenger_admitter.core.lifecycle.pods import deleting, moment
-from scavenger_admitter.facts import run_of, version
+from scavenger_admitter.core.lifecycle.actions import CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
+from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import moment
+from scavenger_admitter.facts import version
 from scavenger_admitter.writer import SCAVENGERJOBS, metadata_now
 
 AGAIN_SECONDS: Final = 0.5
@@ -93,41 +92,22 @@ def _behind(informer: Informer[Any], key: str, needed: str) -> bool:
     return seen is None or version(seen.metadata.resource_version) < version(needed)
 
 
-def doubtful(seen: Observation) -> bool:
-    """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
-    behind the others, and what follows from the one must not be done for the other."""
-    status, run, refused = seen.job.status, run_of(seen.job), seen.refused
-    active = seen.was_starting or (status.phase is not None and status.phase.active)
-    if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in _placed(seen)):
-        return True
-    if seen.batch is None and refused is not None and refused.server_trouble:
-        return True  # the Job may have been created all the same, and its informer be behind
-    if seen.batch is None:
-        mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
-        return active or (mine and not (status.phase and status.phase.finished))
-    if not active or accounting.run_start(status) is None:
-        return False
-    uid = seen.batch.metadata.uid
-    members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
-    return members < seen.job.spec.parallelism
+async def decide(client: ApiClient, seen: Observation) -> Confirmed[Outcome] | None:
+    """What follows, from what the API server has where caches do not prove it; None where there is a newer version of
+    the ScavengerJob than this, or none any more. Raises ApiError."""
+    if await _overtaken(client, seen):
+        return None
+    return confirm(seen) or confirm(await _with_run(client, seen))
 
 
-def final(seen: Observation, outcome: Outcome) -> bool:
-    """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
-    finished no longer, or a run that nobody interrupted ends because the job is suspended."""
-    before, after = seen.job.status.phase, outcome.status.phase
-    if before is not None and before.finished:
-        return after is not None and not after.finished
-    if before is not None and before.active and after is Phase.SUSPENDED:
-        return True
-    if after is not Phase.COMPLETED:
-        return False
-    run = run_of(seen.job)
-    succeeded = sum(pod.status.phase == "Succeeded" and _place(pod.metadata) == run for pod in seen.pods)
-    return succeeded < seen.job.spec.parallelism
+async def decide_creation(client: ApiClient, seen: Observation) -> Confirmed[CreateJob | CreatePods | None]:
+    """What is to be created for a job of which the API server has no pod that forbids it. Raises ApiError."""
+    found = confirm_creation(seen) or confirm_creation(await _with_pods(client, seen))
+    assert found is not None, "the pods were asked for"
+    return found
 
 
-async def overtaken(client: ApiClient, seen: Observation) -> bool:
+async def _overtaken(client: ApiClient, seen: Observation) -> bool:
     """Whether there is a newer version of the ScavengerJob than this, or none any more. The API server is asked where a
     Job or a pod has a later place in line, as another process may have ended a run since. Raises ApiError."""
     job, known = seen.job.metadata, seen.job.status.queued_timestamp
@@ -149,30 +129,24 @@ async def exists(client: ApiClient, key: str) -> bool:
     return await metadata_now(client, SCAVENGERJOBS, namespace, name) is not None
 
 
-async def confirmed(client: ApiClient, seen: Observation) -> Observation:
+async def _with_run(client: ApiClient, seen: Observation) -> Observation:
     """The same with its Job, its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     batch = await _get(client, JOBS, Job, seen.job.metadata.namespace, seen.job.metadata.name)
-    return await with_pods(client, replace(seen, batch=batch))
+    return replace(await _with_pods(client, replace(seen, batch=batch)), asked=Asked.RUN)
 
 
-async def with_pods(client: ApiClient, seen: Observation) -> Observation:
+async def _with_pods(client: ApiClient, seen: Observation) -> Observation:
     """The same with its pods and the nodes that are missing as the API server has them. Raises ApiError."""
     meta = seen.job.metadata
     params: Params = {"labelSelector": f"{names.LABEL_JOB}={meta.name}"}
     body = await client.request("GET", PODS.path(meta.namespace), params=params)
     pods = msgspec.json.decode(body, type=_Pods).items
-    found = replace(seen, pods=pods)
+    found = replace(seen, pods=pods, asked=Asked.PODS)
     nodes = dict(seen.nodes)
-    for name, _ in _placed(found):
+    for name, _ in placed(found):
         if nodes.get(name) is None:
             nodes[name] = await _get(client, NODES, Node, None, name)
     return replace(found, nodes=nodes)
-
-
-def _placed(seen: Observation) -> Iterator[tuple[str, Pod]]:
-    for pod in seen.pods:
-        if pod.spec.node_name:
-            yield pod.spec.node_name, pod
 
 
 async def _get(client: ApiClient, resource: Resource[Any], kind: type[Any], namespace: str | None, name: str) -> Any:

@@ -27,14 +27,14 @@ from scavenger_admitter.core.admission.cycle.plan import Start
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
-from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import newer, run_of
-from scavenger_admitter.freshness import confirmed, doubtful, exists, final, overtaken, with_pods
+from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.references import refers
@@ -138,27 +138,29 @@ class Reconciler:
         if job is None:
             return await self._clear_orphans(key)
         await self._look_for_references(key, job)
+        self._hear(key, job)
         seen = self._observation(key, job)
-        if await overtaken(self._client, seen):
+        decided = await decide(self._client, seen)
+        if decided is None:
             log.info("waiting for a newer version of the ScavengerJob", job=key)
             self._feed.take_back(key)
             return Result(requeue_after=BEHIND_SECONDS)
-        outcome = await self._plan(seen)
+        outcome = decided.value
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
-        cleanups = self._cleanups(key, outcome)
+        clears = self._clears(key, decided)
         may_create = create is not None and self._slots.is_called(key)
         lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
         pods = job.spec.parallelism * (lacking or (may_create and self._settings.managed_jobs))
-        requests = (outcome.changed and left_out is None) + len(cleanups) + may_create + pods
+        requests = (outcome.changed and left_out is None) + len(clears.value) + may_create + pods
         if not self._turns.take(key, urgency_of(job, outcome), requests):
-            if cleanups or lacking or may_create or not can_wait(job, outcome):
+            if clears.value or lacking or may_create or not can_wait(job, outcome):
                 return None  # it is looked at again when it has its turn
             left_out = EXPLAINED_LATER  # when it has its turn; until then it goes on as if it had been said
         if left_out is not None:
             job = job.model_copy(update={"status": outcome.status})
         elif outcome.changed:
-            job = await self._commit(job, outcome)
+            job = await self._commit(job, decided)
         if not outcome.unsettled:
             self._records[key].losses.close()
         if seen.granted and create is None:  # what it was granted for is not so any more
@@ -166,9 +168,9 @@ class Reconciler:
             self._feed.take_back(key)
         self._feed.update(key, job, outcome)
         if may_create or lacking:
-            await self._create(job, outcome, seen)
-        await self._writer.carry_out(key, cleanups)
-        self._records[key].done.update(cleanups)
+            await self._create(job, seen)
+        await self._writer.carry_out(key, clears)
+        self._records[key].done.update(clears.value)
         # Another record by now where the job went meanwhile and another one has its name.
         look = self._looks_in(key, job)
         return _soonest(left_out, outcome.requeue_after, look, *self._records[key].attempt.waits(self._clock))
@@ -200,27 +202,10 @@ class Reconciler:
             return LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
         return LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
 
-    async def _plan(self, seen: Observation) -> Outcome:
-        """What follows, from what the API server has where informers do not prove it."""
-        outcome = None if doubtful(seen) else plan_lifecycle(seen)
-        if outcome is None or final(seen, outcome):
-            outcome = plan_lifecycle(await confirmed(self._client, seen))
-        return outcome
-
-    async def _nothing_lives(self, key: str, seen: Observation) -> bool:
-        """Whether the API server has no pod that keeps the job from being started. It is not asked where there was no
-        Job of this name: the pods from before this process began to lead are shown."""
-        if not self._records.was_started(key):
-            return True
-        outcome = plan_lifecycle(await with_pods(self._client, seen))
-        return any(isinstance(action, CreateJob) for action in outcome.actions)
-
-    def _cleanups(self, key: str, outcome: Outcome) -> list[Cleanup]:
-        """What is to be done but to create the Job and its pods, without what has been done and is not shown yet."""
-        wanted = [action for action in outcome.actions if not isinstance(action, CreateJob | CreatePods)]
+    def _clears(self, key: str, decided: Confirmed[Outcome]) -> Confirmed[tuple[Cleanup, ...]]:
         done = self._records[key].done
-        done.intersection_update(wanted)
-        return [action for action in wanted if action not in done]
+        done.intersection_update(decided.value.actions)
+        return cleanups(decided, done)
 
     async def _clear_orphans(self, key: str) -> Result | None:
         """Pods whose ScavengerJob is not shown go once the API server has said that it does not exist."""
@@ -234,32 +219,31 @@ class Reconciler:
         await self._writer.carry_out(key, actions)
         return None
 
-    async def _create(self, job: ScavengerJob, outcome: Outcome, seen: Observation) -> None:
-        for action in outcome.actions:
-            if isinstance(action, CreateJob):
-                await self._start(job, action, seen)
-            elif isinstance(action, CreatePods):
-                await self._go_on_creating(job, action)
+    async def _create(self, job: ScavengerJob, seen: Observation) -> None:
+        """Create what a job lacks, as far as the API server has no pod that forbids it."""
+        if seen.granted:
+            self._slots.begin(job.key)
+        match await decide_creation(self._client, seen):
+            case Confirmed(value=CreateJob()) as start:
+                await self._start(job, start)
+            case Confirmed(value=CreatePods()) as rest:
+                await self._go_on_creating(job, rest)
+            case _:
+                log.info("nothing created: the informer of pods is behind", job=job.key)
+                self._feed.take_back(job.key, BEHIND_SECONDS)
 
-    async def _start(self, job: ScavengerJob, action: CreateJob, seen: Observation) -> None:
+    async def _start(self, job: ScavengerJob, confirmed: Confirmed[CreateJob]) -> None:
         """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
         lifecycle."""
-        key, attempt = job.key, self._records[job.key].attempt
-        if attempt.stage is not Stage.GRANTED or attempt.run != action.run:
-            return
-        self._slots.begin(key)
-        if not await self._nothing_lives(key, seen):
-            log.info("not started: the informer of pods is behind", job=key)
-            self._feed.take_back(key, BEHIND_SECONDS)
-            return
-        if attempt.stage is not Stage.GRANTED or attempt.run != action.run:  # taken back meanwhile
+        key, attempt, run = job.key, self._records[job.key].attempt, confirmed.value.run
+        if attempt.stage is not Stage.GRANTED or attempt.run != run:  # taken back meanwhile
             return
         self._records.started(key)
         attempt.post(self._clock.monotonic())
         refusal = None
         try:
-            batch = await self._writer.create(job, action, _target(job, attempt))
-            refusal = await self._create_pods(job, action.run, batch)
+            batch = await self._writer.create(job, confirmed, _target(job, attempt))
+            refusal = await self._create_pods(job, confirmed, batch)
         except AlreadyExists:
             pass  # ours from before a restart, or somebody else's: its event shows which
         except ApiError as error:
@@ -271,41 +255,46 @@ class Reconciler:
         finally:
             self._slots.leave(key)
         # Else the job is gone, another one has its name, or its place in line has moved.
-        if self._records[key].attempt is attempt and attempt.run == action.run:
+        if self._records[key].attempt is attempt and attempt.run == run:
             self._feed.on_answer(key, refusal)
 
-    async def _create_pods(self, job: ScavengerJob, run: str, batch: dict[str, Any]) -> Refusal | None:
+    async def _create_pods(
+        self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
+    ) -> Refusal | None:
         """Create the pods of a Job that the admitter has; returns why one was refused, unless that will pass."""
         key, spec = job.key, batch["spec"]
         if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
             return None
         try:
-            await self._writer.create_pods(batch, lambda: self._slots.begin(key))
+            await self._writer.create_pods(batch, confirmed, lambda: self._slots.begin(key))
         except ApiError as error:
             refusal = _refusal(error, of_pod=True)
             passes = refusal.passes(job.spec)
             log.warning("pods refused", job=key, reason=error.reason, error=str(error), again=passes)
             return None if passes else refusal
-        self._records[key].created = run
+        self._records[key].created = confirmed.value.run
         return None
 
-    async def _go_on_creating(self, job: ScavengerJob, action: CreatePods) -> None:
+    async def _go_on_creating(self, job: ScavengerJob, confirmed: Confirmed[CreatePods]) -> None:
         """The pods that another process, or an earlier try, left out: from the template that the Job has."""
         batch = await self._writer.batch_job(job.metadata.namespace, job.metadata.name)
-        if batch["metadata"]["uid"] != action.uid:
+        if batch["metadata"]["uid"] != confirmed.value.uid:
             return
-        refusal = await self._create_pods(job, action.run, batch)
+        refusal = await self._create_pods(job, confirmed, batch)
         attempt = self._records[job.key].attempt
-        if refusal is not None and attempt.run == action.run:
+        if refusal is not None and attempt.run == confirmed.value.run:
             self._feed.on_answer(job.key, refusal)
 
-    def _observation(self, key: str, job: ScavengerJob) -> Observation:
-        informers, record, run = self._informers, self._records[key], run_of(job)
-        if (made := record.took_effect(job)) is not None:
+    def _hear(self, key: str, job: ScavengerJob) -> None:
+        """What this version of the job shows of writes whose answers were lost, and of its start."""
+        if (made := self._records[key].took_effect(job)) is not None:
             before, outcome = made
             self._tell(before, job, outcome)
             self._feed.judge(key, job, outcome)
         self._feed.look(key, job)
+
+    def _observation(self, key: str, job: ScavengerJob) -> Observation:
+        informers, record, run = self._informers, self._records[key], run_of(job)
         attempt = record.attempt
         batch, pods = informers.batch.get(key), informers.pods.by_index("job", key)
         return Observation(
@@ -315,6 +304,7 @@ class Reconciler:
             nodes=informers.nodes_of(pods),
             reboots=informers.reboots,
             now=self._clock.now(),
+            name_used=self._records.was_started(key),
             diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
             wait=self._explanations.tell(key, job, self._admission.held.get(key)),
             missing=record.missing,
@@ -336,11 +326,11 @@ class Reconciler:
             settings=self._lifecycle_settings,
         )
 
-    async def _commit(self, job: ScavengerJob, outcome: Outcome) -> ScavengerJob:
+    async def _commit(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
         """Write the status, then count and say what is new."""
-        record = self._records[job.key]
+        record, outcome = self._records[job.key], decided.value
         try:
-            written = await self._writer.write_status(job, outcome.status)
+            written = await self._writer.write_status(job, decided)
         except ApiError as error:
             if not isinstance(error, Conflict | NotFound):  # it may have been written all the same
                 record.unanswered = [one for one in record.unanswered if not newer(job, one[0])]

@@ -24,13 +24,17 @@ from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Targe
 from scavenger_admitter.core.lifecycle.actions import (
     Cleanup,
     CreateJob,
+    CreatePods,
     DeleteJob,
     DeletePod,
     DeleteScavengerJob,
     EndJob,
     EventNote,
+    OfPod,
     ReleasePod,
 )
+from scavenger_admitter.core.lifecycle.confirmed import Confirmed
+from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN
 from scavenger_admitter.core.manifest import job_manifest, service_manifest
 from scavenger_admitter.core.pods_of_job import pods_of_job
@@ -149,7 +153,7 @@ class Writer:
         self._burstable = burstable
         self._references = references or References(client)
 
-    async def write_status(self, job: ScavengerJob, status: ScavengerJobStatus) -> ScavengerJob:
+    async def write_status(self, job: ScavengerJob, decided: Confirmed[Outcome]) -> ScavengerJob:
         """Commit a status decided on this very version of the job; returns the job as the API server has it then.
 
         A merge patch, which costs the API server less than a server-side apply (docs/designs/0007-under-pressure.md).
@@ -160,7 +164,8 @@ class Writer:
             NotFound: it is gone.
             ApiError: the API server refuses.
         """
-        meta, fields = job.metadata, status.to_dict()
+        meta, status = job.metadata, decided.value.status
+        fields = status.to_dict()
         own = {name: fields.get(name) for name in OWN_FIELDS}
         if status.preemption is None and job.status.preemption is not None:  # it was about a run that is over
             own["preemption"] = None
@@ -184,7 +189,9 @@ class Writer:
         for note in notes:
             self._events.record(SCAVENGERJOBS, job, note.type, note.reason, note.message)
 
-    async def create(self, job: ScavengerJob, action: CreateJob, target: Target = ANYWHERE) -> dict[str, Any]:
+    async def create(
+        self, job: ScavengerJob, confirmed: Confirmed[CreateJob], target: Target = ANYWHERE
+    ) -> dict[str, Any]:
         """Create the Job of a run, for these nodes. It has the name of the ScavengerJob, so the API server itself sees
         to it that nothing is started twice, whoever tries. Returns the Job, as the API server has it.
 
@@ -194,7 +201,7 @@ class Writer:
             ReferenceAbsent: there is no such claim as its pods need, or another object that is looked for.
             ApiError: the API server refuses, or does not answer.
         """
-        job = await self._whole(job)
+        action, job = confirmed.value, await self._whole(job)
         if absent := await self._references.missing(job.metadata.namespace, job.spec):
             raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
@@ -217,11 +224,14 @@ class Writer:
         """What the pods of a job need and the API server does not have. Raises ApiError."""
         return await self._references.missing(job.metadata.namespace, (await self._whole(job)).spec)
 
-    async def create_pods(self, batch: dict[str, Any], answered: Callable[[], None]) -> None:
+    async def create_pods(
+        self, batch: dict[str, Any], confirmed: Confirmed[CreateJob | CreatePods], answered: Callable[[], None]
+    ) -> None:
         """Create all pods of a Job that are not there.
 
         Args:
             batch: the Job, as the API server has it.
+            confirmed: that they are to be created.
             answered: called whenever some are there.
 
         Raises:
@@ -287,10 +297,12 @@ class Writer:
             if there is not None and not _is_usable(there, job):
                 raise NameTaken(there, job) from None
 
-    async def carry_out(self, key: str, actions: Iterable[Cleanup]) -> None:
+    async def carry_out(self, key: str, actions: Confirmed[tuple[Cleanup, ...]] | tuple[OfPod, ...]) -> None:
         """Carry out what follows from a committed status. All of it is attempted; the first failure is raised after,
         and the reconcile that comes then repeats what is still to be done."""
-        await _all(self._action(key, action) for action in actions)
+        await _all(
+            self._action(key, action) for action in (actions.value if isinstance(actions, Confirmed) else actions)
+        )
 
     def _action(self, key: str, action: Cleanup) -> Awaitable[Any]:
         namespace, _, name = key.partition("/")

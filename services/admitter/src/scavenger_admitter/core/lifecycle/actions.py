@@ -83,7 +83,10 @@ class DeleteScavengerJob:
     uid: str
 
 
-Cleanup: TypeAlias = EndJob | DeleteJob | DeletePod | ReleasePod | DeleteScavengerJob
+OfPod: TypeAlias = DeletePod | ReleasePod
+"""What clears a pod away."""
+
+Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | DeleteScavengerJob
 """What clears away, or says how it ended. Its answer changes nothing: the next reconcile does what is still to do."""
 
 Action: TypeAlias = CreateJob | CreatePods | Cleanup

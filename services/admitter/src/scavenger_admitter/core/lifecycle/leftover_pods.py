@@ -13,7 +13,7 @@ from typing import Final
 
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.actions import Cleanup, DeletePod, ReleasePod
+from scavenger_admitter.core.lifecycle.actions import DeletePod, OfPod, ReleasePod
 from scavenger_admitter.core.lifecycle.pods import deleting, held, moment
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -109,7 +109,7 @@ def _leftover(pod: kinds.Pod, node: kinds.Node | None, now: datetime, *, harmles
 
 def clear(
     pods: Iterable[kinds.Pod], nodes: Mapping[str, kinds.Node | None], *, job_uid: str | None
-) -> tuple[Cleanup, ...]:
+) -> tuple[OfPod, ...]:
     """What is to be done with pods of earlier runs: released when they have ended, deleted when nobody else will.
 
     `job_uid`: the Job that takes its pods with it when it is deleted. None where it is being deleted already: a
@@ -118,7 +118,7 @@ def clear(
     return tuple(action for pod in pods if (action := _clear(pod, nodes, job_uid)) is not None)
 
 
-def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> Cleanup | None:
+def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str | None) -> OfPod | None:
     owner = pod.metadata.controller
     if surely_ended(pod, nodes):
         if held(pod):
@@ -130,23 +130,23 @@ def _clear(pod: kinds.Pod, nodes: Mapping[str, kinds.Node | None], job_uid: str 
     return DeletePod(pod.metadata.name, pod.metadata.uid)
 
 
-def stop(pods: Iterable[kinds.Pod]) -> tuple[Cleanup, ...]:
+def stop(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
     """Delete every pod that has not ended and that nobody has deleted yet."""
     return tuple(DeletePod(pod.metadata.name, pod.metadata.uid) for pod in pods if not pod.ended and not deleting(pod))
 
 
-def release(pods: Iterable[kinds.Pod]) -> tuple[Cleanup, ...]:
+def release(pods: Iterable[kinds.Pod]) -> tuple[OfPod, ...]:
     """Release every pod: no ending of theirs matters any more."""
     return tuple(ReleasePod(pod.metadata.name, pod.metadata.uid) for pod in pods if held(pod))
 
 
-def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[Cleanup, ...]:
+def clear_orphans(pods: Sequence[kinds.Pod]) -> tuple[OfPod, ...]:
     """What is to be done with pods whose ScavengerJob does not exist any more.
 
     Deleted when nobody has asked for it yet; released as soon as they are being deleted or have ended: nobody
     is left to read the record.
     """
-    actions: list[Cleanup] = []
+    actions: list[OfPod] = []
     for pod in pods:
         if not deleting(pod) and not pod.ended:
             actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))

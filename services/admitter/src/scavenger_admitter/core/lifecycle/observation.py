@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -35,6 +36,16 @@ def _by_nobody(_: str) -> bool:
     return False
 
 
+class Asked(enum.Enum):
+    """What of an observation the API server was asked for; the rest is from caches."""
+
+    NOTHING = "nothing"
+    PODS = "pods"
+    """The pods, and the nodes they are on as far as no cache has them."""
+    RUN = "run"
+    """The Job as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class InterruptDecision:
     """A decision of this service itself to interrupt a running job."""
@@ -56,6 +67,9 @@ class Observation:
     nodes: Mapping[str, kinds.Node | None]
     """The nodes those pods are on; None for one that is known not to exist, missing when it is not known."""
     now: datetime
+    asked: Asked = Asked.NOTHING
+    name_used: bool = False
+    """There was a Job of this name lately, of which caches may not show all pods."""
     reboots: Mapping[str, datetime] = field(default_factory=dict)
     """When nodes were seen to have rebooted last, as far as this process has seen it."""
     diagnosis: Diagnosis | None = None

@@ -1,0 +1,114 @@
+"""What cannot be undone follows only from what caches prove, or the API server was asked for.
+
+A start, a verdict and the deletion of a Job are `Confirmed`. The writer takes nothing else, and only this module makes
+values of that type (docs/designs/0019-confirm-before-what-cannot-be-undone.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, Generic, TypeVar, final
+
+from scavenger_api import names
+from scavenger_api.job import Phase
+from scavenger_kube.kinds import Pod
+
+from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
+from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import deleting
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Proof:
+    """Nobody outside of this module has one."""
+
+
+_PROOF: Final = _Proof()
+
+
+@final
+class Confirmed(Generic[T_co]):
+    """Something that no cache that is behind can have made wrong.
+
+    Attributes:
+        value: what that is.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T_co, proof: _Proof) -> None:
+        self.value = value
+
+
+def confirm(seen: Observation) -> Confirmed[Outcome] | None:
+    """What follows from an observation; None where the API server is to be asked for the Job and its pods first."""
+    asked = seen.asked is Asked.RUN
+    if not asked and _doubtful(seen):
+        return None
+    outcome = plan_lifecycle(seen)
+    return None if not asked and _final(seen, outcome) else Confirmed(outcome, _PROOF)
+
+
+def confirm_creation(seen: Observation) -> Confirmed[CreateJob | CreatePods | None] | None:
+    """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
+    where there was no Job of this name: the pods from before this process began to lead are shown."""
+    if seen.asked is Asked.NOTHING and seen.name_used:
+        return None
+    actions = plan_lifecycle(seen).actions
+    return Confirmed(next((one for one in actions if isinstance(one, CreateJob | CreatePods)), None), _PROOF)
+
+
+def cleanups(decided: Confirmed[Outcome], done: Collection[Cleanup]) -> Confirmed[tuple[Cleanup, ...]]:
+    """What follows but to create something, without what has been done and is not shown yet."""
+    actions = decided.value.actions
+    wanted = (one for one in actions if not isinstance(one, CreateJob | CreatePods))
+    return Confirmed(tuple(one for one in wanted if one not in done), _PROOF)
+
+
+def placed(seen: Observation) -> Iterator[tuple[str, Pod]]:
+    """The pods that have a node, each with its name."""
+    for pod in seen.pods:
+        if pod.spec.node_name:
+            yield pod.spec.node_name, pod
+
+
+def _doubtful(seen: Observation) -> bool:
+    """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
+    behind the others, and what follows from the one must not be done for the other."""
+    status, run, refused = seen.job.status, _run(seen), seen.refused
+    active = seen.was_starting or (status.phase is not None and status.phase.active)
+    if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
+        return True
+    if seen.batch is None and refused is not None and refused.server_trouble:
+        return True  # the Job may have been created all the same, and its informer be behind
+    if seen.batch is None:
+        mine = any(pod.metadata.annotations.get(names.ANNOTATION_RUN) == run for pod in seen.pods)
+        return active or (mine and not (status.phase and status.phase.finished))
+    if not active or accounting.run_start(status) is None:
+        return False
+    uid = seen.batch.metadata.uid
+    members = sum((owner := pod.metadata.controller) is not None and owner.uid == uid for pod in seen.pods)
+    return members < seen.job.spec.parallelism
+
+
+def _final(seen: Observation, outcome: Outcome) -> bool:
+    """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
+    finished no longer, or a run that nobody interrupted ends because the job is suspended."""
+    before, after = seen.job.status.phase, outcome.status.phase
+    if before is not None and before.finished:
+        return after is not None and not after.finished
+    if before is not None and before.active and after is Phase.SUSPENDED:
+        return True
+    if after is not Phase.COMPLETED:
+        return False
+    run = _run(seen)
+    mine = [pod for pod in seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN, "") == run]
+    return sum(pod.status.phase == "Succeeded" for pod in mine) < seen.job.spec.parallelism
+
+
+def _run(seen: Observation) -> str:
+    queued = seen.job.status.queued_timestamp
+    return accounting.run_id(queued) if queued is not None else ""
