@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from typing import Literal
 
 import orjson
@@ -26,15 +26,23 @@ class Watches:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._watchers: set[_Watcher] = set()
+        self._watchers: dict[_Watcher, Collection] = {}  # in the order in which they came
+        self._told = 0
         self._held: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._watchers)
 
     def notify(self) -> None:
-        """Have every watch look for what was written."""
-        self.send(b"")
+        """Have the watches of what was written since the last time look for it."""
+        written = {entry.kind.plural for entry in self._store.history[self._told :]}
+        self._told = len(self._store.history)
+        self._wake(written)
+
+    def _wake(self, plurals: Set[str]) -> None:
+        for watcher, where in self._watchers.items():
+            if where.plural in plurals:
+                watcher.lines.put_nowait(b"")
 
     def hold(self, plural: str) -> None:
         """Send nothing of this kind from now on, bookmarks neither, over open and new connections alike."""
@@ -43,7 +51,7 @@ class Watches:
     def release(self, plural: str) -> None:
         """Send what has been held back of this kind."""
         self._held.discard(plural)
-        self.notify()
+        self._wake({plural})
 
     def send(self, line: bytes | Literal["close", "drop"]) -> None:
         """Send bytes to every watch as they are; "close" ends it in good order, "drop" cuts its connection."""
@@ -58,7 +66,7 @@ class Watches:
         response.enable_chunked_encoding()
         await response.prepare(request)
         watcher = _Watcher()
-        self._watchers.add(watcher)
+        self._watchers[watcher] = where
         try:
             async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
                 async for line in self._lines(request, where, version, watcher):
@@ -68,7 +76,7 @@ class Watches:
         except ConnectionResetError:
             return response
         finally:
-            self._watchers.discard(watcher)
+            self._watchers.pop(watcher, None)
         with contextlib.suppress(ConnectionResetError):
             await response.write_eof()
         return response

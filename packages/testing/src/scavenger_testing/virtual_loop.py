@@ -1,0 +1,255 @@
+"""An event loop without sockets, threads and real time: one seed decides everything that happens on it.
+
+Its clock stands still while anybody can run, and then goes on to the next timer at once. Connections are pairs of
+transports in memory, over which bytes take a moment that the seed chooses. What is for a thread is done at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import selectors
+import socket
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+from unittest import mock
+
+from scavenger_testing.clock import START, VirtualClock
+
+T = TypeVar("T")
+
+FIRST_PORT: Final = 20_000
+MOST_LATENCY: Final = 0.004
+"""Seconds that bytes take at most."""
+THREAD_SECONDS: Final = 0.01
+"""What is done in a thread takes so long."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop. `source`: of all chance."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._now = 0.0
+        self._source = source
+        self._servers: dict[int, _Server] = {}
+        self._dialled: dict[int, _Server] = {}
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        """Seconds since the start."""
+        return self._now
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock."""
+        self._now += seconds
+
+    def latency(self) -> float:
+        """Seconds that some bytes take."""
+        return self._source.uniform(0.0, MOST_LATENCY)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        """Do it now, and say what it came to a moment later."""
+        future = self.create_future()
+        try:
+            tell, result = future.set_result, func(*args)
+        except Exception as error:
+            tell, result = future.set_exception, error
+        self.call_later(THREAD_SECONDS, lambda: None if future.done() else tell(result))
+        return future
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+        """Listen, as far as others on this loop are concerned."""
+        server = _Server(factory, port or FIRST_PORT + len(self._servers))
+        self._servers[server.port] = server
+        return server
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Find the server. Raises ConnectionRefusedError."""
+        server = self._servers.get(address[1])
+        if server is None or server.closed:
+            raise ConnectionRefusedError(f"nobody listens on {address}")
+        await asyncio.sleep(self.latency())
+        self._dialled[sock.fileno()] = server
+
+    async def create_connection(self, factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:  # type: ignore[override]
+        """Connect a protocol to the server that its socket has dialled."""
+        server = self._dialled.pop(sock.fileno())
+        sock.close()
+        near, far = _Transport(self, factory()), _Transport(self, server.factory())
+        near.peer, far.peer = far, near
+        far.protocol.connection_made(far)
+        near.protocol.connection_made(near)
+        return near, near.protocol
+
+
+class LoopClock(VirtualClock):
+    """The clock of a VirtualLoop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def now(self) -> datetime:
+        """Wall time in UTC."""
+        return START.astimezone(UTC) + timedelta(seconds=self._loop.time() + self.skew)
+
+    def monotonic(self) -> float:
+        """Seconds since the start."""
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once so much time has passed."""
+        await asyncio.sleep(max(0.0, seconds))
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass."""
+        await asyncio.sleep(seconds)
+
+
+def run_virtually(seed: int, work: Callable[[LoopClock, random.Random], Coroutine[Any, Any, T]]) -> T:
+    """The result of `work`, which gets a clock and a source of chance. Two runs with one seed differ in nothing, where
+    PYTHONHASHSEED is the same."""
+    source = random.Random(seed)
+    with _seeded(source):
+        loop = VirtualLoop(random.Random(source.getrandbits(64)))
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(work(LoopClock(loop), source))
+
+
+@contextlib.contextmanager
+def _seeded(source: random.Random) -> Iterator[None]:
+    """Whatever takes its chance from the system takes it from a source."""
+    real, chance, ids = random.Random, random.Random(source.getrandbits(64)), random.Random(source.getrandbits(64))
+
+    def made(*seed: Any) -> random.Random:
+        return real(*(seed or (chance.getrandbits(64),)))
+
+    def numbered() -> uuid.UUID:
+        return uuid.UUID(int=ids.getrandbits(128), version=4)
+
+    with (
+        mock.patch("random.Random", made),
+        mock.patch("random.randint", chance.randint),
+        mock.patch("uuid.uuid4", numbered),
+    ):
+        yield
+
+
+class _Selector(selectors.SelectSelector):
+    """Waits for no file, and lets time pass instead."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise RuntimeError("nobody on this loop can ever run again")
+        self._loop.pass_time(max(0.0, timeout))
+        return []
+
+
+class _Server:
+    """A server, and the one address of it."""
+
+    def __init__(self, factory: Callable[[], Any], port: int) -> None:
+        self.factory = factory
+        self.port = port
+        self.closed = False
+        self.sockets = [self]
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def wait_closed(self) -> None:
+        pass
+
+
+class _Transport(asyncio.Transport):
+    """One end of a connection. What is sent arrives in its order, a moment later."""
+
+    peer: _Transport
+
+    def __init__(self, loop: VirtualLoop, protocol: Any) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self._loop = loop
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._due = 0.0
+        self._paused = False
+        self._closing = False
+        self._lost = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return not self._paused
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._loop.call_soon(self._read)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: Any) -> None:
+        sent = bytes(data)
+        if sent and not self._closing:
+            self.peer.arrives(lambda: self.peer.protocol.data_received(sent))
+
+    def writelines(self, parts: Any) -> None:
+        self.write(b"".join(parts))
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self.peer.arrives(lambda: self.peer.lose(None))
+            self._loop.call_soon(self.lose, None)
+
+    def abort(self) -> None:
+        if not self._lost:
+            self._closing = True
+            self._inbox.clear()
+            self.peer.arrives(lambda: self.peer.lose(ConnectionResetError("cut")))
+            self._loop.call_soon(self.lose, None)
+
+    def arrives(self, what: Callable[[], None]) -> None:
+        """Something from the peer is on its way."""
+        self._due = max(self._due + 1e-6, self._loop.time() + self._loop.latency())
+        self._loop.call_at(self._due, self._take, what)
+
+    def _take(self, what: Callable[[], None]) -> None:
+        self._inbox.append(what)
+        self._read()
+
+    def _read(self) -> None:
+        while self._inbox and not self._paused and not self._lost:
+            self._inbox.popleft()()
+
+    def lose(self, error: Exception | None) -> None:
+        """The connection is over."""
+        if not self._lost:
+            self._lost = self._closing = True
+            self.protocol.connection_lost(error)

@@ -1,0 +1,90 @@
+"""The event loop on which one seed decides everything."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from scavenger_kube.errors import ApiError, Unavailable
+from scavenger_kube.resources import PODS
+from scavenger_runtime.informer import Informer
+from scavenger_testing import FakeApi, pod_dict
+from scavenger_testing.virtual_loop import LoopClock, run_virtually
+
+T = TypeVar("T")
+
+
+def virtually(work: Callable[[LoopClock], Coroutine[Any, Any, T]], seed: int = 1) -> T:
+    return run_virtually(seed, lambda clock, _: work(clock))
+
+
+def test_an_hour_passes_when_nobody_has_anything_to_do() -> None:
+    async def work(clock: LoopClock) -> tuple[float, float]:
+        await asyncio.sleep(3600)
+        return clock.monotonic(), await asyncio.to_thread(clock.monotonic)
+
+    assert virtually(work) == (3600, 3600)
+
+
+def test_requests_and_watches_work_as_over_sockets() -> None:
+    async def work(clock: LoopClock) -> list[str]:
+        async with FakeApi(clock) as api:
+            client = api.client()
+            pods = Informer(client, PODS, clock=clock)
+            following = asyncio.create_task(pods.run())
+            await pods.wait_synced()
+            await client.create(PODS, "default", pod_dict("a"))
+            await clock.sleep(1)
+            api.drop_watches()
+            api.put(PODS, pod_dict("b"))
+            await clock.sleep(10)
+            following.cancel()
+            return sorted(pods.keys())
+
+    assert virtually(work) == ["default/a", "default/b"]
+
+
+@pytest.mark.parametrize(("fault", "takes"), [("drop", 0), ("hang", 30)])
+def test_a_request_without_an_answer_fails(fault: str, takes: float) -> None:
+    async def work(clock: LoopClock) -> tuple[ApiError, float]:
+        async with FakeApi(clock) as api:
+            client = api.client(request_timeout=30.0)
+            getattr(api, fault)(methods={"POST"})
+            with pytest.raises(Unavailable) as failed:
+                await client.create(PODS, "default", pod_dict("a"))
+            return failed.value, clock.monotonic()
+
+    _, took = virtually(work)
+    assert takes <= took < takes + 1
+
+
+def test_nobody_answers_where_nobody_listens() -> None:
+    async def work(clock: LoopClock) -> None:
+        api = FakeApi(clock)
+        async with api:
+            pass
+        async with api.client() as client:
+            with pytest.raises(Unavailable):
+                await client.get(PODS, "default", "a")
+
+    virtually(work)
+
+
+def test_a_loop_on_which_nobody_can_run_says_so() -> None:
+    async def work(clock: LoopClock) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="can ever run"):
+        virtually(work)
+
+
+def test_chance_is_the_seed_s() -> None:
+    async def work(_: LoopClock) -> tuple[float, str, int]:
+        return random.Random().random(), str(uuid.uuid4()), random.randint(0, 1 << 30)
+
+    assert virtually(work, 1) == virtually(work, 1)
+    assert virtually(work, 1) != virtually(work, 2)
