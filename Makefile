@@ -78,8 +78,12 @@ test-unit: sync ## Decisions, queue, informer: no cluster, half a minute; EXAMPL
 	$(PYTEST) tests/unit tests/contract -q -n 3 --dist=worksteal $(if $(QUICK),-m "not slow") --hypothesis-profile=$(EXAMPLES)
 
 .PHONY: test-simulation
-test-simulation: sync ## What holds of every policy in the simulator; its choice of victims beside the scheduler's
-	$(PYTEST) tests/simulation -q -rs -n 2
+test-simulation: sync ## Policies in the simulator, its victims beside the scheduler's, histories with faults of all services
+	HISTORIES=40 $(PYTEST) tests/simulation -q -rs -n 2
+
+.PHONY: simulate-faults
+simulate-faults: sync ## Histories with faults: SEEDS=10000 FIRST_SEED=0; ends after 15 minutes and says where to go on
+	$(RUN) python -m tests.simulation --seed $(or $(FIRST_SEED),0) --seeds $(or $(SEEDS),10000) --until 840 --table
 
 .PHONY: fuzz
 fuzz: EXAMPLES = fuzz

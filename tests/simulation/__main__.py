@@ -1,13 +1,64 @@
-"""`python -m tests.simulation --seed N` repeats one history exactly; `--seeds 200` plays as many from there on."""
+"""`python -m tests.simulation --seed N` repeats one history exactly; `--seeds 200` plays as many from there on.
+
+Of each that fails the steps are printed without which it would not. At the end there is a table of what happened while
+jobs were in which phases. `--until 900` begins no history after so many seconds, and says which comes next.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
+from collections import Counter
 
-from tests.simulation.system.history import simulate
+from tests.simulation.system.history import STEPS, History, simulate
+from tests.simulation.system.system import System
+
+FAILURES = (AssertionError, TimeoutError)
+
+
+def shrink(seed: int, kind: type[History]) -> list[int]:
+    """The steps that are left when as many as possible are left out, and the history still fails."""
+    left, size = list(range(STEPS)), STEPS // 2
+    while size:
+        for start in range(0, len(left), size):
+            fewer = [step for step in left if step not in left[start : start + size]]
+            if fails(seed, kind, set(range(STEPS)).difference(fewer)):
+                left = fewer
+                break
+        else:
+            size //= 2
+    return left
+
+
+def fails(seed: int, kind: type[History], skip: set[int]) -> BaseException | None:
+    """Why the history fails without some of its steps; None where it does not."""
+    try:
+        simulate(seed, kind, skip)
+    except FAILURES as error:
+        return error
+    return None
+
+
+def tell(seed: int, kind: type[History]) -> None:
+    """Print the shortest form of a history that fails."""
+    left = shrink(seed, kind)
+    names = [kind.name_of(seed, step) for step in left]
+    skipped = set(range(STEPS)).difference(left)
+    print(
+        f"  of {STEPS} steps it takes {list(zip(left, names, strict=True))}: {fails(seed, kind, skipped)!r}", flush=True
+    )
+
+
+def table(met: Counter[tuple[str, str]]) -> str:
+    """How often what happened while jobs were in which phases."""
+    phases = sorted({phase for _, phase in met})
+    rows = [f"{'':16}" + "".join(f"{phase or 'none':>12}" for phase in phases)]
+    for act in sorted({act for act, _ in met}):
+        rows.append(f"{act:16}" + "".join(f"{met[act, phase]:12}" for phase in phases))
+    return "\n".join(rows)
 
 
 def main() -> int:
@@ -15,18 +66,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first history")
     parser.add_argument("--seeds", type=int, default=1, help="how many")
+    parser.add_argument("--until", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--admitter", action="store_true", help="the admitter alone")
+    parser.add_argument("--table", action="store_true", help="print the table")
     chosen = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # or the order of sets would differ from run to run
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
-    failed, began = 0, time.monotonic()
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what is left of processes that were killed
+    kind = History if chosen.admitter else System
+    met: Counter[tuple[str, str]] = Counter()
+    failed, began, cpu, played = 0, time.monotonic(), time.process_time(), 0
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        if time.monotonic() - began >= chosen.until:
+            print(f"out of time: go on with FIRST_SEED={seed}")
+            break
+        played += 1
         try:
-            print(f"seed {seed}: {simulate(seed).digest}", flush=True)
-        except (AssertionError, TimeoutError) as error:
+            history = simulate(seed, kind)
+            met += history.met
+            print(f"seed {seed}: {history.digest}", flush=True)
+        except FAILURES as error:
             failed += 1
             print(f"seed {seed} FAILED: {error!r}", flush=True)
-    each = (time.monotonic() - began) / chosen.seeds
-    print(f"{chosen.seeds} histories, {failed} failed, {each:.2f} s a seed")
+            tell(seed, kind)
+    if chosen.table:
+        print(table(met))
+    seconds, computed = (time.monotonic() - began) / max(1, played), (time.process_time() - cpu) / max(1, played)
+    print(f"{played} histories, {failed} failed, {seconds:.2f} s a seed ({computed:.2f} s of processor time)")
     return 1 if failed else 0
 
 

@@ -6,12 +6,15 @@ the admitter creates the pods of its Jobs; in the others some replicas do, as wh
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import structlog
@@ -20,6 +23,7 @@ from scavenger_admitter.writer import SCAVENGERJOBS
 from scavenger_api import names
 from scavenger_kube.resources import JOBS, NODES, PODS
 from scavenger_testing import FakeApi
+from scavenger_testing.store import Entry
 from scavenger_testing.virtual_loop import LoopClock, run_virtually
 
 from tests.unit.admitter.harness import NS, Harness, Instance, Object
@@ -31,7 +35,12 @@ WATCHED = (PODS, JOBS, SCAVENGERJOBS)
 OTHER = "other"
 HANGS = 0.02
 """Of the requests that fail; each takes as long as the client waits."""
+ALWAYS = 1_000_000
+ALL = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 OFTEN = (("PATCH", "/scavengerjobs"), ("DELETE", "/jobs"))
+
+
+H = TypeVar("H", bound="History")
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,15 @@ class Trouble:
 class History(Harness):
     """A cluster in which everything goes wrong that a seed says."""
 
+    rests = 60
+    """Seconds after which nothing changes any more once all jobs are Completed."""
+
     def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
         super().__init__(api, clock)
+        self.seed = seed
         self.random = random.Random(seed)
+        self.met: Counter[tuple[str, str]] = Counter()
+        """In which phases of jobs what has happened."""
         self.always_managed = seed % 2 == 1
         self.trouble = Trouble()
         self.replicas: list[Instance] = []
@@ -76,6 +91,25 @@ class History(Harness):
     def digest(self) -> str:
         """Of every write there was: two histories with the same one are the same."""
         return hashlib.sha256(orjson.dumps([(e.version, e.new) for e in self.api.store.history])).hexdigest()[:16]
+
+    def set_up(self) -> None:
+        """What there is before anything goes wrong."""
+        self.node()
+        self.stand_by()
+        self.stand_by()
+        for name in ("a", "b"):
+            self.submit(name)
+
+    async def turn(self, seconds: float = 0.1) -> None:
+        await self.restart_what_ended()
+        await super().turn(seconds)
+
+    async def restart_what_ended(self) -> None:
+        """The kubelet starts a process again that has ended, as one does that has lost its Lease."""
+        for replica in [one for one in self.replicas if one.task.done()]:
+            self.replicas.remove(replica)
+            await replica.kill()
+            self.stand_by()
 
     # --- the cluster --------------------------------------------------------------------------------
 
@@ -124,18 +158,36 @@ class History(Harness):
 
     # --- what happens -------------------------------------------------------------------------------
 
-    def step(self) -> Callable[[], Any]:
-        """What happens next."""
+    def step(self, number: int) -> Callable[[], Any]:
+        """What happens next. Each step has its own source of chance, so that others may be left out."""
+        self.random = random.Random(f"{self.seed} {number}")
+        act = self.random.choice(self.acts())
+        self.happened.append(act.__name__)
+        self.met.update((act.__name__, phase) for phase in set(self.phases().values()))
+        return act
+
+    @classmethod
+    def name_of(cls, seed: int, number: int) -> str:
+        """What happens in a step."""
+        return str(random.Random(f"{seed} {number}").choice(cls.acts(cls.__new__(cls))).__name__)
+
+    def acts(self) -> list[Callable[[], Any]]:
+        """What may happen, the more often the more often it is there."""
         often = (self.evict, self.fall_behind, self.lose)
         once = (self.submit_one, self.delete_job, self.replace, self.suspend, self.move, self.finish)
         machines = (self.lose_node, self.return_node, self.step_clock, self.kill)
-        act = self.random.choice((*often, *often, *once, self.catch_up, self.cut, *machines))
-        self.happened.append(act.__name__)
-        return act
+        return [*often, *often, *once, self.catch_up, self.cut, self.lag, self.outage, *machines]
+
+    def run_process(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A process of a service begins."""
+        return asyncio.create_task(main)
 
     def submit_one(self) -> None:
         if len(self.phases()) < JOBS_AT_MOST:
             self.submit(f"j{len(self.happened)}", parallelism=self.random.choice((1, 1, 2)))
+
+    def submit(self, name: str, **spec: Any) -> None:
+        super().submit(name, uid=str(uuid.uuid4()), **spec)
 
     def evict(self) -> None:
         living = [pod for pod in self.api.list(PODS) if pod["status"]["phase"] == "Running" and not _deleting(pod)]
@@ -191,7 +243,7 @@ class History(Harness):
 
     def lose(self) -> None:
         """A request fails, before or after it took effect."""
-        method, path = self.random.choice((("POST", "/jobs"), ("POST", "/pods"), ("PATCH", "/jobs"), *OFTEN))
+        method, path = self.random.choice(self.requests())
         chance = self.random.random()
         if chance < HANGS:
             self.api.hang(methods={method}, path=path)
@@ -199,6 +251,10 @@ class History(Harness):
             self.api.fail(self.random.choice((403, 409, 500)), methods={method}, path=path)
         else:
             self.api.drop(methods={method}, path=path, after_write=self.random.random() < 0.7)
+
+    def requests(self) -> list[tuple[str, str]]:
+        """Those that may fail."""
+        return [("POST", "/jobs"), ("POST", "/pods"), ("PATCH", "/jobs"), *OFTEN]
 
     def lose_node(self) -> None:
         """The machine falls silent, and what runs on it is to be evicted."""
@@ -220,6 +276,20 @@ class History(Harness):
     def step_clock(self) -> None:
         self.random.choice(self.replicas).clock.skew = timedelta(seconds=self.random.choice((-3600, -60, 60, 600)))
 
+    def lag(self) -> None:
+        """Each watch is behind by another time from now on."""
+        source = random.Random(self.random.random())
+        self.api.lag_watches(lambda: source.choice((0.0, 0.0, 0.1, 2.0, 20.0)))
+
+    async def outage(self) -> None:
+        """The API server refuses everything for a while, or hangs."""
+        if self.random.random() < 0.7:
+            self.api.fail(503, times=ALWAYS, methods=ALL)
+        else:
+            self.api.hang(times=ALWAYS, methods=ALL)
+        await self.pass_time(self.random.choice((3, 12, 40)))
+        self.api.heal()
+
     def cut(self) -> None:
         self.random.choice((self.api.drop_watches, self.api.expire_watches))()
 
@@ -238,6 +308,7 @@ class History(Harness):
     def calm(self) -> None:
         """Nothing goes wrong any more, and no job is suspended."""
         self.api.heal()
+        self.api.lag_watches(float)
         self.catch_up()
         self.return_node()
         for replica in self.replicas:
@@ -258,12 +329,16 @@ class History(Harness):
 
     # --- what holds ---------------------------------------------------------------------------------
 
+    def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of these writes that nobody needs while nothing happens."""
+        return [(method, path) for method, path in writes if "/leases" not in path]
+
     def lives(self) -> Iterator[tuple[str, set[str]]]:
         """At every moment and for each name, the Jobs with pods that may compute."""
         alive: dict[str, dict[str, str]] = {}
         for entry in self.api.store.history:
             obj = entry.new or entry.old
-            if entry.kind.plural == "pods" and obj is not None:
+            if _is_pod(entry) and obj is not None and names.LABEL_JOB in obj["metadata"].get("labels", {}):
                 name, uid = obj["metadata"]["labels"][names.LABEL_JOB], obj["metadata"]["uid"]
                 mine = alive.setdefault(name, {})
                 mine.pop(uid, None)
@@ -275,7 +350,7 @@ class History(Harness):
         """The last states of the pods of each run of a job that ran together, by the uid of its Job."""
         last: dict[str, Object] = {}
         for entry in self.api.store.history:
-            if entry.kind.plural == "pods" and entry.new is not None:
+            if _is_pod(entry) and entry.new is not None:
                 last[entry.new["metadata"]["uid"]] = entry.new
         mine = {
             entry.new["metadata"]["uid"]
@@ -299,41 +374,54 @@ def _deleting(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+def _is_pod(entry: Entry) -> bool:
+    return (entry.kind.api_version, entry.kind.plural) == ("v1", "pods")  # and no PodMetrics
+
+
 def _computes(pod: Object) -> bool:
     return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in ("Succeeded", "Failed")
 
 
-async def play(c: History) -> None:
+async def play(c: History, skip: Set[int]) -> None:
     """The history, and then peace until every job is Completed."""
-    c.node()
-    c.stand_by()
-    c.stand_by()
-    for name in ("a", "b"):
-        c.submit(name)
+    c.set_up()
     await c.pass_time(5)
-    for _ in range(STEPS):
-        done = c.step()()
-        if done is not None:
+    for number in range(STEPS):
+        act = c.step(number)
+        if number not in skip and (done := act()) is not None:
             await done
         for _ in range(c.random.randint(1, 3)):
             await c.turn(c.random.choice((0.2, 1.0, 3.0, 8.0)))
     c.calm()
     await c.until(lambda: c.settled("Running", "Completed"), limit=1800, step=5)
     await c.until(c.all_done, limit=600, step=5)
+    await c.pass_time(c.rests, step=10)
+    before = len(c.writes())
+    await c.pass_time(60, step=5)
+    assert not (more := c.nobody_s(c.writes()[before:])), f"written though nothing happens: {more}"
 
 
-def simulate(seed: int) -> History:
-    """Play one history from beginning to end. Raises AssertionError where something does not hold, or TimeoutError
-    where it does not come to its end."""
+def simulate(seed: int, kind: type[H], skip: Set[int] = frozenset()) -> H:
+    """Play one history of a kind from beginning to end.
+
+    Args:
+        seed: decides everything.
+        kind: of which system.
+        skip: numbers of steps in which nothing happens.
+
+    Raises:
+        AssertionError: something does not hold.
+        TimeoutError: it does not come to its end.
+    """
     with structlog.testing.capture_logs():
-        return run_virtually(seed, lambda clock, _: _simulated(seed, clock))
+        return run_virtually(seed, lambda clock, _: _simulated(seed, clock, kind, skip))
 
 
-async def _simulated(seed: int, clock: LoopClock) -> History:
+async def _simulated(seed: int, clock: LoopClock, kind: type[H], skip: Set[int]) -> H:
     async with FakeApi(clock) as api:
-        c = History(api, clock, seed)
+        c = kind(api, clock, seed)
         try:
-            await play(c)
+            await play(c, skip)
         finally:
             await c.close()
     for name, living in c.lives():

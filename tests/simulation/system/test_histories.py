@@ -1,4 +1,4 @@
-"""Random histories. Each test is one, and its number is the seed; HISTORIES=100-200 plays others."""
+"""Random histories. Each test is one, and its number is the seed; HISTORIES=200 plays as many, 100-200 others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import os
 
 import pytest
 
-from tests.simulation.system.history import simulate
+from tests.simulation.system.history import History, simulate
+from tests.simulation.system.system import System
+
+SEEDS = range(*map(int, os.environ.get("HISTORIES", "5").split("-")))
 
 
-@pytest.mark.parametrize("seed", range(*map(int, os.environ.get("HISTORIES", "20").split("-"))))
-def test_nothing_is_done_twice_or_lost(seed: int) -> None:
-    simulate(seed)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_admitter_does_nothing_twice_and_loses_nothing(seed: int) -> None:
+    simulate(seed, History)
 
 
-def test_a_seed_decides_everything() -> None:
-    assert simulate(7).digest == simulate(7).digest
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_system_does_nothing_twice_and_loses_nothing(seed: int) -> None:
+    simulate(seed, System)
+
+
+@pytest.mark.parametrize("kind", [History, System])
+def test_a_seed_decides_everything(kind: type[History]) -> None:
+    assert simulate(7, kind).digest == simulate(7, kind).digest

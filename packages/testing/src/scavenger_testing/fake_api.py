@@ -236,6 +236,10 @@ class FakeApi:
         for resource in resources:
             self._watches.release(resource.plural)
 
+    def lag_watches(self, seconds: Callable[[], float]) -> None:
+        """Have each watch be behind by as much as this says: those that are open, and those that come."""
+        self._watches.lag(seconds)
+
     @property
     def watches(self) -> int:
         """How many watches are open."""

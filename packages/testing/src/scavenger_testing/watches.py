@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Callable, Set
 from typing import Literal
 
 import orjson
@@ -19,6 +19,8 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes | Literal["close", "drop"]] = asyncio.Queue()
+        self.lag = 0.0
+        """Seconds that it is behind."""
 
 
 class Watches:
@@ -29,6 +31,7 @@ class Watches:
         self._watchers: dict[_Watcher, Collection] = {}  # in the order in which they came
         self._told = 0
         self._held: set[str] = set()
+        self._lag: Callable[[], float] = float
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -53,6 +56,12 @@ class Watches:
         self._held.discard(plural)
         self._wake({plural})
 
+    def lag(self, seconds: Callable[[], float]) -> None:
+        """Have each watch be behind by as much as this says, those that are open and those that come."""
+        self._lag = seconds
+        for watcher in self._watchers:
+            watcher.lag = seconds()
+
     def send(self, line: bytes | Literal["close", "drop"]) -> None:
         """Send bytes to every watch as they are; "close" ends it in good order, "drop" cuts its connection."""
         for watcher in self._watchers:
@@ -66,6 +75,7 @@ class Watches:
         response.enable_chunked_encoding()
         await response.prepare(request)
         watcher = _Watcher()
+        watcher.lag = self._lag()
         self._watchers[watcher] = where
         try:
             async with asyncio.timeout(float(request.query.get("timeoutSeconds") or 3600)):
@@ -94,6 +104,8 @@ class Watches:
                         yield line
                 version = max(version, self._store.version)
             line_or_end = await watcher.lines.get()
+            if watcher.lag:
+                await asyncio.sleep(watcher.lag)
             if line_or_end == "close":
                 return
             if line_or_end == "drop":

@@ -1,0 +1,286 @@
+"""A history of the whole system: admitters, regulators and prioritizers, two of each, and models of all others.
+
+Three nodes of a few cores, ordinary pods that come, go and pre-empt, and metrics that are missing, old or nonsense.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from scavenger_api import names
+from scavenger_api.quantity import parse_quantity
+from scavenger_api.times import format_time
+from scavenger_domain.node_affinity import REQUIRED
+from scavenger_kube.resources import NODES, PODS, Resource
+from scavenger_prioritizer.controller import main as prioritizer_main
+from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_regulator.controller import main as regulator_main
+from scavenger_regulator.settings import RegulatorSettings
+from scavenger_runtime.service import ServiceContext
+from scavenger_testing import FakeApi, pod_dict
+from scavenger_testing.virtual_loop import LoopClock
+
+from tests.simulation.system.history import History, _deleting
+from tests.unit.admitter.harness import Object, Process, _context, _ended
+
+NODE_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, object)
+POD_METRICS: Final[Resource[Any]] = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, object)
+NODE_NAMES: Final = ("n1", "n2", "n3")
+CORES: Final = 4
+SCRAPED_EVERY: Final = 15.0
+SHOP: Final = "shop"
+"""The namespace of ordinary pods."""
+FRESH: Final = 90.0
+"""Seconds: no eviction follows from older figures. Those of two periods are believed, and evictions take a moment."""
+UNNEEDED: Final = ("/leases", "/configmaps", "/metrics.k8s.io")
+
+Main = Callable[[ServiceContext[Any]], Coroutine[Any, Any, None]]
+
+
+class Replica(Process):
+    """A process of the regulator or the prioritizer."""
+
+    def __init__(self, system: System, name: str, main: Main, settings: Any) -> None:
+        self.name = name
+        self.context = _context(system, name, settings, system.clock)
+        self.task = system.run_process(main(self.context))
+
+
+class System(History):
+    """A cluster with all services in which everything goes wrong that a seed says."""
+
+    rests = 300
+
+    def __init__(self, api: FakeApi, clock: LoopClock, seed: int) -> None:
+        super().__init__(api, clock, seed)
+        self.others: list[Replica] = []
+        self.silent: set[str] = set()
+        self.metrics = "fine"
+        self.measured = 0.0
+        self.ends: dict[str, float] = {}
+        self._looked_at = 0
+
+    def set_up(self) -> None:
+        for name in NODE_NAMES:
+            self.node(name, cpu=str(CORES), memory="64Gi")
+        for _ in range(2):
+            self.stand_by()
+            self.start_other(names.PRIORITIZER)
+            self.start_other(names.REGULATOR)
+        for name in ("a", "b"):
+            self.submit(name)
+
+    def start_other(self, name: str) -> None:
+        """A process of another service than the admitter begins."""
+        self.born += 1
+        common: dict[str, Any] = {"health_port": 0, "identity": f"{name}-{self.born}"}
+        if name == names.REGULATOR:
+            self.others.append(Replica(self, name, regulator_main, RegulatorSettings(**common)))
+        else:
+            self.others.append(Replica(self, name, prioritizer_main, PrioritizerSettings(**common)))
+
+    async def close(self) -> None:
+        await super().close()
+        for one in self.others:
+            await one.kill()
+
+    # --- the cluster --------------------------------------------------------------------------------
+
+    async def turn(self, seconds: float = 0.1) -> None:
+        await super().turn(seconds)
+        for seen in self.api.requests[self._looked_at :]:
+            if seen.path.endswith("/eviction"):
+                age = self.clock.monotonic() - self.measured
+                assert age <= FRESH + seconds, f"{seen.path}: the last figures are {age:.0f} s old"
+        self._looked_at = len(self.api.requests)
+
+    async def restart_what_ended(self) -> None:
+        await super().restart_what_ended()
+        for other in [one for one in self.others if one.task.done()]:
+            self.others.remove(other)
+            await other.kill()
+            self.start_other(other.name)
+
+    def tick(self) -> None:
+        for pod in self.api.stored(PODS, SHOP):
+            if self.ends.get(pod["metadata"]["uid"], 0.0) <= self.clock.monotonic() and not _deleting(pod):
+                self.end(pod)
+        super().tick()
+        if self.metrics == "fine" and self.clock.monotonic() - self.measured >= SCRAPED_EVERY:
+            self.measured = self.clock.monotonic()
+            self._scrape()
+
+    def run(self, pod: Object) -> None:
+        node = pod["spec"].get("nodeName") or self._place(pod)
+        if node is not None and node not in self.silent:
+            self.binds_to = node
+            super().run(pod)
+
+    def end(self, pod: Object, code: int = 0) -> None:
+        if pod["spec"].get("nodeName") in self.silent:
+            return
+        if pod["metadata"]["namespace"] == SHOP:
+            self.api.remove(PODS, SHOP, pod["metadata"]["name"])
+        else:
+            super().end(pod, code)
+
+    def _place(self, pod: Object) -> str | None:
+        """The scheduler: the first node with room, or else whoever has to go there."""
+        nodes = [node for node in self.api.stored(NODES) if _takes_pods(node) and _may_go_to(pod, node)]
+        for node in nodes:
+            if self._left(node["metadata"]["name"]) >= _cores(pod):
+                return str(node["metadata"]["name"])
+        if not pod["status"].get("conditions"):
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+            self._status(pod, conditions=[{**said, "lastTransitionTime": self.stamp()}])
+        if pod["metadata"]["namespace"] == SHOP:
+            self._preempt(pod, nodes)
+        return None
+
+    def _preempt(self, pod: Object, nodes: list[Object]) -> None:
+        if pod["status"].get("nominatedNodeName"):
+            return
+        found: list[tuple[int, str, list[Object]]] = []
+        for node in nodes:
+            name, victims = node["metadata"]["name"], list[Object]()
+            room = self._left(name)
+            for one in sorted(self._on(name), key=lambda p: (_protected(p), p["metadata"]["name"])):
+                if room < _cores(pod) and one["metadata"]["namespace"] != SHOP and not _deleting(one):
+                    victims.append(one)
+                    room += _cores(one)
+            if room >= _cores(pod):
+                found.append((len(victims), name, victims))
+        if found:
+            _, name, victims = min(found, key=lambda one: one[:2])
+            self._status(pod, nominatedNodeName=name)
+            for victim in victims:
+                self.disrupt(victim, "PreemptionByScheduler")
+
+    def disrupt(self, pod: Object, reason: str) -> None:
+        """Delete a pod, and say in a condition why."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
+        self._status(pod, conditions=[{**condition, "lastTransitionTime": self.stamp()}])
+        if (now := self.api.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])) is not None:
+            self.delete_pod(now)
+
+    def _on(self, node: str) -> list[Object]:
+        return [pod for pod in self.api.stored(PODS) if pod["spec"].get("nodeName") == node and not _ended(pod)]
+
+    def _left(self, node: str) -> float:
+        return CORES - sum(_cores(pod) for pod in self._on(node))
+
+    def _scrape(self) -> None:
+        taken = {"timestamp": format_time(self.clock.now()), "window": "15s"}
+        there = set()
+        for node in NODE_NAMES:
+            pods, used = self._on(node), 0.1
+            for pod in pods:
+                meta, cores = pod["metadata"], 0.9 * _cores(pod)
+                used += cores
+                usage = {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}
+                kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
+                there.add(meta["name"])
+                self.api.put(POD_METRICS, {"metadata": kept, **taken, "containers": [{"name": "main", "usage": usage}]})
+            usage = {"cpu": f"{used * 1000:.0f}m", "memory": f"{len(pods) + 1}Gi"}
+            self.api.put(NODE_METRICS, {"metadata": {"name": node}, **taken, "usage": usage})
+        for old in list(self.api.stored(POD_METRICS)):
+            if old["metadata"]["name"] not in there:
+                self.api.remove(POD_METRICS, old["metadata"]["namespace"], old["metadata"]["name"])
+
+    # --- what happens -------------------------------------------------------------------------------
+
+    def acts(self) -> list[Callable[[], Any]]:
+        more = [self.ordinary, self.ordinary, self.spoil_metrics, self.mend_metrics, self.drain, self.kill_other]
+        return [*super().acts(), *more]
+
+    def requests(self) -> list[tuple[str, str]]:
+        more = [("POST", "/eviction"), ("PATCH", "/configmaps"), ("PATCH", "/pods"), ("GET", "/metrics.k8s.io")]
+        return [*super().requests(), *more, ("PUT", "/leases"), ("POST", "/poddisruptionbudgets")]
+
+    def ordinary(self) -> None:
+        """An ordinary pod comes, for a while."""
+        name, uid = f"web-{len(self.happened)}", str(uuid.uuid4())
+        cpu = self.random.choice(("1", "2", "3"))
+        made = pod_dict(name, namespace=SHOP, uid=uid, cpu=cpu, priority=0, created=self.stamp())
+        self.ends[uid] = self.clock.monotonic() + self.random.uniform(10, 120)
+        self.api.put(PODS, made)
+
+    def spoil_metrics(self) -> None:
+        """Metrics are missing, old, or nonsense."""
+        self.metrics = self.random.choice(("old", "missing", "NaN", "1e9", "-1"))
+        for node in self.api.list(NODE_METRICS):
+            if self.metrics == "missing":
+                self.api.remove(NODE_METRICS, None, node["metadata"]["name"])
+            elif self.metrics != "old":
+                self.api.put(NODE_METRICS, {**node, "usage": {"cpu": self.metrics, "memory": self.metrics}})
+
+    def mend_metrics(self) -> None:
+        self.metrics = "fine"
+
+    def drain(self) -> None:
+        """Somebody drains a node, or lets it take pods again."""
+        node = self.random.choice(NODE_NAMES)
+        closed = self.random.random() < 0.5
+        self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=closed))
+        for pod in self._on(node) if closed else ():
+            if not _deleting(pod):
+                self.disrupt(pod, "EvictionByEvictionAPI")
+
+    async def kill_other(self) -> None:
+        """A regulator or a prioritizer dies."""
+        dead = self.others.pop(self.random.randrange(len(self.others)))
+        await dead.kill()
+        self.start_other(dead.name)
+
+    def lose_node(self) -> None:
+        name = self.random.choice(NODE_NAMES)
+        self.silent.add(name)
+        self._say_ready(name, "Unknown")
+        for pod in self._on(name):
+            if not _deleting(pod) and self.random.random() < 0.5:
+                self.delete_pod(pod)
+
+    def return_node(self) -> None:
+        for name in sorted(self.silent):
+            self._say_ready(name, "True")
+        self.silent.clear()
+
+    def _say_ready(self, name: str, status: str) -> None:
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": self.stamp()}
+        self.api.edit(NODES, None, name, lambda node: node["status"].update(conditions=[condition]))
+
+    def calm(self) -> None:
+        super().calm()
+        self.mend_metrics()
+        for node in NODE_NAMES:
+            self.api.edit(NODES, None, node, lambda found: found["spec"].update(unschedulable=False))
+
+    # --- what holds ---------------------------------------------------------------------------------
+
+    def nobody_s(self, writes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [(method, path) for method, path in writes if not any(word in path for word in UNNEEDED)]
+
+
+def _cores(pod: Object) -> float:
+    return sum(float(parse_quantity(one["resources"]["requests"]["cpu"])) for one in pod["spec"]["containers"])
+
+
+def _protected(pod: Object) -> bool:
+    labels: dict[str, str] = pod["metadata"].get("labels", {})
+    return labels.get(names.LABEL_PREEMPTION_CLASS) == names.NON_PREEMPTIBLE
+
+
+def _takes_pods(node: Object) -> bool:
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+    return ready and "unschedulable" not in {key for key, value in node["spec"].items() if value}
+
+
+def _may_go_to(pod: Object, node: Object) -> bool:
+    terms: list[Object] = (
+        pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    )
+    name = node["metadata"]["name"]
+    found = [all((name in f["values"]) == (f["operator"] == "In") for f in one.get("matchFields", ())) for one in terms]
+    return not found or any(found)
