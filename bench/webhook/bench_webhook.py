@@ -25,6 +25,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,13 +34,13 @@ from scavenger_api import names
 from scavenger_cluster import Cluster, ports, stack
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
+from scavenger_testing.certificates import new_authority
 from scavenger_testing.fake_api import FakeApi
 from scavenger_testing.hostile_bodies import corpus, subject
 from scavenger_testing.processes import cpu_seconds, resident_kb
 from scavenger_webhook.app import MUTATE_PODS, SUBJECTS
-from scavenger_webhook.certificate_keeper import CONFIGURATION_NAME
-from scavenger_webhook.facts import CONFIGURATIONS, PRIORITYCLASSES, SECRETS
-from scavenger_webhook.writer import SECRET_NAME
+from scavenger_webhook.authority_keeper import AUTHORITY_SECRET
+from scavenger_webhook.facts import PRIORITYCLASSES, SECRETS
 
 from bench import Skipped
 
@@ -124,23 +125,20 @@ class Running:
 @asynccontextmanager
 async def _service() -> AsyncIterator[Running]:
     async with FakeApi() as api:
-        api.put(SECRETS, {"metadata": {"name": SECRET_NAME, "namespace": NAMESPACE}})
-        for resource in CONFIGURATIONS:
-            hooks = [{"name": "x.scavenger.dev", "clientConfig": {"url": "https://x"}}]
-            api.put(resource, {"metadata": {"name": CONFIGURATION_NAME}, "webhooks": hooks})
+        authority = new_authority(datetime.now(UTC))
+        pair = {"ca.crt": authority.certificate, "ca.key": authority.key}
+        data = {name: base64.b64encode(value).decode() for name, value in pair.items()}
+        api.put(SECRETS, {"metadata": {"name": AUTHORITY_SECRET, "namespace": NAMESPACE}, "data": data})
         api.put(PRIORITYCLASSES, {"metadata": {"name": ORDINARY}, "value": 0})
         with tempfile.TemporaryDirectory() as folder:
             config = api.write_kubeconfig(Path(folder))
             port, health = ports.any_free_port(), ports.any_free_port()
             flags = [f"--kubeconfig={config}", f"--port={port}", f"--health-port={health}", "--tls-names=127.0.0.1"]
-            # No helm here that makes an authority, as it does by default.
-            flags += ["--certificates=self-managed", "--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
+            flags += ["--address=127.0.0.1", "--log-level=warning", "--shutdown-delay=0"]
             process = await asyncio.create_subprocess_exec(sys.executable, "-m", "scavenger_webhook", *flags)
             try:
                 await _ready(f"http://127.0.0.1:{health}/readyz")
-                bundle = api.list(CONFIGURATIONS[0])[0]["webhooks"][0]["clientConfig"]["caBundle"]
-                authority = base64.b64decode(bundle).decode()
-                yield Running(process.pid, f"https://127.0.0.1:{port}", authority)
+                yield Running(process.pid, f"https://127.0.0.1:{port}", authority.certificate.decode())
             finally:
                 process.terminate()
                 await process.wait()

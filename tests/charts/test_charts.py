@@ -632,29 +632,15 @@ def test_by_default_the_webhook_has_no_right_to_webhook_configurations(helm: Pat
     assert "Secret" not in objects, "the administrator's, who has given its certificate"
 
 
-def test_a_self_managed_webhook_writes_its_own_configurations_and_secret(helm: Path) -> None:
-    values = {"settings": {"certificates": "self-managed"}, "admission": {"caBundle": ""}}
-    objects = Chart(helm, "webhook").objects(values)
-
-    rules = [rule for rule in objects["ClusterRole"]["rules"] if rule["apiGroups"] == ["admissionregistration.k8s.io"]]
-    assert [(rule["resourceNames"], rule["verbs"]) for rule in rules] == [
-        (["scavenger-webhook"], ["list", "watch", "patch"])
-    ]
-    assert objects["Secret"]["metadata"]["name"] == "scavenger-webhook-tls"
-    assert "data" not in objects["Secret"]
-    assert environment(objects["Deployment"])["SCAVENGER_CERTIFICATES"] == "self-managed"
-
-
 def test_without_a_cluster_no_authority_is_made_and_the_refusal_says_what_to_do(helm: Path) -> None:
     said = Chart(helm, "webhook").refused({"admission": {"caBundle": ""}})
 
-    for remedy in ("--dry-run=server", "admission.caBundle", "certificates=mounted", "certificates=self-managed"):
+    for remedy in ("--dry-run=server", "admission.caBundle", "certificates=mounted"):
         assert remedy in said
 
 
-@pytest.mark.parametrize("kept", ["self-managed", "mounted"])
-def test_who_keeps_certificates_otherwise_needs_no_cluster_to_render(helm: Path, kept: str) -> None:
-    objects = Chart(helm, "webhook").objects({"settings": {"certificates": kept}, "admission": {"caBundle": ""}})
+def test_who_mounts_certificates_needs_no_cluster_to_render(helm: Path) -> None:
+    objects = Chart(helm, "webhook").objects({"settings": {"certificates": "mounted"}, "admission": {"caBundle": ""}})
 
     assert "caBundle" not in json.dumps(hooks(objects))
 

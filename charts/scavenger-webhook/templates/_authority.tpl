@@ -3,7 +3,7 @@ The certificate authority of the chart: made once, found again by every upgrade,
 (authority.rotation; docs/webhook.md). Whoever installs the chart writes it; the webhook reads it.
 */ -}}
 
-{{- /* Which of the three: authority, self-managed, mounted. */ -}}
+{{- /* Who keeps the certificates: authority or mounted. */ -}}
 {{- define "webhook.certificates" -}}
 {{- default "authority" .Values.settings.certificates -}}
 {{- end }}
@@ -57,7 +57,7 @@ The certificate authority of the chart: made once, found again by every upgrade,
 {{- if not (and (get $data "ca.crt") (get $data "ca.key")) }}
 {{- $new := include "webhook.authority.new" . | fromJson }}
 {{- $data = dict "ca.crt" $new.crt "ca.key" $new.key }}
-{{- /* The authority that a self-managed webhook has made: its replicas serve until they are replaced. */ -}}
+{{- /* Of a release that had its webhook make the authority: its replicas serve until they are replaced. */ -}}
 {{- with dig "data" "ca.crt" "" (lookup "v1" "Secret" .Release.Namespace (printf "%s-tls" .Chart.Name) | default dict) }}
 {{- $_ := set $data "previous-ca.crt" . }}
 {{- $at = $now }}
@@ -108,6 +108,5 @@ settings.certificates=authority, the default: the chart keeps the certificate au
   - `helm install`, `helm upgrade`, or --dry-run=server
   - admission.caBundle: the certificate of an authority that you have put into the Secret {{ .Release.Namespace }}/{{ include "webhook.authority.secretName" . }} as ca.crt and ca.key
   - settings.certificates=mounted, with certManager.issuerRef or a certificate of yours
-  - settings.certificates=self-managed: the webhook makes the authority itself and has the right to change its webhook configurations, with which whoever takes it over becomes cluster-admin
 docs/webhook.md, Certificates, has more.
 {{- end }}

@@ -1,30 +1,31 @@
 """The webhook on the embedded cluster.
 
 Its pods have no Service there: it is a process of this machine, as the API server is, so that the one reaches the other
-under a URL. Everything else (roles, Secret, rules, caBundle) is as the manifests have it.
+under a URL. Its authority is made here, as the chart or an administrator makes it. Everything else is as the manifests
+have it.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from scavenger_cluster import ports
+from scavenger_cluster.certificates import ensure_authority
 from scavenger_cluster.cluster import Cluster
-from scavenger_cluster.waiting import wait_for
+from scavenger_cluster.services import SYSTEM_NAMESPACE
 
 ADDRESS: Final = "127.0.0.1"
 PORT_NAME: Final = "webhook/admission"
-BEFORE: Final = ("rbac.yaml", "secret.yaml")
-"""What the service needs to start."""
-
 CONFIGURATIONS: Final = "configurations.yaml"
 """What binds the API server to it."""
 
-_API: Final = "/apis/admissionregistration.k8s.io/v1"
-_NAME: Final = "scavenger-webhook"
+_AUTHORITY: Final = "scavenger-webhook-authority"
+"""Its Secret, and its files among those of the cluster."""
 
 
 def port(cluster: Cluster) -> int:
@@ -43,37 +44,36 @@ def environment(cluster: Cluster) -> dict[str, str]:
         "SCAVENGER_ADDRESS": ADDRESS,
         "SCAVENGER_PORT": str(port(cluster)),
         "SCAVENGER_TLS_NAMES": ADDRESS,
-        "SCAVENGER_CERTIFICATES": "self-managed",  # as in the manifests: no helm here that makes an authority
         "SCAVENGER_SHUTDOWN_DELAY": "0",
     }
 
 
-def activate(cluster: Cluster, manifests: Path, *, timeout: float = 60) -> None:
-    """Have the API server ask the webhook, which must be running; returns once it has been told which authority to
-    trust. Raises WaitTimeoutError.
-    """
+def make_authority(cluster: Cluster) -> None:
+    """Make the authority that signs the webhook's certificates, unless there is one, and put it into its Secret."""
+    certificate, key = ensure_authority(cluster.layout.pki, _AUTHORITY)
+    data = {"ca.crt": base64.b64encode(certificate).decode(), "ca.key": base64.b64encode(key).decode()}
+    metadata = {"name": _AUTHORITY, "namespace": SYSTEM_NAMESPACE}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=json.dumps(secret))
+
+
+def activate(cluster: Cluster, manifests: Path) -> None:
+    """Have the API server ask the webhook, which must be running."""
     apply(cluster, (manifests / CONFIGURATIONS).read_text())
-    wait_for("the webhook's certificate authority", lambda: _trusted(cluster), timeout=timeout)
 
 
 def apply(cluster: Cluster, objects: str) -> None:
-    """Create or change objects, YAML; the API server finds the webhook by URL."""
-    text = by_url(objects, f"https://{ADDRESS}:{port(cluster)}")
+    """Create or change objects, YAML; the API server finds the webhook by URL, and trusts its authority."""
+    certificate, _ = ensure_authority(cluster.layout.pki, _AUTHORITY)
+    text = by_url(objects, f"https://{ADDRESS}:{port(cluster)}", certificate)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
 
 
-def by_url(objects: str, url: str) -> str:
-    """Objects, YAML; in webhook configurations the Service is replaced by a URL."""
+def by_url(objects: str, url: str, authority: bytes) -> str:
+    """Objects, YAML; in webhook configurations the Service is replaced by a URL, with its authority (PEM)."""
     documents = [document for document in yaml.safe_load_all(objects) if document]
     for document in documents:
         for webhook in document.get("webhooks", ()):
-            service = webhook["clientConfig"].pop("service")
-            webhook["clientConfig"]["url"] = url + service["path"]
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": url + path, "caBundle": base64.b64encode(authority).decode()}
     return str(yaml.safe_dump_all(documents, sort_keys=False))
-
-
-def _trusted(cluster: Cluster) -> bool:
-    webhooks: list[dict[str, Any]] = []
-    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        webhooks += cluster.client.get(f"{_API}/{kind}/{_NAME}")["webhooks"]
-    return all(webhook["clientConfig"].get("caBundle") for webhook in webhooks)

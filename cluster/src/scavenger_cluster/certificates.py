@@ -84,11 +84,17 @@ def ensure_certificates(pki: Path, specs: list[CertificateSpec]) -> None:
         )
         (pki / f"{SERVICE_ACCOUNT_KEY}.pub").write_bytes(public)
     for authority in sorted({spec.authority for spec in specs}):
-        if not (pki / f"{authority}.crt").exists():
-            _make_authority(pki, authority)
+        ensure_authority(pki, authority)
     for spec in specs:
         if not _matches(pki, spec):
             _sign(pki, spec)
+
+
+def ensure_authority(pki: Path, name: str) -> tuple[bytes, bytes]:
+    """An authority, made if it is not there; its certificate and key, PEM."""
+    if not (pki / f"{name}.crt").exists():
+        _make_authority(pki, name)
+    return (pki / f"{name}.crt").read_bytes(), (pki / f"{name}.key").read_bytes()
 
 
 def _new_key(path: Path) -> ec.EllipticCurvePrivateKey:

@@ -82,8 +82,8 @@ PROGRAMS: Final = {
 NO_IMAGE: Final = "--set=image.registry=localhost"
 """For helm, where a chart wants to know an image and nothing is rendered that has one."""
 
-NO_AUTHORITY: Final = "--set=settings.certificates=self-managed"
-"""For helm, as in manifests/. By default the chart keeps the authority of the webhook, and looks it up in a cluster."""
+NO_AUTHORITY: Final = "--set=admission.caBundle=none"
+"""For helm, where nothing is rendered that has a caBundle. Without it the chart looks its authority up in a cluster."""
 
 RANKING: Final = (
     ("mutatingadmissionpolicybinding", "scavenger-pods-rank"),
@@ -138,8 +138,9 @@ def install(cluster: Cluster) -> None:
     wait_for("the definitions to be served", lambda: serves_definitions(cluster), timeout=READY_SECONDS)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / "base"))
     for name in existing_services((*SERVICES, *OPTIONAL)):
-        for file in admission.BEFORE if name == "webhook" else ("rbac.yaml",):
-            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / file))
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name / "rbac.yaml"))
+        if name == "webhook":
+            admission.make_authority(cluster)
 
 
 def serves_definitions(cluster: Cluster) -> bool:

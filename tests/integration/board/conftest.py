@@ -22,8 +22,9 @@ from scavenger_board.guard import ACCESS_PATH
 from scavenger_cluster.ports import any_free_port
 from scavenger_testing.browser import ARGUMENTS, PATIENCE
 from scavenger_testing.browser import chromium as installed_chromium
+from scavenger_testing.certificates import new_authority
 from scavenger_testing.fake_api import FakeApi
-from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_webhook.certificate_issuer import new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 
 from .incident import Incident, prometheus_answer, prometheus_range
@@ -156,7 +157,7 @@ async def board(tmp_path: Path) -> AsyncIterator[Board]:
 async def guarded(tmp_path: Path) -> AsyncIterator[Board]:
     """For who shows a token: `good` is of somebody who may look, `other` of somebody who may not."""
     rules, now = CertificateRules(("localhost",)), datetime.now(UTC)
-    made = new_serving(new_authority(now, rules), now, rules)
+    made = new_serving(new_authority(now), now, rules)
     (tmp_path / "tls.crt").write_bytes(made.certificate)
     (tmp_path / "tls.key").write_bytes(made.key)
     async with at_work(tmp_path, Incident, **{"access": "token", "tls-folder": tmp_path}) as found:

@@ -95,17 +95,16 @@ def test_an_authority_that_is_not_trusted_yet_is_not_promoted(cluster: Cluster, 
     helm.uninstall("webhook", "--no-hooks")
 
 
-def test_who_leaves_self_managed_certificates_trusts_the_old_authority_until_it_is_retired(
-    cluster: Cluster, helm: Helm
-) -> None:
-    helm.install("webhook", *NOBODY, "--set=settings.certificates=self-managed")
-    old = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n").decode()
-    fill = json.dumps({"data": {"ca.crt": old}})
-    cluster.kubectl("patch", "secret", "scavenger-webhook-tls", "-n", SYSTEM, "--type=merge", f"--patch={fill}")
+def test_an_authority_that_the_webhook_made_is_trusted_until_it_is_retired(cluster: Cluster, helm: Helm) -> None:
+    """As earlier releases had it, in the Secret of their webhook."""
+    old = b"-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
+    cluster.kubectl(
+        "create", "secret", "generic", "scavenger-webhook-tls", "-n", SYSTEM, f"--from-literal=ca.crt={old.decode()}"
+    )
     helm.install("webhook", *NOBODY, "--force-conflicts")
     moved = authority(cluster)
-    assert moved["previous-ca.crt"] == base64.b64decode(old)
-    assert "secret/scavenger-webhook-tls" not in cluster.kubectl("get", "secrets", "-n", SYSTEM, "-o", "name")
+    assert moved["previous-ca.crt"] == old
+    cluster.kubectl("delete", "secret", "scavenger-webhook-tls", "-n", SYSTEM)
     retired = step(cluster, helm, "retire")
     assert retired == {name: moved[name] for name in ("ca.crt", "ca.key")}
     helm.uninstall("webhook", "--no-hooks")

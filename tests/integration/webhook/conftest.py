@@ -17,7 +17,6 @@ from scavenger_testing.place import Object, Place, Server, namespace
 NODES: Final = 2
 CPUS: Final = 16
 SETTINGS: Final = {
-    "SCAVENGER_TRUST_OVERLAP": "1",
     "SCAVENGER_START_BACKOFF": "1",
     "SCAVENGER_LEASE_DURATION": "60",
     "SCAVENGER_RENEW_DEADLINE": "50",

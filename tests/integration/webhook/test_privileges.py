@@ -12,7 +12,6 @@ from scavenger_cluster import Cluster
 from scavenger_testing.place import MASTERS, MERGE_PATCH, Answer, Object, Place, Server, account, job, namespace, pod
 from scavenger_testing.waiting import wait
 
-from . import by_helm
 from .table_guard import LABELS, SCAVENGER, SJ, workload
 
 SERVICES = ("admitter", "regulator", "prioritizer", "webhook")
@@ -55,12 +54,9 @@ NEEDED: dict[str, list[tuple[str, str, str, str, str]]] = {
         ("get", "scavenger.dev", "scavengerqueues", "any", ""),
         ("get", "", "namespaces", "any", ""),
         ("watch", "scheduling.k8s.io", "priorityclasses", "", ""),
-        ("update", "", "secrets", "scavenger-webhook-tls", SYSTEM),
-        ("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "scavenger-webhook", ""),
+        ("watch", "", "secrets", "scavenger-webhook-authority", SYSTEM),
     ],
 }
-
-"""The roles are those of the manifests, where the webhook makes its certificates itself."""
 
 FORBIDDEN: list[tuple[str, str, str, str, str]] = [
     ("get", "", "secrets", "token", "*"),
@@ -332,7 +328,7 @@ def test_the_regulator_deletes_preemptible_pods_only(place: Place) -> None:
     assert place.server("GET", path).allowed
 
 
-# --- the webhook as helm installs it by default ---
+# --- the webhook and its certificates ---
 
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 CERTIFICATES: list[tuple[str, str, str, str, str]] = [
@@ -343,31 +339,12 @@ CERTIFICATES: list[tuple[str, str, str, str, str]] = [
     ),
     ("update", "", "secrets", "scavenger-webhook-authority", SYSTEM),
     ("patch", "", "secrets", "scavenger-webhook-authority", SYSTEM),
-    ("update", "", "secrets", "scavenger-webhook-tls", SYSTEM),
 ]
 """What it needs for its certificates in no way."""
 
 
-@pytest.fixture
-def default_mode(cluster: Cluster) -> Iterator[None]:
-    try:
-        by_helm.install(cluster)
-        yield
-    finally:
-        by_helm.restore(cluster)
-
-
-@pytest.mark.usefixtures("default_mode")
-def test_by_default_the_webhook_serves_and_may_not_change_whom_the_api_server_asks(place: Place) -> None:
-    def refusal() -> str:
-        return place.try_create("scavengerjobs", job("lost", queue="nowhere")).message
-
-    wait("the webhook is asked and trusted", lambda: "there is no queue 'nowhere'" in refusal())
-    assert place.try_create("scavengerjobs", job("fine")).allowed
-    assert [right for right in [*FORBIDDEN, *CERTIFICATES] if may(place, "webhook", *right)] == []
-    needed = [right for right in NEEDED["webhook"] if right not in CERTIFICATES]
-    assert [right for right in needed if not may(place, "webhook", *right)] == []
-    assert may(place, "webhook", "watch", "", "secrets", "scavenger-webhook-authority", SYSTEM)
+def test_the_webhook_may_not_change_whom_the_api_server_asks(place: Place) -> None:
+    assert [right for right in CERTIFICATES if may(place, "webhook", *right)] == []
     for kind in CONFIGURATIONS:
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}/scavenger-webhook?dryRun=All"
         everything = [{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]

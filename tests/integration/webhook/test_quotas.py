@@ -17,10 +17,10 @@ def quota(name: str, **hard: str) -> Object:
 @pytest.fixture
 def option(cluster: Cluster) -> Iterator[None]:
     """The chart's configurations with `admission.quotas`, and those of the manifests again afterwards."""
-    url = f"https://{admission.ADDRESS}:{admission.port(cluster)}"
-    values = (stack.NO_IMAGE, stack.NO_AUTHORITY, "--set=admission.quotas=true", f"--set=admission.url={url}")
-    text = stack.rendered("scavenger-webhook", cluster.report, *values, templates=("configurations",))
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=text)
+    values = (stack.NO_IMAGE, stack.NO_AUTHORITY, "--set=admission.quotas=true")
+    admission.apply(
+        cluster, stack.rendered("scavenger-webhook", cluster.report, *values, templates=("configurations",))
+    )
     yield
     admission.activate(cluster, stack.MANIFESTS / "webhook")
 

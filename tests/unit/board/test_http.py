@@ -24,7 +24,8 @@ from scavenger_runtime.clock import SystemClock
 from scavenger_runtime.http_server import HttpServer
 from scavenger_runtime.metrics_access import MetricsAccess
 from scavenger_testing import FakeApi, VirtualClock, eventually
-from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_testing.certificates import new_authority
+from scavenger_webhook.certificate_issuer import new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 
 from .test_delta import picture
@@ -127,7 +128,7 @@ async def test_pages_of_other_sites_cannot_have_a_browser_ask() -> None:
 
 async def test_whom_the_api_server_lets_get_the_path(api: FakeApi, tmp_path: Path) -> None:
     now = datetime.now(UTC)
-    authority = new_authority(now, RULES)
+    authority = new_authority(now)
     made = new_serving(authority, now, RULES)
     (tmp_path / "tls.crt").write_bytes(made.certificate)
     (tmp_path / "tls.key").write_bytes(made.key)

@@ -20,7 +20,8 @@ from scavenger_runtime.metrics_server import MetricsServer
 from scavenger_runtime.service import ServiceContext, serve
 from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing import PATIENCE, FakeApi, VirtualClock, eventually
-from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_testing.certificates import new_authority
+from scavenger_webhook.certificate_issuer import new_serving
 from scavenger_webhook.core.certificates import CertificateRules
 from scavenger_webhook.settings import WebhookSettings
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 RULES = CertificateRules(("localhost",))
 NOW = datetime.now(UTC)
-AUTHORITY = new_authority(NOW, RULES)
+AUTHORITY = new_authority(NOW)
 PROMETHEUS = {"username": "prometheus", "uid": "1", "groups": ["monitoring"], "extra": {"pod": ["prometheus-0"]}}
 GOOD = "Bearer good"
 

@@ -12,9 +12,10 @@ import pytest
 import structlog
 from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
+from scavenger_testing.certificates import new_authority
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.authority_keeper import AUTHORITY_SECRET, AuthorityKeeper
-from scavenger_webhook.certificate_issuer import new_authority, new_serving
+from scavenger_webhook.certificate_issuer import new_serving
 from scavenger_webhook.core.certificates import CertificateRules, KeyPair, serving_is_due
 from scavenger_webhook.facts import SECRETS
 
@@ -47,7 +48,7 @@ def at_work(made: AuthorityKeeper) -> Any:
 
 
 def authority(now: datetime | None = None) -> KeyPair:
-    return new_authority(now or SystemClock().now(), RULES)
+    return new_authority(now or SystemClock().now())
 
 
 def signed(made: AuthorityKeeper, by: KeyPair) -> bool:

@@ -14,12 +14,12 @@ from scavenger_runtime.clock import SystemClock
 from scavenger_testing import VirtualClock
 from scavenger_testing.fake_api import FakeApi
 from scavenger_webhook.app import MUTATE_PODS, VALIDATE_JOBS
+from scavenger_webhook.authority_keeper import AUTHORITY_SECRET
 from scavenger_webhook.controller import ClusterView
 from scavenger_webhook.core.review import review
 from scavenger_webhook.core.snapshot import LOW_PRIORITY, SCAVENGER_CLASSES, Rules
 from scavenger_webhook.facts import PRIORITYCLASSES, SCAVENGERQUEUES
 from scavenger_webhook.settings import WebhookSettings
-from scavenger_webhook.writer import SECRET_NAME
 
 from .builders import job, pod, request
 from .waiting import running, until
@@ -175,7 +175,7 @@ def test_configurations_and_policies_name_what_the_code_names() -> None:
     assert f"path: {MUTATE_PODS}\n" in configurations
     assert f"path: {VALIDATE_JOBS}\n" in configurations
     assert f"object.spec.priority <= {LOW_PRIORITY})" in configurations
-    assert f"name: {SECRET_NAME}\n" in (folder / "secret.yaml").read_text()
+    assert f"resourceNames: [{AUTHORITY_SECRET}]\n" in (folder / "rbac.yaml").read_text()
     policies = "".join(path.read_text() for path in sorted((manifests / "base").glob("guard-*.yaml")))
     for text in (configurations, policies):
         assert all(f"'{name}'" in text for name in SCAVENGER_CLASSES)

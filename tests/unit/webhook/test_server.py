@@ -7,14 +7,17 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from scavenger_runtime import tls
 from scavenger_runtime.clock import SystemClock
+from scavenger_testing.certificates import new_authority, new_client
 from scavenger_webhook.app import MUTATE_PODS, Limits, create_app
-from scavenger_webhook.certificate_issuer import new_authority, new_serving
-from scavenger_webhook.core.certificates import CertificateRules
+from scavenger_webhook.certificate_issuer import new_serving
+from scavenger_webhook.core.certificates import CertificateRules, KeyPair
 from scavenger_webhook.server import TlsServer
 
 from .builders import facts, pod, raw
@@ -23,14 +26,40 @@ from .waiting import running, until
 RULES = CertificateRules(("localhost",))
 
 
+async def test_only_those_with_a_certificate_of_the_client_authority_may_ask(tmp_path: Path) -> None:
+    now = SystemClock().now()
+    clients, other = new_authority(now), new_authority(now)
+    (tmp_path / "ca.crt").write_bytes(clients.certificate)
+
+    async def ask(trust: str, shown: KeyPair | None) -> int:
+        client = ssl.create_default_context(cadata=trust)
+        if shown is not None:
+            tls.load(client, shown.certificate, shown.key)
+        async with aiohttp.ClientSession() as session:
+            url = f"https://localhost:{server.port}{MUTATE_PODS}"
+            async with session.post(url, json=raw("pods", pod(priority=0)), ssl=client) as answer:
+                return answer.status
+
+    async with served(require=str(tmp_path / "ca.crt")) as (server, trusted):
+        trust = ssl.DER_cert_to_PEM_cert(trusted.get_ca_certs(binary_form=True)[0])
+        assert await ask(trust, new_client(clients, now)) == 200
+        for shown in (None, new_client(other, now)):
+            with pytest.raises(aiohttp.ClientError):
+                await ask(trust, shown)
+    with pytest.raises(ValueError, match=r"no certificate authority in .*absent"):
+        tls.require_client(tls.server_context(), str(tmp_path / "absent"))
+
+
 @asynccontextmanager
-async def served(limits: Limits | None = None) -> AsyncIterator[tuple[TlsServer, ssl.SSLContext]]:
+async def served(limits: Limits | None = None, require: str = "") -> AsyncIterator[tuple[TlsServer, ssl.SSLContext]]:
     """A server that answers, and what its clients trust."""
     now = SystemClock().now()
-    authority = new_authority(now, RULES)
+    authority = new_authority(now)
     serving = new_serving(authority, now, RULES)
     context = tls.server_context()
     tls.load(context, serving.certificate, serving.key)
+    if require:
+        tls.require_client(context, require)
 
     async def known(_request: Any) -> Any:
         return facts()
@@ -44,7 +73,7 @@ async def served(limits: Limits | None = None) -> AsyncIterator[tuple[TlsServer,
 
 async def test_a_connection_outlives_a_new_certificate_and_new_ones_meet_it() -> None:
     now = SystemClock().now()
-    authority = new_authority(now, RULES)
+    authority = new_authority(now)
     first, second = (new_serving(authority, now, RULES) for _ in range(2))
     context = tls.server_context()
     tls.load(context, first.certificate, first.key)

@@ -27,6 +27,19 @@ def server_context() -> ssl.SSLContext:
     return context
 
 
+def require_client(context: ssl.SSLContext, authority: str) -> None:
+    """Let only those connect that have a certificate by an authority of this file (PEM).
+
+    Raises:
+        ValueError: when the file has no certificate, or cannot be read.
+    """
+    try:
+        context.load_verify_locations(authority)
+    except (ssl.SSLError, OSError) as error:
+        raise ValueError(f"no certificate authority in {authority}: {error}") from None
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
 def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Have new connections served with this certificate (PEM).
 

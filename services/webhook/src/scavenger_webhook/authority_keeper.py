@@ -20,7 +20,6 @@ from scavenger_runtime.logging import get_logger
 
 from scavenger_webhook import metrics
 from scavenger_webhook.certificate_issuer import new_serving
-from scavenger_webhook.certificate_keeper import POLL_SECONDS
 from scavenger_webhook.core.certificates import (
     CertificateError,
     CertificateRules,
@@ -29,6 +28,7 @@ from scavenger_webhook.core.certificates import (
     serving_is_due,
 )
 from scavenger_webhook.facts import SECRETS, Secret
+from scavenger_webhook.folder_keeper import POLL_SECONDS
 
 AUTHORITY_SECRET: Final = f"{names.WEBHOOK}-authority"
 
@@ -56,8 +56,6 @@ class AuthorityKeeper:
         """Set once the server has a certificate."""
         self.problem = "no certificate yet"
         """Why there is none, for the probe."""
-        self.injected = True
-        """The caBundle is not ours to write."""
         self.secrets = Informer(
             client, SECRETS, namespace=namespace, field_selector=f"metadata.name={AUTHORITY_SECRET}", clock=clock
         )

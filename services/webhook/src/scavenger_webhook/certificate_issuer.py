@@ -1,8 +1,7 @@
-"""Issues certificates: new keys and what is signed with them. Time is passed in; keys and serial numbers are random."""
+"""Issues serving certificates. Time is passed in; keys and serial numbers are random."""
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 from datetime import UTC, datetime, timedelta
 
@@ -11,51 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from scavenger_webhook.core.certificates import BACKDATE, Bundle, CertificateRules, KeyPair, Step
-
-
-def take_step(step: Step, bundle: Bundle | None, now: datetime, rules: CertificateRules) -> Bundle:
-    """The bundle after a step that `plan_step` said is due. Raises ValueError for one that needs what is not there."""
-    if step is Step.CREATE:
-        authority = new_authority(now, rules)
-        return Bundle(authority, new_serving(authority, now, rules))
-    if bundle is None:
-        raise ValueError(f"{step} needs a bundle")
-    if step is Step.ISSUE:
-        return dataclasses.replace(bundle, serving=new_serving(bundle.authority, now, rules))
-    if step is Step.PREPARE:
-        return dataclasses.replace(bundle, next=new_authority(now, rules))
-    if step is Step.RETIRE:
-        return dataclasses.replace(bundle, previous=None)
-    if step is Step.PROMOTE:
-        if bundle.next is None:
-            raise ValueError("promote needs a next authority")
-        serving = new_serving(bundle.next, now, rules)
-        return Bundle(bundle.next, serving, previous=bundle.authority.certificate)
-    return bundle
-
-
-def new_authority(now: datetime, rules: CertificateRules) -> KeyPair:
-    """A certificate authority that signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    serial = x509.random_serial_number()
-    # Two authorities are trusted side by side: with names of their own nobody takes one for the other.
-    name = _name(f"scavenger-webhook-ca-{serial:x}"[:64])
-    builder = _builder(name, name, key, serial, now, rules.authority_validity)
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(usage, critical=True)
-    return _signed(builder, key, key)
+from scavenger_webhook.core.certificates import BACKDATE, CertificateRules, KeyPair
 
 
 def new_serving(authority: KeyPair, now: datetime, rules: CertificateRules) -> KeyPair:

@@ -24,7 +24,6 @@ from scavenger_runtime.service import ServiceContext
 
 from scavenger_webhook.app import Limits, create_app
 from scavenger_webhook.authority_keeper import AuthorityKeeper
-from scavenger_webhook.certificate_keeper import FolderKeeper, SecretKeeper
 from scavenger_webhook.core.models import AdmissionRequest
 from scavenger_webhook.core.snapshot import Facts, NodeFacts, QueueFacts, Rules
 from scavenger_webhook.facts import (
@@ -36,6 +35,7 @@ from scavenger_webhook.facts import (
     priority_class_facts,
     queue_facts,
 )
+from scavenger_webhook.folder_keeper import FolderKeeper
 from scavenger_webhook.server import TlsServer
 from scavenger_webhook.settings import WebhookSettings
 
@@ -61,15 +61,16 @@ log = get_logger(__name__)
 
 
 async def main(context: ServiceContext[WebhookSettings]) -> None:
-    """The service: every replica serves, and keeps the certificates with the others."""
+    """The service: every replica serves, with a certificate of its own."""
     settings = context.settings
     cluster = ClusterView(context.client, settings.rules(), context.clock)
     tls_context = tls.server_context()
+    if settings.client_authority:
+        tls.require_client(tls_context, settings.client_authority)
     keeper = _keeper(context, settings, tls_context)
     for informer in (*cluster.informers, *keeper.informers):
         context.add_informer(informer)
     context.probes.add_readiness("certificate", lambda: keeper.ready.is_set() or keeper.problem)
-    context.probes.add_readiness("ca-bundle", lambda: keeper.injected or "the configurations do not trust it yet")
     context.add_task("certificates", keeper.run())
     await context.wait_synced()
     await keeper.ready.wait()
@@ -82,16 +83,13 @@ async def main(context: ServiceContext[WebhookSettings]) -> None:
     await server.run(lambda: context.clock.sleep(settings.shutdown_delay))
 
 
-Keeper = AuthorityKeeper | SecretKeeper | FolderKeeper
-
-
-def _keeper(context: ServiceContext[WebhookSettings], settings: WebhookSettings, tls_context: ssl.SSLContext) -> Keeper:
+def _keeper(
+    context: ServiceContext[WebhookSettings], settings: WebhookSettings, tls_context: ssl.SSLContext
+) -> AuthorityKeeper | FolderKeeper:
     if settings.certificates == "mounted":
         return FolderKeeper(settings.certificate_folder, context.clock, tls_context)
     rules = settings.certificate_rules()
-    if settings.certificates == "authority":
-        return AuthorityKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
-    return SecretKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
+    return AuthorityKeeper(context.client, settings.namespace, rules, context.clock, tls_context)
 
 
 def _keeps_its_queue(request: AdmissionRequest) -> bool:

@@ -32,33 +32,9 @@ class Secret(Struct, frozen=True, gc=False, rename="camel"):
         return f"Secret({self.metadata.key})"
 
 
-class ClientConfig(Struct, frozen=True, gc=False, rename="camel"):
-    """How the API server reaches a webhook, as far as it is ours to keep."""
-
-    ca_bundle: str = ""
-
-
-class Webhook(Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of a webhook configuration."""
-
-    name: str = ""
-    client_config: ClientConfig = ClientConfig()
-
-
-class WebhookConfiguration(Struct, frozen=True, gc=False, rename="camel"):
-    """admissionregistration.k8s.io/v1, validating or mutating."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    webhooks: tuple[Webhook, ...] = ()
-
-
 SCAVENGERQUEUES: Final = scavenger_queues(ScavengerQueue)
 PRIORITYCLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
-CONFIGURATIONS: Final = tuple(
-    Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, False, WebhookConfiguration)
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-)
 
 
 def queue_facts(queue: ScavengerQueue) -> QueueFacts:
@@ -81,11 +57,6 @@ def priority_class_facts(found: PriorityClass) -> PriorityClassFacts:
     return PriorityClassFacts(found.metadata.name, found.value, found.preemption_policy)
 
 
-def stale_webhooks(configuration: WebhookConfiguration, ca_bundle: str) -> tuple[str, ...]:
-    """Names of the webhooks that do not have this caBundle (base64)."""
-    return tuple(hook.name for hook in configuration.webhooks if hook.client_config.ca_bundle != ca_bundle)
-
-
 def decode_queue(body: bytes) -> ScavengerQueue:
     """A queue as the API server sends it. Raises ValueError."""
     return ScavengerQueue.model_validate_json(body)
@@ -96,10 +67,4 @@ def decode_labels(body: bytes) -> dict[str, str]:
     return _namespace.decode(body).metadata.labels
 
 
-def decode_secret(body: bytes) -> Secret:
-    """A Secret as the API server sends it. Raises ValueError."""
-    return _secret.decode(body)
-
-
 _namespace: Final = msgspec.json.Decoder(Namespace)
-_secret: Final = msgspec.json.Decoder(Secret)

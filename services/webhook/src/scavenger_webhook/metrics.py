@@ -22,8 +22,6 @@ EXPIRY: Final = gauge(
 AUTHORITY_EXPIRY: Final = gauge(
     "webhook_authority_expiry_timestamp_seconds", "Unix time at which the authority expires."
 )
-STEPS: Final = counter("webhook_certificate_steps", "Steps of issuing and rotating certificates.", ("step", "outcome"))
-INJECTIONS: Final = counter("webhook_ca_injections", "Writes of the caBundle into a configuration.", ("outcome",))
 RELOADS: Final = counter("webhook_certificate_reloads", "Serving certificates taken into use.")
 
 

@@ -40,16 +40,15 @@ class WebhookSettings(ServiceSettings):
         (), f"keys of the taints that jobs may tolerate, beside those of resources they ask for; {ALL} is every taint"
     )
 
-    certificates: Literal["authority", "self-managed", "mounted"] = option(
-        "authority", "by the chart's authority, by an authority of its own, or files that somebody else renews"
+    certificates: Literal["authority", "mounted"] = option(
+        "authority", "signed by the authority of the chart, or files that somebody else renews"
     )
     certificate_folder: str = option("/etc/scavenger/tls", "folder of tls.crt and tls.key, where they are mounted")
     tls_names: Names = option((), "further DNS names and IP addresses for the serving certificate")
-    authority_validity: Seconds = option(365 * DAY, "life of the certificate authority", unit="seconds", ge=60)
-    serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
-    trust_overlap: Seconds = option(
-        60.0, "a new authority is trusted for this long before it is used, and the old one after", unit="seconds", ge=0
+    client_authority: str = option(
+        "", "file (PEM) of the authority of the API servers' client certificates; without it anybody may ask"
     )
+    serving_validity: Seconds = option(90 * DAY, "life of the serving certificate", unit="seconds", ge=60)
 
     max_body: int = option(7 * 2**20, "largest request", unit="bytes", ge=1024)
     body_timeout: Seconds = option(5.0, "for a request to arrive", unit="seconds", gt=0)
@@ -86,7 +85,5 @@ class WebhookSettings(ServiceSettings):
         host = f"{self.service}.{self.namespace}"
         return CertificateRules(
             names=(f"{host}.svc", host, f"{host}.svc.cluster.local", *self.tls_names),
-            authority_validity=self.authority_validity,
             serving_validity=self.serving_validity,
-            overlap=self.trust_overlap,
         )

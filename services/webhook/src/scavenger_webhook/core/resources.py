@@ -1,4 +1,8 @@
-"""Quantities of the whole: what no queue allows, what no node has."""
+"""Quantities of the whole: what no queue allows, what no node has.
+
+Answers have no quota and no size of a node, as anybody in the cluster's network can ask. They name the command that
+shows them to whoever may see them.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,9 @@ def quota_problems(spec: ScavengerJobSpec, queue: QueueFacts) -> Iterator[Proble
         if most is not None and wanted > most:
             pods = f"{spec.parallelism} pods ask" if spec.parallelism > 1 else "the pod asks"
             text = (
-                f"{pods} for {format_amount(resource, wanted)} of {resource}, and queue {queue.name} may use "
-                f"{format_amount(resource, most)}: the job could never start; lower resources or parallelism, "
-                "or choose another queue"
+                f"{pods} for {format_amount(resource, wanted)} of {resource}, more than queue {queue.name} may use: "
+                "the job could never start; lower resources or parallelism, or choose another queue "
+                "(`kubectl get scavengerqueues -o yaml` shows quotas)"
             )
             yield Problem(FIELD, text, FORBIDDEN)
 
@@ -98,4 +102,4 @@ def _shortage(resource: str, each: int, nodes: list[NodeFacts]) -> str | None:
     most = max(node.allocatable.get(resource, 0) for node in nodes)
     if most >= each:
         return None
-    return f"it asks for {format_amount(resource, each)} of {resource}, the largest has {format_amount(resource, most)}"
+    return f"it asks for {format_amount(resource, each)} of {resource}, and none has so much"
