@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from scavenger_api.podspec import Capability
 from scavenger_api.podspec import SecurityContext as Model
 from scavenger_domain.pod_security import Level, breaches, default_user, level_of
 
@@ -17,7 +16,7 @@ ENFORCE = "pod-security.kubernetes.io/enforce"
 
 @dataclass(frozen=True)
 class Capabilities:
-    add: Sequence[Capability] | None = None
+    add: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

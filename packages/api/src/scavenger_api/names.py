@@ -105,6 +105,25 @@ DEFAULT_QUEUE: Final = "default"
 MAX_SPEC_BYTES: Final = 256 * 1024
 """Bytes of the spec of a ScavengerJob as JSON."""
 
+RESTRICTED_CAPABILITIES: Final = frozenset({"NET_BIND_SERVICE"})
+"""Capabilities that PodSecurity `restricted` lets a container add."""
+
+BASELINE_CAPABILITIES: Final = RESTRICTED_CAPABILITIES | {
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+}
+"""Capabilities that PodSecurity `baseline` lets a container add."""
+
 MAX_NAME_LENGTH: Final = 52
 MAX_RECENT_TIMESTAMPS: Final = 20
 # Extended resources that a status accounts for.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from scavenger_api import names
 from scavenger_api.model import DnsSubdomain, Model, Quantity, cel, validations
@@ -180,20 +180,14 @@ class SeccompProfile(Model):
     )
 
 
-Capability: TypeAlias = Literal[
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
+def _baseline(name: str) -> str:
+    if name not in names.BASELINE_CAPABILITIES:
+        raise ValueError(f"not one of {', '.join(sorted(names.BASELINE_CAPABILITIES))}")
+    return name
+
+
+Capability: TypeAlias = Annotated[
+    str, AfterValidator(_baseline), Field(json_schema_extra={"enum": [*sorted(names.BASELINE_CAPABILITIES)]})
 ]
 """What PodSecurity `baseline` lets a container add; `restricted` only NET_BIND_SERVICE of it."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from scavenger_api import names
 
-from scavenger_domain.template_security import ALWAYS_ALLOWED, beyond_restricted, never_allowed
+from scavenger_domain.template_security import beyond_restricted, never_allowed
 
 MOST_DIGITS: Final = 10
 MOST_USERS: Final = 2**31
@@ -117,7 +117,7 @@ def breaches(spec: Spec, level: Level) -> Iterator[Breach]:
     if context.allow_privilege_escalation:
         yield _breach("securityContext.allowPrivilegeEscalation", "true lets a program gain rights", "leave it out")
     added = set(context.capabilities.add or ()) if context.capabilities else set()
-    if more := sorted(added - ALWAYS_ALLOWED):
+    if more := sorted(added - names.RESTRICTED_CAPABILITIES):
         remedy = "leave out all but NET_BIND_SERVICE"
         yield _breach("securityContext.capabilities.add", f"{', '.join(more)} are rights of root", remedy)
 

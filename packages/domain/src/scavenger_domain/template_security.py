@@ -10,27 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from scavenger_api.names import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
+
 Wrong: TypeAlias = tuple[str, str, str]
 """Path of a field below spec.template, what is wrong with it, and the remedy."""
-
-ALWAYS_ALLOWED: Final = frozenset({"NET_BIND_SERVICE"})
-"""Capabilities that `restricted` lets a container add."""
-
-BASELINE_CAPABILITIES: Final = ALWAYS_ALLOWED | {
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-}
-"""Capabilities that `baseline` lets a container add."""
 
 VOLUMES: Final = frozenset(
     {
@@ -93,7 +76,7 @@ def beyond_restricted(template: Mapping[str, Any]) -> Iterator[Wrong]:
             yield f"{path}.runAsNonRoot", "false lets processes run as root", _LEAVE_OUT
         if context.get("allowPrivilegeEscalation"):
             yield f"{path}.allowPrivilegeEscalation", "true lets a program gain rights", _LEAVE_OUT
-        if more := sorted(_added(context) - ALWAYS_ALLOWED):
+        if more := sorted(_added(context) - RESTRICTED_CAPABILITIES):
             yield (
                 f"{path}.capabilities.add",
                 f"{', '.join(more)} are rights of root",
