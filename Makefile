@@ -160,9 +160,9 @@ gain: sync ## Measure what scavenging adds to a day, in the simulator, for the p
 ##@ Release it
 
 .PHONY: release
-release: sync ## All of a release, the same each time: dist/; PARTS="wheels images/admitter", BASE=python@sha256:…, BASE_URL=…
+release: sync ## All of a release, the same each time: dist/; PARTS="wheels images/admitter", BASE=python@sha256:…, BASE_URL=…, KEY=…
 	$(RUN) --group release python -m tools.release $(if $(PARTS),--only $(PARTS)) $(if $(BASE),--base "$(BASE)") \
-	  $(if $(BASE_URL),--base-url "$(BASE_URL)")
+	  $(if $(BASE_URL),--base-url "$(BASE_URL)") $(if $(KEY),--key "$(KEY)")
 
 .PHONY: version
 version: sync ## Write another version wherever it stands: VERSION=0.2.0

@@ -1,10 +1,11 @@
 """Everything of a release, in dist/: wheels, charts, the command line as one file, SBOMs, images, and their checksums.
 
-    uv run --group release python -m tools.release [--only PART ...] [--base IMAGE] [--base-url URL] [--dirty]
+    uv run --group release python -m tools.release [--only PART ...] [--base IMAGE] [--base-url URL] [--key FILE]
 
 Made again from the same commit, by the same Python, buildah and base image, it is the same to the byte: all times are
 that of the commit (SOURCE_DATE_EPOCH, where it is set), owners and modes are fixed, entries sorted. Where a part cannot
-be made on this machine, the others are: the last lines say what was left out and why.
+be made on this machine, the others are: the last lines say what was left out and why. Signatures (tools/sign.py) are no
+part of that: each is another one.
 
 Exit code 1 when something failed, 2 when something was left out.
 """
@@ -32,7 +33,7 @@ from scavenger_cluster import images, requirements
 from scavenger_cluster.build import ensure_tools
 from scavenger_cluster.errors import ClusterError, MissingRequirementError
 
-from tools import cli_file, packing, sbom, version
+from tools import cli_file, packing, sbom, sign, version
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DIST: Final = ROOT / "dist"
@@ -275,8 +276,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--base", default="", help="image under those in Python, by digest (default: a local one)")
     parser.add_argument("--base-url", default="", help="where the archive of the command line will be published")
     parser.add_argument("--dirty", action="store_true", help="also with changes that no commit has")
+    parser.add_argument("--key", type=Path, help="private key (PEM, curve P-256) that signs all of it")
     arguments = parser.parse_args(words)
     try:
+        key = sign.load(arguments.key) if arguments.key else None
         release = prepared(arguments.base, arguments.base_url, arguments.dirty)
         parts = chosen(parts_of(release), arguments.only)
     except ValueError as error:
@@ -285,7 +288,9 @@ def main(words: list[str] | None = None) -> int:
     say(f"release {release.version}, all times {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(release.epoch))}")
     result = make_parts(parts, DIST)
     write_sums(result.made, DIST)
+    (DIST / f"{SUMS}.sig").unlink(missing_ok=True)
     say(told(result))
+    say(f"signed: {len(sign.sign_release(key, DIST))} signatures" if key else "not signed: no key (KEY=…)")
     return result.code
 
 
