@@ -883,20 +883,23 @@ def test_values_of_a_release_from_before_there_were_names_will_do(helm: Path) ->
     assert Chart(helm, "base").objects({"guard": {"lowPriorityClasses": None}}) == Chart(helm, "base").objects()
 
 
-def test_interactive_pods_are_everybodys_unless_namespaces_are_named(helm: Path) -> None:
-    def found(values: Rules) -> dict[str, Rules]:
-        objects = Chart(helm, "base").objects(values).values()
-        return {o["kind"]: o["spec"] for o in objects if o["metadata"]["name"] == "scavenger-interactive"}
+def test_pods_are_interactive_where_the_namespace_allows_it(helm: Path) -> None:
+    def found(values: Rules) -> Rules:
+        objects = Chart(helm, "base").objects({"interactive": values}).values()
+        return next(o["spec"] for o in objects if o["metadata"]["name"] == "scavenger-guard-ordinary-pods")
 
-    assert not found({})
-
-    labels = {"team": "blue", "example.com/tier": "front"}
-    objects = found({"interactive": {"namespaceLabels": labels}})
-    [rule] = objects["ValidatingAdmissionPolicy"]["validations"]
-    for key, value in labels.items():
-        assert f"namespaceObject.metadata.labels['{key}'] == '{value}'" in rule["expression"]
-        assert f"{key}={value}" in rule["message"]
-    assert objects["ValidatingAdmissionPolicyBinding"]["validationActions"] == ["Deny"]
+    for values, labels in (
+        ({}, {"scavenger.dev/interactive": "allowed"}),
+        (
+            {"namespaceLabels": {"team": "blue", "example.com/tier": "front"}},
+            {"team": "blue", "example.com/tier": "front"},
+        ),
+    ):
+        rule = found(values)["validations"][-1]
+        for key, value in labels.items():
+            assert f"namespaceObject.metadata.labels['{key}'] == '{value}'" in rule["expression"]
+            assert f"{key}={value}" in rule["message"]
+    assert "latency'].orValue" not in json.dumps(found({"everybody": True}))
 
 
 # --- flow control ---

@@ -35,6 +35,15 @@ such a mark is called. any: whether it is asked if there are some, or what they 
 {{- end -}}
 {{- end }}
 
+{{- /* The labels that allow a namespace interactive pods, as JSON; nothing where every namespace may have some. */ -}}
+{{- define "guard.interactive.labels" -}}
+{{- with .Values.interactive -}}
+{{- if not .everybody -}}
+{{- .namespaceLabels | default (dict "scavenger.dev/interactive" "allowed") | toJson -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- /*
 The marks of a scavenger job on an object, in CEL: (dict "object" NAME "metas" PATHS "specs" PATHS), paths below the object;
 a list of texts, or with "any" whether there are some. Two objects have the same marks if each one's are among the

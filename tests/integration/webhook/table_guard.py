@@ -240,7 +240,7 @@ PODS = [
         "an interactive pod",
         "pods",
         pod(meta={"annotations": {"scavenger.dev/latency": "interactive"}}),
-        check={"priority": 0, "priorityClassName": "ordinary-workload"},
+        ("pods of this namespace may not be interactive",),
     ),
     Case("a bare pod with the class", "pods", pod(**CLASS), (MADE,)),
     Case("a bare pod with the label", "pods", pod(meta={"labels": LABELS}), (MADE,)),

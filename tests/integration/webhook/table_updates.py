@@ -84,7 +84,7 @@ UPDATES = [
     u("an ordinary pod covered by way of the status", COVER, "do not change", of="ordinary", sub="status"),
     u("an ordinary pod made one of ours", labelled(job="x"), "denied request", of="ordinary"),
     u("an annotation on an ordinary pod", annotated(run="x"), "come with their pods", of="ordinary"),
-    u("an interactive pod, said later", annotated(latency="interactive"), of="ordinary"),
+    u("an interactive pod, said later", annotated(latency="interactive"), "may not be interactive", of="ordinary"),
     u("an owner for an ordinary pod", {"metadata": {"ownerReferences": [SJ]}}, "come with their pods", of="ordinary"),
     u(
         "an ordinary pod resized by the regulator",
