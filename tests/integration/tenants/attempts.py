@@ -285,6 +285,41 @@ PRIVILEGES: Final = [
     submit("privileges", "root", "spec.runAsUser", runAsUser=0),
 ]
 
+BOUNDS: Final = [
+    submit("bounds", "a variable of 4 KiB", env=[{"name": "A", "value": "x" * 4096}]),
+    submit("bounds", "a spec of 1 MB", "spec", env=[{"name": f"A{n}", "value": "x" * 32768} for n in range(32)]),
+    submit(
+        "bounds",
+        "every taint tolerated",
+        "spec.tolerations[0].key",
+        "every taint",
+        tolerations=[{"operator": "Exists"}],
+    ),
+    submit(
+        "bounds",
+        "the taint of the control plane tolerated",
+        "node-role.kubernetes.io/control-plane",
+        tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+    ),
+    Attempt(
+        "bounds",
+        "a pod that displaces at once",
+        "POST",
+        f"{CORE}/pods",
+        pod("urgent", {"annotations": {"scavenger.dev/latency": "interactive"}}),
+        ("may not be interactive",),
+    ),
+    change("bounds", "one that does so later", "pods", annotated("latency", "interactive"), "interactive", of="bare"),
+    Attempt(
+        "bounds",
+        "the namespace's accounts",
+        "PATCH",
+        CORE,
+        meta(annotations={"scavenger.dev/service-accounts": "default"}),
+        ("forbidden",),
+    ),
+]
+
 RIGHTS: Final = [
     Attempt("rights", "one's own jobs", "GET", f"{SCAVENGER}/scavengerjobs"),
     *(
@@ -335,5 +370,6 @@ ATTEMPTS: Final = [
     *QUEUES,
     *PROMISES,
     *PRIVILEGES,
+    *BOUNDS,
     *RIGHTS,
 ]
