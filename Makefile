@@ -129,6 +129,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m tools.dashboards --check
 	$(RUN) python -m tools.reference --check
 	$(RUN) python -m tools.version --check
+	$(RUN) python -m tools.rights --check
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
 

@@ -19,11 +19,14 @@ from scavenger_api import names
 from scavenger_cluster import Cluster, stack
 from scavenger_cluster.build import ensure_tools
 from scavenger_testing.cluster_names import cluster_name
-from scavenger_testing.place import MERGE_PATCH, Answer, Object, Place, Server, namespace
+from scavenger_testing.place import MERGE_PATCH, Answer, Object, Place, Server, namespace, pod
 from scavenger_testing.waiting import wait
 
 NODES: Final = 4
 CPUS: Final = 8
+LAST_NODE: Final = f"fake-{NODES - 1:03}"
+UNSEEN: Final = "kube-public"
+"""The namespace of the pod that no scheduler looks at."""
 TENANT: Final = "tenant"
 GROUPS: Final = ("system:authenticated",)
 SERVICES: Final = ("webhook", "admitter", "prioritizer", "regulator")
@@ -100,9 +103,24 @@ def cluster() -> Iterator[Cluster]:
         found.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="64Gi", fake_pods=200)
         stack.install(found)
         stack.start(found, SERVICES, SETTINGS)
+        leave_unseen(found)
         yield found
     finally:
         found.down()
+
+
+def leave_unseen(cluster: Cluster) -> None:
+    """A pod of a scheduler that nobody runs, for all of the last node. It holds capacity for a minute, which the tests
+    before test_unseen.py have no need of."""
+    whole = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(CPUS - 1)}}}]
+    where = {"kubernetes.io/hostname": LAST_NODE}
+    unseen = pod("unseen", schedulerName="nobody", nodeSelector=where, containers=whole)
+    cluster.client.request("POST", f"/api/v1/namespaces/{UNSEEN}/pods", unseen)
+
+
+def cores(count: int) -> Object:
+    """The resources of a ScavengerJob."""
+    return {"requests": {"cpu": str(count), "memory": "64Mi"}}
 
 
 @pytest.fixture(scope="package")

@@ -20,7 +20,7 @@ from scavenger_runtime.connections import raise_file_limit
 from scavenger_testing.place import MERGE_PATCH, Object, Place, Server, job, namespace, pod
 from scavenger_testing.waiting import wait
 
-from .conftest import CPUS, NODES, Tenant, phase, pods_of
+from .conftest import CPUS, NODES, Tenant, cores, phase, pods_of
 
 KEEP = {"metadata": {"finalizers": ["example.com/keep"]}}
 FREE = {"metadata": {"finalizers": None}}
@@ -109,24 +109,7 @@ def named(objects: list[Object], name: str) -> bool:
     return any(one["metadata"]["name"] == name for one in objects)
 
 
-def cores(count: int) -> Object:
-    return {"requests": {"cpu": str(count), "memory": "64Mi"}}
-
-
-# --- room that is never taken, and pods without CPU ---
-
-
-def test_pods_that_no_scheduler_looks_at_keep_nobody_waiting(tenant: Tenant, neighbour: Place) -> None:
-    whole = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(CPUS - 1)}}}]
-    for number in range(NODES):
-        tenant.ok("create", "-f", "-", stdin=pod(f"idle-{number}", schedulerName="nobody", containers=whole))
-    try:
-        assert neighbour.create("scavengerjobs", job("starts", resources=cores(4))).allowed
-        wait("the neighbour's job runs", lambda: phase(neighbour, "starts") == "Running")
-        assert {p["status"]["phase"] for p in tenant.place.items("pods")} == {"Pending"}
-    finally:
-        tenant.ok("delete", "pods", "--all", "--grace-period=0", "--force")
-        neighbour.delete("scavengerjobs", "starts")
+# --- pods without CPU ---
 
 
 def test_pods_count_in_what_a_queue_has(tenant: Tenant) -> None:
