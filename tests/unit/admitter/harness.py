@@ -365,7 +365,9 @@ class _Client(ApiClient):
         finally:
             self._harness.under_way -= 1
 
-    def _admitted(self, body: Object) -> Object:
+    def _admitted(self, body: Object | bytes) -> Object | bytes:
+        if isinstance(body, bytes):  # a Lease
+            return body
         body = copy.deepcopy(body)
         self._harness.admission(body)
         return self._harness.injected_into(body) if body["kind"] == "Pod" else body
