@@ -20,14 +20,21 @@ _KEPT: Final = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 _BACKOFF_LIMIT: Final = 6
 """A Job's default; a ScavengerJob has none."""
 
-_FAILS: Final = "every failure of a program counts for backoffLimit, and no interruption"
 _CHANGED: Final = {
-    "podFailurePolicy": f"left out: {_FAILS}",
     "manualSelector": "left out: the pods have labels of the admitter",
     "podReplacementPolicy": "left out: a pod is replaced when it has ended",
 }
 _NO_PLACE: Final = "left out: a ScavengerJob has nothing like it"
-_READ: Final = {*_KEPT, "backoffLimit", "template", "parallelism", "completions", "completionMode", "selector"}
+_READ: Final = {
+    *_KEPT,
+    "backoffLimit",
+    "podFailurePolicy",
+    "template",
+    "parallelism",
+    "completions",
+    "completionMode",
+    "selector",
+}
 _SAME: Final = {"podReplacementPolicy": "Failed", "manualSelector": False}
 """Values that say what a ScavengerJob does anyway."""
 _WRITTEN_BY_OTHERS: Final = {
@@ -58,6 +65,7 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
             lines.append(f"{where}.{name}: {_CHANGED.get(name, _NO_PLACE)}")
     if limit := job.get("backoffLimit", _BACKOFF_LIMIT):
         spec["backoffLimit"] = limit
+    spec |= _policy(job, f"{where}.podFailurePolicy.rules", lines)
     spec["template"] = _template(_spec(job, "template"), f"{where}.template", lines)
     made = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": _metadata(manifest), "spec": spec}
     return made, lines
@@ -147,6 +155,27 @@ def _pods(job: Manifest, where: str, lines: Lines) -> Any:
     if pods > 1:
         lines.append(f"{where}.parallelism: the {pods} pods are one gang: all run or none, and all must succeed")
     return pods
+
+
+def _policy(job: Manifest, where: str, lines: Lines) -> Manifest:
+    """podFailurePolicy, without the rules that have no place."""
+    if not job.get("podFailurePolicy"):
+        return {}
+    rules = _spec(job, "podFailurePolicy").get("rules") or []
+    kept = []
+    for index, rule in enumerate(rules if isinstance(rules, list) else ()):
+        if not isinstance(rule, dict) or rule.get("action") == "FailIndex":
+            lines.append(f"{where}[{index}]: left out: a gang has no index that fails alone")
+            continue
+        conditions = rule.get("onPodConditions") or ()
+        if rule.get("action") == "FailJob" and any(_interrupts(one) for one in conditions):
+            lines.append(f"{where}[{index}]: never matches: an interruption is no failure")
+        kept.append(rule)
+    return {"podFailurePolicy": {"rules": kept}} if kept else {}
+
+
+def _interrupts(condition: object) -> bool:
+    return isinstance(condition, dict) and condition.get("type") == "DisruptionTarget"
 
 
 def _metadata(manifest: Manifest) -> Manifest:

@@ -90,13 +90,20 @@ def job_details(
         ("Image", spec.main_image),
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
-        ("Failed", f"{plural(status.retries, 'time')}, and started again" if status.retries else ""),
+        ("Failed", _failures(job)),
         (cpu_time_label(job), cpu_account(job, now, weights)),
         *device_accounts(job),
         ("Class", job.preemption_class),
         ("In line", f"{ordinal(line[0])} of {line[1]} in queue {spec.queue}" if line else ""),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def _failures(job: Job) -> str:
+    """Failures of the program after which the job has started again."""
+    counted, free = job.status.retries or 0, job.status.ignored_failures or 0
+    uncounted = f"; {free} of them not counted, by podFailurePolicy" if free else ""
+    return f"{plural(counted + free, 'time')}, and started again{uncounted}" if counted + free else ""
 
 
 def _status(job: Job, now: datetime) -> str:

@@ -91,6 +91,12 @@ FULL_JOB: Manifest = {
         "checkpointExitCode": 255,
         "progressDeadlineIntervals": 3,
         "backoffLimit": 2,
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [2]}},
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            ]
+        },
         "activeDeadlineSeconds": 600,
         "suspend": True,
         "ttlSecondsAfterFinished": 0,
@@ -134,6 +140,10 @@ def changed(manifest: Manifest, edits: Mapping[str, Any]) -> Manifest:
 
 def job(**spec: Any) -> dict[str, Any]:
     return {f"spec.{name}": value for name, value in spec.items()}
+
+
+def on_codes(operator: str, *values: int, action: str = "Ignore") -> dict[str, Any]:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}]}
 
 
 def requests(**quantities: Any) -> dict[str, Any]:
@@ -181,6 +191,17 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.template: Invalid value: a template has its place for it; move spec.image to "
         "spec.template.spec.containers[0].image spec.nodeSelector to spec.template.spec.nodeSelector",
     ),
+    (
+        "rule-of-nothing",
+        job(podFailurePolicy={"rules": [{"action": "Ignore"}]}),
+        "spec.podFailurePolicy: Invalid value: rules: each has either onExitCodes or onPodConditions",
+    ),
+    (
+        "rule-of-success",
+        job(podFailurePolicy=on_codes("In", 0, 1)),
+        "spec.podFailurePolicy: Invalid value: rules: exit code 0 is no failure",
+    ),
+    ("rule-for-an-index", job(podFailurePolicy=on_codes("In", 1, action="FailIndex")), "supported values"),
     ("main-of-nothing", job(mainContainer="main"), "spec.mainContainer: Invalid value: a job without template has one"),
     ("template-empty", job(template={}), "spec.template.spec: Required value"),
     ("template-unknown", job(template={**TEMPLATE, "sepc": {}}), 'unknown field "spec.template.sepc"'),
@@ -677,6 +698,7 @@ OTHER_VALUES: dict[str, Any] = {
     "checkpointExitCode": 85,
     "progressDeadlineIntervals": 9,
     "backoffLimit": 3,
+    "podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0]}}]},
     "activeDeadlineSeconds": 601,
     "capacity": "Reclaimed",
 }

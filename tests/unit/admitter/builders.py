@@ -215,15 +215,20 @@ def gone(ended: float, code: int = 0) -> kinds.ContainerState:
 
 
 def node(
-    name: str = "node-1", *, ready: bool = True, taint: str | None = None, since: float | None = None
+    name: str = "node-1",
+    *,
+    ready: bool = True,
+    taint: str | None = None,
+    since: float | None = None,
+    conditions: Sequence[kinds.Condition] = (),
 ) -> kinds.Node:
-    """A node. `since`: when it became ready, or stopped being so."""
+    """A node. `since`: when it became ready, or stopped being so. `conditions`: beside Ready."""
     changed = None if since is None else stamp(since)
     return kinds.Node(
         metadata=kinds.ObjectMeta(name=name),
         spec=kinds.NodeSpec(taints=(kinds.Taint(taint, "", "NoExecute"),) if taint else ()),
         status=kinds.NodeStatus(
-            conditions=(kinds.Condition("Ready", "True" if ready else "Unknown", "", "", changed),)
+            conditions=(kinds.Condition("Ready", "True" if ready else "Unknown", "", "", changed), *conditions)
         ),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob
 from scavenger_admitter.core.lifecycle.observation import Outcome
-from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.job import ConditionType, Phase, ScavengerJob
 from scavenger_kube import kinds
 
 from . import builders as b
@@ -45,6 +45,56 @@ def test_a_failure_is_tried_again_as_often_as_the_job_allows(
         assert f"in line for retry {status.retries} of {limit}" in said
     elif limit:
         assert "all 2 retries are used" in said
+
+
+EXIT_3 = {"onExitCodes": {"operator": "In", "values": [3, 4]}}
+RULES: dict[str, tuple[dict[str, Any], str]] = {
+    "the code is among them": (EXIT_3, "matches"),
+    "the code is not among them": ({"onExitCodes": {"operator": "In", "values": [4]}}, "counts"),
+    "any code but these": ({"onExitCodes": {"operator": "NotIn", "values": [4]}}, "matches"),
+    "any code but this very one": ({"onExitCodes": {"operator": "NotIn", "values": [3]}}, "counts"),
+    "of the program": ({"onExitCodes": {"containerName": "main", "operator": "In", "values": [3]}}, "matches"),
+    "of another container": ({"onExitCodes": {"containerName": "proxy", "operator": "In", "values": [3]}}, "counts"),
+    "a condition of the pod": ({"onPodConditions": [{"type": "ConfigIssue", "status": "True"}]}, "matches"),
+    "that is not so": ({"onPodConditions": [{"type": "ConfigIssue", "status": "False"}]}, "counts"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("action", ["FailJob", "Ignore", "Count"])
+def test_the_first_rule_that_matches_says_what_a_failure_means(name: str, action: str) -> None:
+    rule, found = RULES[name]
+    said = b.condition("ConfigIssue", "True", 400)
+    pod = b.pod(ended=500, code=3, exit_reason="Error", conditions=[said])
+    later = {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [3]}}
+    policy = {"rules": [{"action": action, **rule}, later]}
+    _, outcome = failing({"backoffLimit": 2, "podFailurePolicy": policy}, 500, pod, retries=1)
+    status, done = outcome.status, action if found == "matches" else "Count"
+    assert (status.phase, status.retries, status.ignored_failures) == {
+        "FailJob": (FAILED, 1, None),
+        "Ignore": (WAITING, 1, 1),
+        "Count": (WAITING, 2, None),
+    }[done]
+    assert status.lost_cpu_seconds > 0
+    if done == "FailJob":
+        succeeded = status.condition(ConditionType.SUCCEEDED)
+        assert succeeded is not None
+        assert succeeded.reason == "PodFailurePolicy"
+        assert "rules[0] of podFailurePolicy" in (status.message or "")
+
+
+def test_the_order_of_the_rules_decides() -> None:
+    policy = {"rules": [{"action": "Ignore", **EXIT_3}, {"action": "FailJob", **EXIT_3}]}
+    assert failing({"podFailurePolicy": policy}, 500)[1].status.phase is WAITING
+    policy["rules"].reverse()
+    assert failing({"podFailurePolicy": policy}, 500)[1].status.phase is FAILED
+
+
+def test_an_interruption_asks_no_rule() -> None:
+    policy = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1]}}]}
+    pod = b.pod(deleted=450, ended=460, code=143, exit_reason="Error")
+    _, outcome = failing({"podFailurePolicy": policy}, 500, pod)
+    assert (outcome.status.interrupted_count, outcome.status.phase) == (1, Phase.INTERRUPTED)
 
 
 def test_the_next_run_begins_at_the_old_place_when_the_pod_is_gone() -> None:

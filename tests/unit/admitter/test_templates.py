@@ -345,6 +345,7 @@ def test_the_line_to_add_is_named_where_it_belongs() -> None:
 # --- how it starts ------------------------------------------------------------------------------------------
 
 INIT = {"initContainers": [container("prepare")]}
+ON_PREPARE = {"containerName": "prepare", "operator": "In", "values": [3]}
 
 
 def init(pod: kinds.Pod, name: str, **state: Any) -> kinds.Pod:
@@ -363,7 +364,24 @@ def test_a_job_whose_init_container_fails_has_failed() -> None:
 
     assert outcome.status.phase is Phase.FAILED
     assert "init container prepare" in (outcome.status.message or "")
-    assert "exit code 3" in (outcome.status.message or "")
+    assert "exited with code 3" in (outcome.status.message or "")
+
+
+@pytest.mark.parametrize(
+    ("more", "phase"),
+    [
+        ({"backoffLimit": 1}, Phase.WAITING),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": ON_PREPARE}]}}, Phase.WAITING),
+        (
+            {"backoffLimit": 1, "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": ON_PREPARE}]}},
+            Phase.FAILED,
+        ),
+    ],
+)
+def test_an_init_container_that_fails_is_tried_again_as_the_job_allows(more: dict[str, Any], phase: Phase) -> None:
+    pod = init(b.pod(started=None, phase="Failed"), "prepare", **ended(3))
+    outcome = b.decide(b.seen(job(INIT, phase=Phase.STARTING, **more), 30, b.batch(), pod))
+    assert (outcome.status.phase, outcome.start_failed) == (phase, phase is Phase.WAITING)
 
 
 def test_what_others_added_fails_no_job() -> None:

@@ -45,6 +45,13 @@ def killed(number: int = 0, *, asked: float = 100, ended: float = 101, code: int
     return b.pod(number, deleted=asked, ended=ended, code=code, **more)
 
 
+def pressed(now: bool, since: float) -> kinds.Node:
+    """A node that is, or was until then, short of memory."""
+    return b.node(conditions=[b.condition("MemoryPressure", str(now), since)])
+
+
+OUT_OF_MEMORY = b.pod(ended=100, code=137, exit_reason="OOMKilled")
+
 SINGLE = (
     Row("runs on", (b.pod(),), RUNNING),
     # --- by itself
@@ -108,6 +115,30 @@ SINGLE = (
         (b.pod(ended=100, code=137, exit_reason="OOMKilled"),),
         FAILED,
         nodes={"node-1": b.node(ready=False, since=140)},
+    ),
+    # --- killed for memory: a node that is short of it is at fault, and says so a little later
+    *(
+        Row(f"killed for memory: {name}", (OUT_OF_MEMORY,), phase, cause, nodes={"node-1": found}, now=now)
+        for name, found, now, phase, cause in (
+            ("its node has enough, for now", b.node(), 119, RUNNING, None),
+            ("its node has enough", b.node(), 120, FAILED, None),
+            ("its node is short of memory", pressed(True, 50), 101, INTERRUPTED, Cause.NODE_OUT_OF_MEMORY),
+            ("its node says a little later that it is", pressed(True, 110), 119, INTERRUPTED, Cause.NODE_OUT_OF_MEMORY),
+            (
+                "its node was short and has ceased to be",
+                pressed(False, 150),
+                160,
+                INTERRUPTED,
+                Cause.NODE_OUT_OF_MEMORY,
+            ),
+            ("its node had been short before", pressed(False, 90), 120, FAILED, None),
+        )
+    ),
+    Row(
+        "fails by itself on a node that is short of memory",
+        (b.pod(ended=100, code=3, exit_reason="Error"),),
+        FAILED,
+        nodes={"node-1": pressed(True, 50)},
     ),
     Row("container ended, phase not yet", (b.pod(ended=100, phase="Running"),), RUNNING),
     # --- removed, still alive: the evidence is enough

@@ -100,6 +100,7 @@ def problems(job: ScavengerJobSpec) -> dict[str, str]:
     return {one.field: one.message for one in problems_of_its_own(job)}
 
 
+ON_GONE = {"rules": [{"action": "Count", "onExitCodes": {"containerName": "gone", "operator": "In", "values": [1]}}]}
 SIDE: dict[str, Any] = {"containers": [container(env=[{"name": "SCAVENGER_INDEX", "value": "1"}])]}
 CPU_ONLY: dict[str, Any] = {"containers": [container("a", {"requests": {"cpu": "1"}})]}
 OURS: dict[str, Any] = {"containers": [container("a", {"limits": {**SOME, "scavenger.dev/reclaimed-cpu": "1"}})]}
@@ -112,6 +113,7 @@ UNEQUAL: dict[str, Any] = {"containers": [container("a", {"requests": {"cpu": "1
         (spec(image="x"), "spec.template", "move spec.image to spec.template.spec.containers[0].image"),
         (spec(runAsUser=1), "spec.template", "move spec.runAsUser to spec.template.spec.securityContext.runAsUser"),
         (spec(mainContainer="gone"), "spec.mainContainer", "'gone' is no container of the template"),
+        (spec(podFailurePolicy=ON_GONE), "spec.podFailurePolicy.rules[0].onExitCodes.containerName", "name one of sim"),
         (ScavengerJobSpec(main_container="a"), "spec.mainContainer", "leave it out"),
         (ScavengerJobSpec(), "spec.image", "it is mandatory"),
         (ScavengerJobSpec(), "spec.resources", "they are mandatory"),

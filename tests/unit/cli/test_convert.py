@@ -82,6 +82,19 @@ def test_retries_and_the_deadline_are_kept() -> None:
     assert (made["spec"]["backoffLimit"], made["spec"]["activeDeadlineSeconds"], lines) == (3, 60, [])
 
 
+def test_rules_about_failures_are_kept_where_they_mean_the_same() -> None:
+    final = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}
+    free = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    never = {**free, "action": "FailJob"}
+    index = {**final, "action": "FailIndex"}
+    made, lines = converted(job(podFailurePolicy={"rules": [final, free, never, index]}))
+    assert made["spec"]["podFailurePolicy"] == {"rules": [final, free, never]}
+    assert lines == [
+        "spec.podFailurePolicy.rules[2]: never matches: an interruption is no failure",
+        "spec.podFailurePolicy.rules[3]: left out: a gang has no index that fails alone",
+    ]
+
+
 def test_what_the_api_server_wrote_is_not_kept() -> None:
     labels = {"controller-uid": "u", "batch.kubernetes.io/job-name": "sim", "team": "a"}
     given = job(metadata={"labels": labels}) | {"status": {"active": 1}}

@@ -170,6 +170,11 @@ def test_the_details_of_a_running_job() -> None:
             {"phase": "Running", "status": {"runningTimestamps": [ago(2400)]}},
             ("Checkpoints", "at least every 30m; next due in 20m"),
         ),
+        ({"status": {"retries": 2}}, ("Failed", "2 times, and started again")),
+        (
+            {"status": {"retries": 2, "ignoredFailures": 1}},
+            ("Failed", "3 times, and started again; 1 of them not counted, by podFailurePolicy"),
+        ),
         (
             {"status": {"lastCheckpointTimestamp": ago(90)}},
             ("Checkpoints", "at least every 30m; last reported 90s ago"),

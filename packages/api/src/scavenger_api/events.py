@@ -36,7 +36,11 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
         ("CannotStart", _WARNING, "The job does not start before somebody changes it, its queue or the cluster."),
         ("Unreadable", _WARNING, "The admitter cannot read the job, and leaves it and its pods alone."),
         ("Interrupted", _NORMAL, "A run was ended from outside: by what, on which pod, and how much CPU time is lost."),
-        ("Retrying", _WARNING, "A container failed by itself; the job starts again, as its backoffLimit allows."),
+        (
+            "Retrying",
+            _WARNING,
+            "A container failed by itself; the job starts again, as its backoffLimit or podFailurePolicy allows.",
+        ),
         ("StartFailed", _WARNING, "A start did not come off; the job is in line again."),
         ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
         ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),

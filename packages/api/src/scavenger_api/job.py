@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
+from scavenger_api.failure_policy import PodFailurePolicy
 from scavenger_api.model import (
     Condition,
     DnsLabel,
@@ -231,6 +232,8 @@ class ScavengerJobSpec(Model):
     backoff_limit: Annotated[int | None, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})] = None
     """So often the job starts again, from its last checkpoint, when a container fails by itself; by default never.
     Interruptions do not count."""
+    pod_failure_policy: PodFailurePolicy | None = None
+    """Which failures of a container are final or do not count for backoffLimit, as in a Job."""
     active_deadline_seconds: Annotated[int | None, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int64"})] = (
         None
     )
@@ -441,9 +444,11 @@ class ScavengerJobStatus(Model):
     finished_timestamp: Timestamp | None = None
     short_runs: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
     """Runs in a row that ended within a minute of their start, by an interruption, checkpointExitCode or a failure that
-    backoffLimit allows. From the second on, the pause before the next start grows."""
+    backoffLimit or podFailurePolicy allows. From the second on, the pause before the next start grows."""
     retries: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
     """How often the job has started again because a container failed by itself."""
+    ignored_failures: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
+    """How often the job has started again after a failure that podFailurePolicy ignores."""
     active_seconds: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int64"})] = None
     """How long its runs that are over have taken together, where it has activeDeadlineSeconds."""
     priority_start_over_timestamp: Timestamp | None = None

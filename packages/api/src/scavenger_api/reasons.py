@@ -47,7 +47,8 @@ class WaitReason(Reason):
     )
     RETRYING = (
         "Retrying",
-        "A container failed by itself, and its backoffLimit allows another run from its last checkpoint.",
+        "A container failed by itself, and its backoffLimit or podFailurePolicy allows another run from its last "
+        "checkpoint.",
     )
     # what is left of its last run or start
     PODS_REMAIN = "PodsRemain", "A pod of its last run is still there; no second run begins beside it."
@@ -148,6 +149,10 @@ class InterruptionReason(Reason):
     )
     NODE_MEMORY = "NodeMemory", "Its node was short of memory, and it gave way before the kubelet had to choose."
     KUBELET_EVICTED = "KubeletEvicted", "Its node ran short of a resource, and the kubelet ended it."
+    NODE_OUT_OF_MEMORY = (
+        "NodeOutOfMemory",
+        "A container of it was killed for memory on a node that was short of memory.",
+    )
     NODE_DRAINED = "NodeDrained", "Its node had a taint that ends pods, or that announces its own end."
     NODE_LOST = "NodeLost", "Its node was lost."
     NODE_SHUTDOWN = "NodeShutdown", "Its node was shut down."
@@ -164,6 +169,7 @@ class FailureReason(Reason):
         "Failed",
         "A container ended by itself with another exit code than 0, or a pod was over its own limit of storage.",
     )
+    POD_FAILURE_POLICY = "PodFailurePolicy", "A rule of its podFailurePolicy with the action FailJob matched."
     NOT_FOUND = "NotFound", "A claim, ConfigMap or Secret that it names does not exist."
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."
     INVALID_IMAGE_NAME = "InvalidImageName", "What spec.image says is not the name of an image."

@@ -29,6 +29,7 @@ PHRASES: Final = {
     InterruptionReason.YIELD_AT_CHECKPOINT: "yielded at its checkpoint, as nobody new fits any more",
     InterruptionReason.NODE_MEMORY: "was evicted, as its node was about to run out of memory",
     InterruptionReason.KUBELET_EVICTED: "was evicted by its node",
+    InterruptionReason.NODE_OUT_OF_MEMORY: "was killed for memory on a node that was short of it",
     InterruptionReason.NODE_DRAINED: "was removed because of a taint on its node",
     InterruptionReason.NODE_LOST: "was lost with its node",
     InterruptionReason.NODE_SHUTDOWN: "was stopped by the shutdown of its node",

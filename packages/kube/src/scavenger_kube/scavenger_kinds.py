@@ -74,6 +74,7 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
 
     queued_timestamp: str | None = None
     retries: int | None = None
+    ignored_failures: int | None = None
     interrupted_timestamps: tuple[str, ...] = ()
     finished_timestamp: str | None = None
     useful_cpu_seconds: float = msgspec.field(name="usefulCPUSeconds", default=0.0)

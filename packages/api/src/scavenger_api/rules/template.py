@@ -52,6 +52,7 @@ def overridden(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def template_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
     """What is wrong with the template of a job, or with its absence."""
     template = spec.template
+    yield from _policy_problems(spec)
     if template is None:
         yield from _short_form_problems(spec)
         return
@@ -165,6 +166,16 @@ def _main_problems(spec: ScavengerJobSpec, template: PodTemplate) -> Iterator[Pr
     if spec.main_container is not None and spec.main_container not in there:
         text = f"{shown(spec.main_container)} is no container of the template; name one of {', '.join(there)}"
         yield Problem("spec.mainContainer", text)
+
+
+def _policy_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
+    """Rules of podFailurePolicy about containers that no pod has."""
+    there = [one.name for one in spec.template.spec.all_containers] if spec.template else [spec.main_name]
+    for index, rule in enumerate(spec.pod_failure_policy.rules if spec.pod_failure_policy else ()):
+        name = rule.on_exit_codes.container_name if rule.on_exit_codes else None
+        if name is not None and name not in there:
+            text = f"{shown(name)} is no container of the job; name one of {', '.join(there)}"
+            yield Problem(f"spec.podFailurePolicy.rules[{index}].onExitCodes.containerName", text)
 
 
 def _container_problems(field: str, container: TemplateContainer) -> Iterator[Problem]:

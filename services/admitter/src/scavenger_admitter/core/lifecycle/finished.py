@@ -14,7 +14,8 @@ from scavenger_admitter.core.lifecycle import checkpointed, leftover_pods, manag
 from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeleteScavengerJob
 from scavenger_admitter.core.lifecycle.draft import Draft
-from scavenger_admitter.core.lifecycle.pods import deleting, over, started_at
+from scavenger_admitter.core.lifecycle.failure_policy import matching_rule
+from scavenger_admitter.core.lifecycle.pods import Exit, deleting, over, started_at
 from scavenger_admitter.core.lifecycle.termination import Completed, Failed, Run
 
 
@@ -34,20 +35,34 @@ def _completed(draft: Draft, at: datetime) -> None:
 
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
-    ended = found.exit
+    spec, message = draft.seen.job.spec, _words(found.exit)
+    pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
+    matched = matching_rule(spec.pod_failure_policy, pod)
+    limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
+    if matched is not None and matched[1].action == "FailJob":
+        said = f"{message}; rules[{matched[0]}] of podFailurePolicy makes it final"
+        fail(draft, at, FailureReason.POD_FAILURE_POLICY, said)
+    elif matched is not None and matched[1].action == "Ignore":
+        draft.set(ignored_failures=(draft.status.ignored_failures or 0) + 1)
+        _try_again(draft, at, message, f"rules[{matched[0]}] of podFailurePolicy does not count it; in line to go on")
+    elif retries < limit:
+        draft.set(retries=retries + 1)
+        _try_again(draft, at, message, f"in line for retry {retries + 1} of {limit}")
+    else:
+        fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
+
+
+def _try_again(draft: Draft, at: datetime, message: str, follows: str) -> None:
+    checkpointed.keep_place(draft, at, WaitReason.RETRYING, f"{message}; {follows}")
+    draft.note("Retrying", message, warning=True)
+
+
+def _words(ended: Exit) -> str:
     said = without_checkpoint(ended.message)
     words = [word for word in (ended.reason if ended.reason != "Error" else "", said) if word]
-    message = f"container {ended.container} of pod {ended.pod} exited with code {ended.code}"
-    message = f"{message} ({': '.join(words)})" if words else message
-    limit, retries = draft.seen.job.spec.backoff_limit or 0, draft.status.retries or 0
-    if retries < limit:
-        draft.set(retries=retries + 1)
-        checkpointed.keep_place(
-            draft, at, WaitReason.RETRYING, f"{message}; in line for retry {retries + 1} of {limit}"
-        )
-        draft.note("Retrying", message, warning=True)
-        return
-    fail(draft, at, FailureReason.FAILED, f"{message}; all {limit} retries are used" if limit else message)
+    kind = "init container" if ended.init else "container"
+    message = f"{kind} {ended.container} of pod {ended.pod} exited with code {ended.code}"
+    return f"{message} ({': '.join(words)})" if words else message
 
 
 def fail(draft: Draft, at: datetime, reason: str, message: str) -> None:

@@ -92,6 +92,8 @@ class Exit:
     message: str
     main: bool = True
     """It is the container that does the work."""
+    init: bool = False
+    """It is an init container."""
 
 
 def moment(text: str | None) -> datetime | None:

@@ -14,7 +14,15 @@ from scavenger_api.job import ConditionType, ScavengerJobSpec, ScavengerJobStatu
 from scavenger_api.reasons import FailureReason, InterruptionReason, Reason, WaitReason
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.pods import START_ERRORS, deleting, moment, over, start_error, started_at
+from scavenger_admitter.core.lifecycle.pods import (
+    START_ERRORS,
+    Exit,
+    deleting,
+    moment,
+    over,
+    start_error,
+    started_at,
+)
 from scavenger_admitter.core.lifecycle.termination import Run
 
 # apimachinery/pkg/api/errors NewNotFound is `%s %q not found`. It arrives through the scheduler's PodScheduled message
@@ -65,6 +73,8 @@ class Problem:
     """It will not pass soon, if at all: the next try waits the longest delay."""
     pulls_on: str = ""
     """The node that has a part of the image by now."""
+    exit: Exit | None = None
+    """A container of the job's own failed: backoffLimit and podFailurePolicy say whether that is final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +253,7 @@ def _pod_problems(
 ) -> Iterator[Problem]:
     for pod in pods:
         yield from _misconfigured(pod, spec)
-        yield from _failed_init(pod, spec)
+        yield from _failed_init(pod, spec, now)
         yield from _unscheduled(pod, spec, now, limits)
         yield from _refused(pod)
 
@@ -259,18 +269,19 @@ def _misconfigured(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
                 yield found
 
 
-def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec) -> Iterator[Problem]:
-    """An init container of the job's own ended by itself with another exit code than 0: the pod has failed, and another
-    would as well. Those that others added say nothing about the job."""
+def _failed_init(pod: kinds.Pod, spec: ScavengerJobSpec, now: datetime) -> Iterator[Problem]:
+    """An init container of the job's own ended by itself with another exit code than 0: the pod has failed. Those that
+    others added say nothing about the job."""
     if pod.status.phase != "Failed" or pod.status.reason or deleting(pod):
         return
     own = _own_init(spec)
     for status in pod.status.init_container_statuses:
         ended = status.state.terminated
         if status.name in own and ended is not None and ended.exit_code and ended.reason not in START_ERRORS:
-            said = f": {ended.message.strip()}" if ended.message.strip() else ""
-            who = f"init container {status.name} of pod {pod.metadata.name}"
-            yield Problem(f"{who} ended with exit code {ended.exit_code}{said}", True, FailureReason.FAILED)
+            at = moment(ended.finished_at) or now
+            code, said = ended.exit_code, ended.message.strip()
+            found = Exit(at, pod.metadata.name, status.name, code, ended.reason, said, main=False, init=True)
+            yield Problem(said, True, FailureReason.FAILED, exit=found)
 
 
 def _as_root(message: str, spec: ScavengerJobSpec) -> Problem | None:

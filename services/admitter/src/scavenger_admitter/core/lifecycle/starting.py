@@ -47,6 +47,8 @@ def go_on(draft: Draft, run: Run) -> None:
         problem = problem or Problem(words, False, WaitReason.CHECKPOINTED)
     if isinstance(found, Failed | Completed) and not (problem and problem.final):
         finished.end(draft, found)
+    elif problem is not None and problem.exit is not None:
+        finished.end(draft, Failed(problem.exit))
     elif problem is not None:
         fail_start(draft, problem)
     elif isinstance(found, Removed):

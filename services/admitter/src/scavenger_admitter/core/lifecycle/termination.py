@@ -33,7 +33,11 @@ from scavenger_admitter.core.lifecycle.pods import (
 FATE_KNOWN_AFTER: Final = timedelta(minutes=2)
 """How long a failure is left open that a lost node may have caused. Kubernetes finds a node silent after 50 s (the
 node-monitor-grace-period of kube-controller-manager), and peers of a lost member fail within seconds."""
+PRESSURE_KNOWN_AFTER: Final = timedelta(seconds=20)
+"""How long a kill for memory is left open. The kubelet looks for pressure every 10 s (monitoringInterval in
+eviction_manager.go) and reports it within nodeStatusUpdateFrequency, 10 s."""
 _BY_SIGNAL: Final = (128 + 9, 128 + 15)
+_FOR_MEMORY: Final = "OOMKilled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ def find_termination(
     if exits:
         causes = [cause for cause in causes if not _consequence(cause, run.batch)]
         causes += _lost_nodes(suspects, nodes, reboots, exits[0].at)
+        causes += _memory_kills(run, exits, nodes)
     first = min(causes, key=lambda r: (r.earliest, not r.disruption, r.pod), default=None)
     if first is not None and (not exits or first.earliest <= exits[0].at):
         return Removed(first)
@@ -140,8 +145,15 @@ def find_termination(
         return None
     if run.saved(exits[0]):
         return Checkpointed(exits[0])
-    until = min(exits[0].at, now) + FATE_KNOWN_AFTER
-    return Undecided(until) if suspects and now < until else Failed(exits[0])
+    until = min(exits[0].at, now) + _open_for(suspects, exits[0])
+    return Undecided(until) if now < until else Failed(exits[0])
+
+
+def _open_for(suspects: Sequence[kinds.Pod], first: Exit) -> timedelta:
+    """How long the end of the first container may turn out to be the fault of a node."""
+    if suspects:
+        return FATE_KNOWN_AFTER
+    return PRESSURE_KNOWN_AFTER if first.reason == _FOR_MEMORY else timedelta(0)
 
 
 def announced(run: Run, nodes: Mapping[str, kinds.Node | None], now: datetime) -> Removed | None:
@@ -204,6 +216,25 @@ def _lost_nodes(
         for pod in pods
         if (name := pod.spec.node_name) in nodes and (what := _lost(nodes[name], reboots.get(name), at))
     ]
+
+
+def _memory_kills(run: Run, exits: Sequence[Exit], nodes: Mapping[str, kinds.Node | None]) -> list[Removal]:
+    """Containers that were killed for memory while their node was short of it, as far as conditions tell."""
+    on = {pod.metadata.name: pod.spec.node_name for pod in run.pods}
+    return [
+        Removal(ended.at, ended.at, InterruptionReason.NODE_OUT_OF_MEMORY, ended.pod, False, f"node {name}")
+        for ended in exits
+        if ended.reason == _FOR_MEMORY and (node := nodes.get(name := on[ended.pod])) and _short_of_memory(node, ended)
+    ]
+
+
+def _short_of_memory(node: kinds.Node, ended: Exit) -> bool:
+    """Whether the node reports pressure, or has ceased to since."""
+    found = kinds.condition(node.status.conditions, "MemoryPressure")
+    if found is None or found.status == "True":
+        return found is not None
+    since = moment(found.last_transition_time)
+    return since is not None and since > ended.at
 
 
 def _lost(node: kinds.Node | None, rebooted: datetime | None, at: datetime) -> str:
