@@ -83,6 +83,7 @@ def job_details(
     lines = [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Queue", spec.queue),
+        ("Priority", f"{spec.priority} among the jobs of its namespace" if spec.priority else ""),
         ("Status", _status(job, now)),
         ("Message", status.message),
         ("Asks for", f"{pods}{spell(spec.requests)}"),

@@ -115,6 +115,7 @@ class RunOptions:
     command: bool = False
     parallelism: int = 1
     queue: str | None = None
+    priority: int | None = None
     interruption_after: str | None = None
     checkpoint_exit_code: int | None = None
     grace_seconds: int | None = None
@@ -142,6 +143,7 @@ def scavenger_job(name: str, options: RunOptions) -> Manifest:
     asked = {"cpu": options.cpu, "memory": options.memory, **dict(assignments("--resource", options.resources))}
     spec = {
         "queue": options.queue,
+        "priority": options.priority,
         "image": options.image,
         "command": words if options.command and words else None,
         "args": words if words and not options.command else None,

@@ -18,7 +18,17 @@ from scavenger_api.states import Capacity, Phase, QueueState
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
 from scavenger_domain import queues
-from scavenger_domain.gang import PER_CPU_SECOND, STARTUP_COST, TRUSTED, line_order, moment, safe_until, time_at_risk
+from scavenger_domain.gang import (
+    PER_CPU_SECOND,
+    STARTUP_COST,
+    TRUSTED,
+    Place,
+    by_priority,
+    line_order,
+    moment,
+    safe_until,
+    time_at_risk,
+)
 from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
 
@@ -259,9 +269,13 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def _line_order(job: Job) -> tuple[int, bool, int, str]:
+def _line_order(job: Job) -> Place:
     queued = parse_time(job.status.queued_timestamp)
     return line_order(job.earned_count, micros(queued) if queued is not None else None, job.metadata.uid)
+
+
+def _rank(job: Job) -> tuple[str, int, int]:
+    return job.namespace, job.earned_count, job.spec.priority
 
 
 def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
@@ -269,5 +283,5 @@ def place_in_line(job: Job, jobs: list[Job]) -> tuple[int, int] | None:
     if job.phase not in QUEUED:
         return None
     line = sorted((j for j in jobs if j.phase in QUEUED and j.spec.queue == job.spec.queue), key=_line_order)
-    keys = [one.metadata.key for one in line]
+    keys = [one.metadata.key for one in by_priority(line, _rank)]
     return (keys.index(job.metadata.key) + 1, len(keys)) if job.metadata.key in keys else None

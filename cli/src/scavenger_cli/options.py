@@ -21,6 +21,10 @@ WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Go on with eve
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Give up after this, as 90s or 2h.")]
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.")]
 JobNames = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of jobs.")]
+Priority = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=-10, max=10, help="Before or behind the other jobs of its namespace, -10 to 10."),
+]
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 
 

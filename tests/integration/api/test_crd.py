@@ -68,6 +68,7 @@ FULL_JOB: Manifest = {
             "requests": {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "1e9", "nvidia.com/gpu": 1},
             "limits": {"cpu": "1000m", "memory": "1024Mi", "hugepages-2Mi": "4Mi"},
         },
+        "priority": -10,
         "parallelism": 4,
         "persistentVolumeClaims": [
             {"name": "data", "mountPath": "/data", "subPath": "run/..7", "readOnly": False},
@@ -380,6 +381,7 @@ BAD_JOBS: list[tuple[str, dict[str, Any], str]] = [
         "spec.resources.requests.cpu in body must be of type integer,string",
     ),
     ("resources-many", requests(**{f"a/{i}": 1 for i in range(15)}), "spec.resources.requests: Too many: 17"),
+    ("priority-high", job(priority=11), "spec.priority in body should be less than or equal to 10"),
     ("parallelism-zero", job(parallelism=0), "spec.parallelism in body should be greater than or equal to 1"),
     (
         "parallelism-many",
@@ -755,7 +757,12 @@ def test_what_may_change_can_change(api_cluster: Kubectl, namespace: str) -> Non
     kubectl = api_cluster.inside(namespace)
     kubectl.ok("create", "-f", "-", stdin=json.dumps(MINIMAL_JOB))
 
-    kubectl.ok("patch", "sj", "minimal", *patch({"suspend": True, "ttlSecondsAfterFinished": 5, "queue": "other"}))
+    kubectl.ok(
+        "patch",
+        "sj",
+        "minimal",
+        *patch({"suspend": True, "ttlSecondsAfterFinished": 5, "queue": "other", "priority": 9}),
+    )
     kubectl.ok("patch", "sj", "minimal", *patch({"suspend": False, "ttlSecondsAfterFinished": None}))
     kubectl.ok("label", "sj", "minimal", "team=blue")
 

@@ -183,6 +183,7 @@ def test_why(sj: Sj) -> None:
         name: json.loads(sj.run("why", name, "-o", "json").stdout)["cause"] for name in ("picky", "lost", "broad")
     }
     assert causes == {"picky": "NoSelectorMatch", "lost": "QueueMissing", "broad": "LargerThanCluster"}
+    assert sj("move", "lost", "--priority", "5") == ["scavengerjob.scavenger.dev/lost moved to priority 5"]
     assert sj("move", "lost", "--queue", "default") == ["scavengerjob.scavenger.dev/lost moved to queue default"]
     sj("wait", "lost", "--for=running", "--timeout", "120s")
     assert sj("why", "lost")[0] == "lost has been running for SPAN."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -746,3 +747,26 @@ def test_nodes_closed_by_the_regulator_are_passed_on() -> None:
 
 def test_a_clock_that_runs_ahead_hides_no_pod() -> None:
     assert published(NOW + 20 * SECOND).observed_at == NOW
+
+
+# --- priorities ---
+
+
+def line(state: ClusterState) -> list[str]:
+    return [one.key for one in snap(state).candidates["default"]]
+
+
+def test_priorities_order_the_jobs_of_a_namespace_among_their_places() -> None:
+    state = ClusterState()
+    other = replace(candidate("x", queued_at=2), key="other/x")
+    for one in (candidate("a", queued_at=1), other, candidate("b", queued_at=3, priority=5)):
+        state.apply_candidate(one)
+    assert line(state) == ["ns/b", "other/x", "ns/a"]
+
+    state.apply_candidate(candidate("b", queued_at=3))
+    assert line(state) == ["ns/a", "other/x", "ns/b"]
+
+    state.apply_candidate(candidate("a", queued_at=1, priority=-3))
+    assert line(state) == ["ns/b", "other/x", "ns/a"]
+    state.delete_candidate("ns/b")
+    assert line(state) == ["ns/a", "other/x"]

@@ -155,6 +155,7 @@ def test_defaults_are_those_of_the_design() -> None:
 
     assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
         "queue": "default",
+        "priority": 0,
         "parallelism": 1,
         "interruptionAfter": "30m",
         "terminationGracePeriodSeconds": 30,

@@ -24,6 +24,7 @@ WIRE: dict[str, Any] = {
     },
     "spec": {
         "queue": "default",
+        "priority": 0,
         "image": "example/app:1",
         "command": ["run"],
         "env": [{"name": "A", "value": "1"}],

@@ -147,6 +147,12 @@ def test_what_can_no_longer_be_followed_is_said() -> None:
 # --- queues and jobs ---
 
 
+def test_a_priority_counts_inside_a_namespace() -> None:
+    jobs = [job("first", queued=1), job("other", queued=2, key="x/other"), job("last", queued=3, priority=5)]
+    (queue,) = shown(jobs=jobs).queues
+    assert queue.line == ["lab/last", "x/other", "lab/first"]
+
+
 def test_a_line_is_in_order_of_interruptions_and_arrival() -> None:
     jobs = [
         job("late", queued=2),

@@ -112,6 +112,16 @@ def test_the_line() -> None:
     assert places == {"hit": (1, 3), "early": (2, 3), "late": (3, 3), "elsewhere": (1, 1), "running": None}
 
 
+def test_a_priority_counts_inside_a_namespace() -> None:
+    jobs = [
+        job("first", status={"queuedTimestamp": queued(30)}, priority=-1),
+        job("other", namespace="else", status={"queuedTimestamp": queued(20)}),
+        job("last", status={"queuedTimestamp": queued(10)}, priority=5),
+    ]
+    places = {one.name: place_in_line(one, jobs) for one in jobs}
+    assert places == {"last": (1, 3), "other": (2, 3), "first": (3, 3)}
+
+
 def test_jobs_that_came_at_once_are_told_apart_by_uid_as_the_admitter_does() -> None:
     status = {"queuedTimestamp": queued(10)}
     jobs = [

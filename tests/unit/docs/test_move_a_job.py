@@ -15,7 +15,8 @@ from scavenger_cli.lint.check import check
 from scavenger_domain.pod_security import Level
 
 PAGE = (Path(__file__).parents[3] / "docs" / "move-a-job.md").read_text()
-BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+EXAMPLES = PAGE.partition("## Before and after")[2]
+BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", EXAMPLES, re.DOTALL)]
 PAIRS = list(zip(BLOCKS[::2], BLOCKS[1::2], strict=True))
 NAMES = [after["metadata"]["name"] for _, after in PAIRS]
 

@@ -13,7 +13,7 @@ from scavenger_cli import objects, paths, remedies
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.objects import Job
-from scavenger_cli.options import JobName, JobNames, Timeout, seconds
+from scavenger_cli.options import JobName, JobNames, Priority, Timeout, seconds
 from scavenger_cli.output import note, say
 from scavenger_cli.waiting import Goal, wait_for
 
@@ -74,24 +74,32 @@ def _set_suspend(access: Access, name: str, suspended: bool) -> str:
 def move(
     access: Access,
     name: JobName,
-    queue: Annotated[str, typer.Option("--queue", "-q", metavar="NAME", help="The queue to move it to.")],
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="The queue to move it to.")] = None,
+    priority: Priority = None,
 ) -> None:
-    """Move a job to another queue.
+    """Move a job to another queue, or before or behind the other waiting jobs of its namespace.
 
-    Only while no pod of it exists: suspend it first, or wait.
+    To another queue only while no pod of it exists: suspend it first, or wait. A higher priority goes first; it moves
+    no job of another namespace.
 
     \b
-    Example:
+    Examples:
       kubectl sj move simulation --queue night
+      kubectl sj move simulation --priority 5
     """
+    if queue is None and priority is None:
+        raise CliError("say where to", "give --queue, or --priority, or both", ExitCode.USAGE)
     job = access.job(name)
-    if queue != names.DEFAULT_QUEUE:
+    if queue not in (None, names.DEFAULT_QUEUE):
         access.queue(queue)
-    if job.spec.queue == queue:
-        say(f"scavengerjob.{names.GROUP}/{name} is in queue {queue} already")
+    wanted = {"queue": (job.spec.queue, queue), "priority": (job.spec.priority, priority)}
+    changes = {field: new for field, (old, new) in wanted.items() if new is not None and new != old}
+    if not changes:
+        say(f"scavengerjob.{names.GROUP}/{name} is there already")
         return
-    _patch(access, name, {"spec": {"queue": queue}})
-    say(f"scavengerjob.{names.GROUP}/{name} moved to queue {queue}")
+    _patch(access, name, {"spec": changes})
+    said = ", ".join(f"{field} {value}" for field, value in changes.items())
+    say(f"scavengerjob.{names.GROUP}/{name} moved to {said}")
 
 
 def _patch(access: Access, name: str, patch: Any) -> None:

@@ -16,7 +16,7 @@ from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import output_of, print_objects
 from scavenger_cli.manifests import Manifest, RunOptions, is_ours, read, scavenger_job
 from scavenger_cli.objects import Job, without_managed_fields
-from scavenger_cli.options import Timeout, seconds
+from scavenger_cli.options import Priority, Timeout, seconds
 from scavenger_cli.output import note, say
 from scavenger_cli.waiting import Goal, wait_for
 
@@ -73,6 +73,7 @@ def run(
     ] = False,
     parallelism: Annotated[int, typer.Option(metavar="N", min=1, help="Pods in the gang: all run, or none.")] = 1,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Queue to line up in.")] = None,
+    priority: Priority = None,
     pvc: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH[:ro]", help="Mount a claim; repeatable.")] = None,
     configmap: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a ConfigMap.")] = None,
     secret: Annotated[list[str] | None, typer.Option(metavar="NAME:/PATH", help="Mount a Secret.")] = None,
@@ -125,6 +126,7 @@ def run(
         command=command,
         parallelism=parallelism,
         queue=queue,
+        priority=priority,
         interruption_after=interruption_after,
         checkpoint_exit_code=checkpoint_exit_code,
         grace_seconds=grace,

@@ -140,11 +140,14 @@ Id = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int6
 class ScavengerJobSpec(Model):
     """What to run, with how much, and how often it writes a checkpoint."""
 
-    MUTABLE: ClassVar[frozenset[str]] = frozenset({"suspend", "ttlSecondsAfterFinished", "queue"})
+    MUTABLE: ClassVar[frozenset[str]] = frozenset({"suspend", "ttlSecondsAfterFinished", "queue", "priority"})
     """Fields that may change after creation (`queue` only while no pod exists)."""
 
     queue: DnsLabel = names.DEFAULT_QUEUE
     """The ScavengerQueue this job stands in line in. May change while no pod of the job exists."""
+    priority: Annotated[int, Field(ge=-10, le=10, json_schema_extra={"format": "int32"})] = 0
+    """Among the jobs of its namespace in its queue, the highest goes first. It moves no job of another namespace, and
+    has nothing to do with PriorityClasses. May change at any time."""
     template: PodTemplate | None = None
     """A pod template, as of a Job, in place of all fields that are short for one, from image to securityContext. The
     admitter sets restartPolicy, priorityClassName, schedulerName, hostname and subdomain."""

@@ -10,10 +10,10 @@ Integers, so that equal jobs compare equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from scavenger_api.checkpoints import gang_checkpoint
 from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
@@ -292,16 +292,47 @@ def estimated_at_risk(members: Iterable[Member], now: int, *, reclaimed: bool = 
 # --- the line ---
 
 
-def line_order(interruptions: int, queued: int | None, uid: str) -> tuple[int, bool, int, str]:
+Place = tuple[int, int, bool, int, str]
+"""What `line_order` says of a job; the least goes first."""
+
+
+def line_order(interruptions: int, queued: int | None, uid: str, priority: int = 0) -> Place:
     """What jobs in line in a queue are sorted by.
 
     1. most interruptions by others: better finish what was started;
-    2. first come, first served;
-    3. UID, so that the order is the same whoever computes it.
+    2. the highest priority, where only jobs of one namespace are compared; `by_priority` puts them into a whole line;
+    3. first come, first served;
+    4. UID, so that the order is the same whoever computes it.
 
     Args:
         interruptions: `earned_count` of its status.
         queued: `queuedTimestamp`; a job without one comes last.
         uid: of the job.
+        priority: `spec.priority`; 0 where jobs of several namespaces are compared.
     """
-    return (-interruptions, queued is None, queued or 0, uid)
+    return (-interruptions, -priority, queued is None, queued or 0, uid)
+
+
+InLine = TypeVar("InLine")
+
+
+def by_priority(line: Iterable[InLine], rank: Callable[[InLine], tuple[str, int, int]]) -> list[InLine]:
+    """A line in which jobs of a higher `spec.priority` stand before others of their namespace.
+
+    Jobs of one namespace that were interrupted as often as each other exchange the places that they have. So a priority
+    moves nobody of another namespace.
+
+    Args:
+        line: the jobs of a queue, sorted by `line_order` without priorities.
+        rank: namespace, `earned_count` and `spec.priority` of a job.
+    """
+    ordered = list(line)
+    places: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for place, job in enumerate(ordered):
+        namespace, interruptions, priority = rank(job)
+        places.setdefault((namespace, interruptions), []).append((-priority, place))
+    for held in places.values():
+        jobs = [ordered[place] for _, place in sorted(held)]
+        for (_, place), job in zip(held, jobs, strict=True):
+            ordered[place] = job
+    return ordered

@@ -29,6 +29,7 @@ class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     queue: str = names.DEFAULT_QUEUE
     interruption_after: str = names.DEFAULT_INTERRUPTION_AFTER
     suspend: bool = False
+    priority: int = 0
     parallelism: int = 1
     capacity: str = Capacity.GUARANTEED
     resources: Resources = Resources()

@@ -321,7 +321,7 @@ class AdmissionFeed:
         self._state.assumed_starts.assume(
             key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
         )
-        self._slots.join(key, chosen.order)
+        self._slots.join(key, chosen.own_order)
 
     def _preempt(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

@@ -179,6 +179,7 @@ def candidate(job: ScavengerJob, not_before: int) -> Candidate:
         interrupted_count=job.earned_count,
         queued_at=micros(queued) if queued else 0,
         not_before=not_before,
+        priority=spec.priority,
         kind=hash((spec.queue, shape, spec.parallelism, spec.main_image, spec.account)),
     )
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+from scavenger_domain.gang import Place
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 
@@ -31,9 +32,6 @@ log = get_logger(__name__)
 Value = TypeVar("Value")
 
 _NOT_BEGUN: Final = float("inf")
-
-Place = tuple[int, bool, int, str]
-"""A place in line; see `Candidate.order`."""
 
 
 class StartSlots:

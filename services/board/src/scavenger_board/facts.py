@@ -108,6 +108,7 @@ def job_facts(job: Job) -> JobFacts:
         interruptions=_moments(status.interrupted_timestamps),
         interrupted=status.interrupted_count,
         earned=job.earned_count,
+        priority=spec.priority,
         reason=admitted.reason if admitted is not None and admitted.status != "True" else "",
         message=_message(admitted, status),
         cause=interrupted.reason if interrupted is not None and interrupted.status == "True" else "",

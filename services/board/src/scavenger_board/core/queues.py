@@ -7,7 +7,7 @@ from typing import Final
 
 from scavenger_api import names
 from scavenger_api.states import QueueState
-from scavenger_domain.gang import line_order
+from scavenger_domain.gang import Place, by_priority, line_order
 from scavenger_domain.queues import over_share
 
 from scavenger_board.core.picture import QueueRow
@@ -24,9 +24,16 @@ def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
         if job.in_line and not job.deleting:
             waiting.setdefault(job.queue, []).append(job)
     return {
-        queue: [job.key for job in sorted(found, key=lambda job: line_order(job.earned, job.queued, job.uid))]
-        for queue, found in waiting.items()
+        queue: [job.key for job in by_priority(sorted(found, key=_order), _rank)] for queue, found in waiting.items()
     }
+
+
+def _order(job: JobFacts) -> Place:
+    return line_order(job.earned, job.queued, job.uid)
+
+
+def _rank(job: JobFacts) -> tuple[str, int, int]:
+    return job.key.partition("/")[0], job.earned, job.priority
 
 
 def queue_rows(queues: Sequence[QueueFacts], line: Mapping[str, Sequence[str]]) -> list[QueueRow]:

@@ -49,6 +49,7 @@ class JobFacts:
     interruptions: tuple[datetime, ...] = ()
     interrupted: int = 0
     earned: int = 0
+    priority: int = 0
     reason: str = ""
     message: str = ""
     cause: str = ""

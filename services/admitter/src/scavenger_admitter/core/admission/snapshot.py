@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scavenger_api.states import QueueState
-from scavenger_domain.gang import line_order
+from scavenger_domain.gang import Place, line_order
 from scavenger_domain.selectors import Selector
 
 from scavenger_admitter.core.admission.departures import DepartedPod
@@ -58,6 +58,7 @@ class Candidate:
         queued_at: its place in line, microseconds since the epoch.
         not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
+        priority: among jobs of its namespace; more goes first.
     """
 
     key: str
@@ -69,6 +70,7 @@ class Candidate:
     queued_at: int = 0
     not_before: int = 0
     kind: int = 0
+    priority: int = 0
 
     @property
     def namespace(self) -> str:
@@ -76,9 +78,19 @@ class Candidate:
         return self.key.partition("/")[0]
 
     @property
-    def order(self) -> tuple[int, bool, int, str]:
-        """Place in line inside a queue (`scavenger_domain.gang.line_order`)."""
+    def order(self) -> Place:
+        """Place in line inside a queue before priorities count (`scavenger_domain.gang.line_order`)."""
         return line_order(self.interrupted_count, self.queued_at, self.uid)
+
+    @property
+    def own_order(self) -> Place:
+        """Place among the jobs of its namespace."""
+        return line_order(self.interrupted_count, self.queued_at, self.uid, self.priority)
+
+    @property
+    def rank(self) -> tuple[str, int, int]:
+        """What `scavenger_domain.gang.by_priority` asks for."""
+        return self.namespace, self.interrupted_count, self.priority
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class _Refused:
         """Those that are not to be tried now."""
         self.until = min(self.until, now + self.delay)  # the clock may have been set back
         free = max(0, self.window - len(self.trying)) if now >= self.until else 0
-        waiting.sort(key=lambda one: (one.not_before > now, one.key in self.tried, one.order))
+        waiting.sort(key=lambda one: (one.not_before > now, one.key in self.tried, one.own_order))
         return (one.key for one in waiting[free:])
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from scavenger_api.names import DEFAULT_QUEUE, RESOURCE_RECLAIMED_CPU
 from scavenger_api.reasons import WaitReason
 from scavenger_api.reclaimed import counted_as
+from scavenger_domain.gang import by_priority
 from scavenger_domain.requests import RECLAIMED_RESOURCES
 from scavenger_kube.kinds import Node, Pod
 
@@ -268,7 +269,7 @@ class ClusterState:
             blocked=self._blocked(closed, now),
             futile=self.futile.barred(now),
             turn=self._turn(),
-            returning=tuple(sorted(returning, key=lambda candidate: candidate.order)),
+            returning=tuple(by_priority(sorted(returning, key=lambda one: one.order), lambda one: one.rank)),
         )
 
     def _turn(self) -> Turn | None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Set
+
+from scavenger_domain.gang import Place, by_priority
 
 from scavenger_admitter.core.admission.snapshot import Candidate
 
 
 class WaitingJobs:
-    """One line per queue, in the order of `Candidate.order`; also for queues that do not exist."""
+    """One line per queue, also for queues that do not exist: by `Candidate.order`, and then by priority."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Candidate] = {}
         self._lines: dict[str, list[Candidate]] = {}
         self._views: dict[str, tuple[Candidate, ...]] = {}
+        self._prioritized = Counter[str]()
+        """Jobs with a priority other than 0, by queue: lines without one are not put in order again."""
 
     def apply(self, candidate: Candidate) -> None:
         """A job waits, or what it waits with has changed."""
@@ -25,6 +30,7 @@ class WaitingJobs:
             self._leave(old)
         self._waiting[candidate.key] = candidate
         insort(self._lines.setdefault(candidate.queue, []), candidate, key=_order)
+        self._prioritized[candidate.queue] += candidate.priority != 0
         self._views.pop(candidate.queue, None)
 
     def delete(self, key: str) -> None:
@@ -45,16 +51,21 @@ class WaitingJobs:
         """The line of each queue that has one; only lines that have changed are made anew."""
         for queue, line in self._lines.items():
             if queue not in self._views:
-                self._views[queue] = tuple(line)
+                self._views[queue] = tuple(by_priority(line, _rank) if self._prioritized[queue] else line)
         return {queue: self._views[queue] for queue in self._lines}
 
     def _leave(self, candidate: Candidate) -> None:
         line = self._lines[candidate.queue]
         del line[bisect_left(line, candidate.order, key=_order)]
         self._views.pop(candidate.queue, None)
+        self._prioritized[candidate.queue] -= candidate.priority != 0
         if not line:
-            del self._lines[candidate.queue]
+            del self._lines[candidate.queue], self._prioritized[candidate.queue]
 
 
-def _order(candidate: Candidate) -> tuple[int, bool, int, str]:
+def _order(candidate: Candidate) -> Place:
     return candidate.order
+
+
+def _rank(candidate: Candidate) -> tuple[str, int, int]:
+    return candidate.rank
