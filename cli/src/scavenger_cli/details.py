@@ -89,6 +89,7 @@ def job_details(
         ("Asks for", f"{pods}{spell(spec.requests)}"),
         ("Capacity", _CAPACITY.get(spec.capacity, spec.capacity)),
         ("Image", spec.main_image),
+        ("Warning", spec.suffers),
         ("Checkpoints", f"at least every {spec.interruption_after}{_exit_code(job)}{_last_checkpoint(job, now)}"),
         ("Interrupted", plural(status.interrupted_count, "time")),
         ("Failed", _failures(job)),

@@ -67,7 +67,9 @@ def _queued(facts: Facts) -> Explanation:
     findings = [*_interruption(facts), *_levels(facts), *_room(facts), *_line(facts), *_queue_share(facts)]
     if cause == Cause.ADMITTER_SILENT and job.status.message:
         findings.append(Finding("it last said", job.status.message))
-    return Explanation(cause, f"{job.name} {state}{since}: {text}", (*findings, *_unread(facts)), helps)
+    return Explanation(
+        cause, f"{job.name} {state}{since}: {text}", (*findings, *_suffers(facts), *_unread(facts)), helps
+    )
 
 
 def _silent(facts: Facts) -> tuple[str, str, tuple[str, ...]] | None:
@@ -179,6 +181,10 @@ def _queue_share(facts: Facts) -> list[Finding]:
     return [Finding("queue's share", f"uses {', '.join(parts)}{over}")]
 
 
+def _suffers(facts: Facts) -> list[Finding]:
+    return [Finding("warning", facts.job.spec.suffers)] if facts.job.spec.suffers else []
+
+
 def _unread(facts: Facts) -> list[Finding]:
     return [Finding("not permitted", f"to read {what}") for what in facts.unreadable]
 
@@ -243,6 +249,7 @@ def _running(facts: Facts) -> Explanation:
         findings.append(Finding("interrupted", f"{plural(job.status.interrupted_count, 'time')}, last {last} ago"))
     if facts.levels is not None and facts.levels.levels is not None:
         findings.append(Finding("cluster", f"{facts.levels.levels.state}; kubectl sj levels shows the load"))
+    findings += _suffers(facts)
     return Explanation(Cause.RUNNING, f"{job.name} has been running for {since}", tuple(findings))
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from scavenger_api import names
 from scavenger_api.duration import parse_duration
+from scavenger_api.main_container import main_index, unequal
 from scavenger_api.pod_sums import template_requests
 from scavenger_api.reclaimed import placed_by
 from scavenger_api.states import Capacity, Phase, QueueState
@@ -29,7 +30,7 @@ from scavenger_domain.gang import (
     safe_until,
     time_at_risk,
 )
-from scavenger_kube.kinds import Condition, ObjectMeta, Struct, Toleration
+from scavenger_kube.kinds import Condition, Container, ObjectMeta, Struct, Toleration
 from scavenger_kube.scavenger_kinds import ScavengerJob, ScavengerJobSpec, ShownStatus
 
 PHASES: Final = tuple(Phase)
@@ -62,10 +63,22 @@ class JobSpec(ScavengerJobSpec, frozen=True, gc=False, rename="camel"):
     @property
     def main_image(self) -> str:
         """The image of the program."""
-        if self.template is None:
-            return self.image
-        containers = self.template.spec.containers
-        return next((one.image for one in containers if one.name == self.main_container), containers[0].image)
+        main = self._main
+        return self.image if main is None else main.image
+
+    @property
+    def suffers(self) -> str:
+        """What may happen to the program, as its requests differ from its limits; empty where they do not."""
+        main = self._main
+        if main is None or self.reclaimed:
+            return ""
+        found = unequal(main.resources.requests, main.resources.limits)
+        return f"container {main.name}: {found}" if found else ""
+
+    @property
+    def _main(self) -> Container | None:
+        containers = self.template.spec.containers if self.template is not None else ()
+        return containers[main_index([one.name for one in containers], self.main_container)] if containers else None
 
     @property
     def selected_nodes(self) -> dict[str, str]:

@@ -527,3 +527,13 @@ def test_data_is_what_is_printed() -> None:
         "findings": [],
         "remedies": ["wait"],
     }
+
+
+@pytest.mark.parametrize("phase", ["Waiting", "Running"])
+def test_requests_below_limits_are_warned_of_once(phase: str) -> None:
+    sides = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    status = {"runningTimestamps": [ago(60)]} if phase == "Running" else {}
+    template = {"spec": {"containers": [{"name": "sim", "resources": sides}]}}
+    found = explain(facts(job(phase=phase, status=status, template=template)))
+    words = [one.text for one in found.findings if one.label == "warning"]
+    assert words == ["container sim: cpu requests differ from limits: it may be throttled to its request"]

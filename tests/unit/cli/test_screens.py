@@ -141,6 +141,9 @@ def test_the_details_of_a_running_job() -> None:
     ]
 
 
+UNEQUAL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
+
+
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
@@ -171,6 +174,14 @@ def test_the_details_of_a_running_job() -> None:
             ("Checkpoints", "at least every 30m; next due in 20m"),
         ),
         ({"status": {"retries": 2}}, ("Failed", "2 times, and started again")),
+        (
+            {"template": {"spec": {"containers": [{"name": "sim", "resources": UNEQUAL}]}}},
+            (
+                "Warning",
+                "container sim: memory requests differ from limits: it may be killed first when its node is "
+                "short of memory",
+            ),
+        ),
         (
             {"status": {"retries": 2, "ignoredFailures": 1}},
             ("Failed", "3 times, and started again; 1 of them not counted, by podFailurePolicy"),

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from scavenger_api.main_container import main_index
+
 from scavenger_cli.manifests import Manifest
 
 _SHELL: Final = re.compile(r"(.*/)?(ba|da|a|z|k)?sh")
@@ -42,7 +44,7 @@ def _program(spec: Manifest) -> tuple[str, Manifest]:
     if "template" not in spec:
         return "spec.command", spec
     containers: list[Manifest] = spec["template"]["spec"]["containers"]
-    at = next((i for i, one in enumerate(containers) if one["name"] == spec.get("mainContainer")), 0)
+    at = main_index([one["name"] for one in containers], spec.get("mainContainer"))
     return f"spec.template.spec.containers[{at}].command", containers[at]
 
 

@@ -17,6 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
+from scavenger_api.main_container import main_index
 from scavenger_api.model import DnsLabel, Model, Quantity
 
 AS_WRITTEN: Final = WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})
@@ -116,7 +117,7 @@ class PodTemplate(_Part):
 
 def main_container(spec: TemplateSpec, name: DnsLabel | None) -> TemplateContainer:
     """The container that is the program: the one of this name, or the first."""
-    return next((one for one in spec.containers if one.name == name), spec.containers[0])
+    return spec.containers[main_index([one.name for one in spec.containers], name)]
 
 
 def containers_of(spec: TemplateSpec) -> Iterator[tuple[str, TemplateContainer]]:

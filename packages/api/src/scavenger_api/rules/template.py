@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from scavenger_api import names
 from scavenger_api.job import IN_TEMPLATE, MIXED, Capacity, ScavengerJobSpec
+from scavenger_api.main_container import unequal
 from scavenger_api.quantity import QuantityError, amounts
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.rules.problem import FORBIDDEN, Problem, shown, warning
@@ -111,21 +112,8 @@ def template_warnings(spec: ScavengerJobSpec) -> Iterator[str]:
         yield warning(f"{WHERE}.spec.{name}: {becomes}")
     if spec.capacity is Capacity.GUARANTEED:
         main = main_container(spec.template.spec, spec.main_container)
-        yield from _quality_warnings(main)
-
-
-def _quality_warnings(main: TemplateContainer) -> Iterator[str]:
-    """Requests are what is planned by, limits what may be used."""
-    try:
-        limits = amounts(main.resources.limits)
-        requests = limits | amounts(main.resources.requests)
-    except QuantityError:
-        return
-    more = [name for name in RECLAIMED if requests.get(name) != limits.get(name)]
-    what = {"cpu": "throttled to its request", "memory": "killed first when its node is short of memory"}
-    if more:
-        text = ", and ".join(f"be {what[name]}" for name in more)
-        yield warning(f"container {main.name}: {' and '.join(more)} requests differ from limits: it may {text}")
+        if text := unequal(main.resources.requests, main.resources.limits):
+            yield warning(f"container {main.name}: {text}")
 
 
 def images_of(spec: ScavengerJobSpec) -> Iterator[tuple[str, str]]:
