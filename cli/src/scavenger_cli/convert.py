@@ -10,6 +10,7 @@ from scavenger_api import names
 from scavenger_api.rules.template import OVERRIDDEN, REFUSED, overridden
 
 from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.foreign_pods import own_pod
 from scavenger_cli.manifests import Manifest
 
 Lines = list[str]
@@ -56,6 +57,10 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
         CliError: when it is no such object, or its pods are no gang of pods that are alike.
     """
     lines: Lines = []
+    if manifest["kind"] == "Pod":
+        own, lines = own_pod(manifest)
+        marks = {kind: own["metadata"][kind] for kind in ("labels", "annotations")}
+        manifest = {**own, "kind": "Pod", "spec": {"template": {**own, "metadata": marks}, "backoffLimit": 0}}
     job, where = _AS_A_JOB[manifest["kind"]](_spec(manifest, "spec"), lines)
     spec: Manifest = {name: job[name] for name in _KEPT if name in job}
     if (pods := _pods(job, where, lines)) != 1:
@@ -66,13 +71,36 @@ def converted(manifest: Manifest) -> tuple[Manifest, Lines]:
     if limit := job.get("backoffLimit", _BACKOFF_LIMIT):
         spec["backoffLimit"] = limit
     spec |= _policy(job, f"{where}.podFailurePolicy.rules", lines)
-    spec["template"] = _template(_spec(job, "template"), f"{where}.template", lines)
-    made = {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": _metadata(manifest), "spec": spec}
-    return made, lines
+    spec["template"] = _template(_spec(job, "template"), f"{where}.template." if where else "", lines)
+    metadata = _metadata(manifest)
+    if manifest["kind"] == "PyTorchJob":
+        lines += _find_each_other(spec["template"]["spec"], metadata.get("name", ""))
+    return {"apiVersion": names.API_VERSION, "kind": "ScavengerJob", "metadata": metadata, "spec": spec}, lines
+
+
+def _find_each_other(pod: Manifest, name: str) -> Iterator[str]:
+    """The variables of torch.distributed, which the operator sets (pkg/controller.v1/pytorch/envvar.go)."""
+    if not name:
+        yield "spec.pytorchReplicaSpecs: MASTER_ADDR is not known before the job has a name; see SCAVENGER_PEERS"
+    values = {
+        "MASTER_ADDR": f"{name}-0.{names.SERVICE_PREFIX}{name}" if name else "",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": f"$({names.ENV_PARALLELISM})",
+        "RANK": f"$({names.ENV_INDEX})",
+    }
+    for container in pod.get("containers") or ():
+        own = container.get("env") or []
+        there = {one.get("name") for one in own}
+        ours = [{"name": key, "value": text} for key, text in values.items() if text and key not in there]
+        container["env"] = [*ours, *own]
 
 
 def _of_a_job(spec: Manifest, _: Lines) -> tuple[Manifest, str]:
     return spec, "spec"
+
+
+def _of_a_pod(spec: Manifest, _: Lines) -> tuple[Manifest, str]:
+    return spec, ""
 
 
 def _of_a_cron_job(spec: Manifest, lines: Lines) -> tuple[Manifest, str]:
@@ -115,11 +143,16 @@ def _of_a_pytorch_job(spec: Manifest, lines: Lines) -> tuple[Manifest, str]:
     job = {"template": first.get("template"), "parallelism": pods, "completions": pods, "backoffLimit": 0}
     job |= {name: policy[name] for name in (*_KEPT, "backoffLimit") if name in policy}
     lines += [f"spec.{name}: {_NO_PLACE}" for name in spec if name not in ("pytorchReplicaSpecs", "runPolicy")]
-    lines.append(
-        "spec.pytorchReplicaSpecs: nobody sets MASTER_ADDR, RANK and WORLD_SIZE; take the first of SCAVENGER_PEERS, "
-        "SCAVENGER_INDEX and SCAVENGER_PARALLELISM (demo-apps/pytorch)"
-    )
     return job, f"spec.pytorchReplicaSpecs.{next(iter(roles), '')}"
+
+
+def _of_an_mpi_job(_: Manifest, __: Lines) -> tuple[Manifest, str]:
+    """Its launcher starts its workers by their names. Fields: kubeflow.org."""
+    raise CliError(
+        "spec.mpiReplicaSpecs: a launcher and its workers are not alike, and pods that are not alike are no gang",
+        "let each pod start a rank, without a launcher, as demo-apps/mpi does, and convert a Job of that",
+        ExitCode.USAGE,
+    )
 
 
 _UNLIKE: Final = "pods that are not alike are no gang"
@@ -128,6 +161,8 @@ _AS_A_JOB: Final = {
     "Job": _of_a_job,
     "CronJob": _of_a_cron_job,
     "JobSet": _of_a_job_set,
+    "MPIJob": _of_an_mpi_job,
+    "Pod": _of_a_pod,
     "PyTorchJob": _of_a_pytorch_job,
 }
 """spec of a Job, and where it stands, by kind."""
@@ -200,16 +235,16 @@ def _template(template: Manifest, where: str, lines: Lines) -> Manifest:
     pod = _spec(template, "spec")
     for name, text in REFUSED.items():
         if pod.pop(name, None) is not None:
-            lines.append(f"{where}.spec.{name}: left out: {text}")
+            lines.append(f"{where}spec.{name}: left out: {text}")
     for name, becomes in overridden(pod):
         if pod[name] is not None:
-            lines.append(f"{where}.spec.{name}: {pod[name]} is left out: {becomes}")
+            lines.append(f"{where}spec.{name}: {pod[name]} is left out: {becomes}")
     pod = {name: value for name, value in pod.items() if name not in OVERRIDDEN}
     lines += _program(pod, where)
     metadata = _spec(template, "metadata") if template.get("metadata") else {}
     for name, there in metadata.items():
         if there and name not in ("labels", "annotations"):
-            lines.append(f"{where}.metadata.{name}: {_NO_PLACE}")
+            lines.append(f"{where}metadata.{name}: {_NO_PLACE}")
     marks = _marks(metadata)
     return {**({"metadata": marks} if marks else {}), "spec": pod}
 
@@ -218,6 +253,6 @@ def _program(pod: Manifest, where: str) -> Iterator[str]:
     containers = pod.get("containers")
     if isinstance(containers, list) and len(containers) > 1 and isinstance(containers[0], dict):
         yield (
-            f"{where}.spec.containers: the first, {containers[0].get('name')}, is the program and ends the run; write "
+            f"{where}spec.containers: the first, {containers[0].get('name')}, is the program and ends the run; write "
             "spec.mainContainer where another is"
         )

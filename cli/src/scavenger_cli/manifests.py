@@ -15,12 +15,14 @@ from scavenger_cli.exits import CliError, ExitCode
 
 KINDS: Final = ("ScavengerJob", "ScavengerQueue")
 CONVERTED: Final = {
-    "Job": "batch/v1",
-    "CronJob": "batch/v1",
-    "JobSet": "jobset.x-k8s.io/v1alpha2",
-    "PyTorchJob": "kubeflow.org/v1",
+    "Job": ("batch/v1",),
+    "CronJob": ("batch/v1",),
+    "JobSet": ("jobset.x-k8s.io/v1alpha2",),
+    "MPIJob": ("kubeflow.org/v1", "kubeflow.org/v2beta1"),
+    "PyTorchJob": ("kubeflow.org/v1",),
+    "Pod": ("v1",),
 }
-"""Kinds that `convert` takes, and of which API."""
+"""Kinds that `convert` takes, and of which APIs."""
 Manifest = dict[str, Any]
 _APPLY: Final = f"write apiVersion: {names.API_VERSION}, kind: ScavengerJob; `kubectl apply` takes everything else"
 _CONVERT: Final = f"`kubectl sj convert` makes ScavengerJobs of {', '.join(CONVERTED)}"
@@ -76,7 +78,7 @@ def is_ours(manifest: Manifest) -> bool:
 
 def is_converted(manifest: Manifest) -> bool:
     """Whether `convert` makes a ScavengerJob of it."""
-    return bool(CONVERTED.get(manifest["kind"]) == manifest["apiVersion"])
+    return manifest["apiVersion"] in CONVERTED.get(manifest["kind"], ())
 
 
 def _opened(document: Any) -> Iterable[Any]:

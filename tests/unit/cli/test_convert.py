@@ -144,6 +144,14 @@ def pytorch(master: dict[str, Any], worker: dict[str, Any], **spec: Any) -> dict
     return {**api, "spec": {"pytorchReplicaSpecs": roles, **spec}}
 
 
+TORCH = [
+    {"name": "MASTER_ADDR", "value": "sim-0.sj-sim"},
+    {"name": "MASTER_PORT", "value": "23456"},
+    {"name": "WORLD_SIZE", "value": "$(SCAVENGER_PARALLELISM)"},
+    {"name": "RANK", "value": "$(SCAVENGER_INDEX)"},
+]
+
+
 def test_a_pytorch_job_is_a_gang_whose_first_is_the_master() -> None:
     template = {"spec": POD}
     made, lines = converted(pytorch(template, template, runPolicy={"backoffLimit": 2, "activeDeadlineSeconds": 60}))
@@ -151,10 +159,14 @@ def test_a_pytorch_job_is_a_gang_whose_first_is_the_master() -> None:
         "activeDeadlineSeconds": 60,
         "parallelism": 4,
         "backoffLimit": 2,
-        "template": {"spec": POD},
+        "template": {"spec": {"containers": [POD["containers"][0] | {"env": TORCH}]}},
     }
     assert check(made, Level.RESTRICTED)[0] == []
-    assert "nobody sets MASTER_ADDR" in lines[0]
+    assert [line.partition(":")[0] for line in lines] == ["spec.pytorchReplicaSpecs.Master.parallelism"]
+    nameless = pytorch(template, template) | {"metadata": {"generateName": "sim-"}}
+    made, lines = converted(nameless)
+    assert made["spec"]["template"]["spec"]["containers"][0]["env"] == TORCH[1:]
+    assert "MASTER_ADDR is not known" in lines[-1]
     with pytest.raises(CliError, match="not alike"):
         converted(pytorch(template, {"spec": {**POD, "hostname": "x"}}))
     made = pytorch(template, template)
@@ -200,4 +212,88 @@ def test_lint_of_a_job_points_to_it(sj: Run, tmp_path: Path) -> None:
     path.write_text(json.dumps(job()))
     code, _, err = sj("lint", str(path))
     assert code == 2
-    assert "`kubectl sj convert` makes ScavengerJobs of Job, CronJob, JobSet, PyTorchJob" in err
+    assert "`kubectl sj convert` makes ScavengerJobs of Job, CronJob, JobSet, MPIJob, PyTorchJob" in err
+
+
+# --- pods, and MPIJobs ---
+
+TOKEN = {"name": "kube-api-access-x7k2p"}
+EXECUTOR = {"name": "wait", "image": "argoexec:v3", "command": ["argoexec", "wait"], "volumeMounts": [TOKEN]}
+
+
+def pod(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    metadata = {"name": "step", "uid": "u", **more.pop("metadata", {})}
+    kept = {"nodeName": "n1", "priority": 0, "preemptionPolicy": "PreemptLowerPriority", "restartPolicy": "Never"}
+    spec = {**kept, "serviceAccountName": "default", "serviceAccount": "default", **more, "containers": [*containers]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+
+
+def test_of_a_pod_what_the_api_server_wrote_goes() -> None:
+    main = {**POD["containers"][0], "volumeMounts": [{**TOKEN, "mountPath": "/var/run"}]}
+    given = pod(main, volumes=[{**TOKEN, "projected": {}}], tolerations=[{"key": "node.kubernetes.io/not-ready"}])
+    made, lines = converted(given)
+    assert made == {
+        "apiVersion": "scavenger.dev/v1alpha1",
+        "kind": "ScavengerJob",
+        "metadata": {"name": "step"},
+        "spec": {"template": {"spec": POD}},
+    }
+    assert lines == []
+
+
+def test_of_a_pod_of_argo_the_program_is_left() -> None:
+    executor = {"name": "init", "image": "argoexec:v3", "command": ["argoexec", "init"]}
+    main = {
+        **POD["containers"][0],
+        "command": ["/var/run/argo/argoexec", "emissary", "--loglevel", "info", "--", "python", "sim.py"],
+        "args": ["--steps=9"],
+        "env": [{"name": "ARGO_CONTAINER_NAME", "value": "main"}, {"name": "SEED", "value": "7"}],
+        "volumeMounts": [
+            {"name": "var-run-argo", "mountPath": "/var/run/argo"},
+            {"name": "data", "mountPath": "/data"},
+        ],
+    }
+    volumes = [{"name": "var-run-argo", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]
+    marks = {"labels": {"workflows.argoproj.io/workflow": "w", "team": "a"}}
+    made, lines = converted(pod(EXECUTOR, main, initContainers=[executor], volumes=volumes, metadata=marks))
+    left = {
+        "name": "main",
+        "image": "app:1",
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        "command": ["python", "sim.py"],
+        "args": ["--steps=9"],
+        "env": [{"name": "SEED", "value": "7"}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    assert made["spec"] == {
+        "template": {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [left], "volumes": volumes[1:]}}
+    }
+    assert check(made, Level.RESTRICTED)[0] == []
+    assert len(lines) == 1
+    assert "the executor (init, wait) is left out; Argo Workflows does not see" in lines[0]
+
+
+def test_of_a_pod_of_nextflow_the_labels_go() -> None:
+    task = {**POD["containers"][0], "name": "nf-1", "args": ["/usr/bin/bash", "-ue", "/work/.command.run"]}
+    made, lines = converted(pod(task, metadata={"labels": {"nextflow.io/app": "nextflow"}}))
+    assert made["spec"] == {"template": {"spec": {"containers": [task]}}}
+    assert lines == [
+        "metadata.labels: nextflow.io/* are left out; Nextflow does not see what becomes of a ScavengerJob: run it "
+        "outside the workflow, or wait for it in a step"
+    ]
+
+
+def test_a_pod_without_containers_is_none() -> None:
+    with pytest.raises(CliError, match=r"spec\.containers"):
+        converted({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}})
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_an_mpi_job_is_refused_with_what_to_do(sj: Run, tmp_path: Path, version: str) -> None:
+    path = tmp_path / "mpi.yaml"
+    kind = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": {"name": "wave"}, "spec": {}}
+    path.write_text(json.dumps(kind))
+    code, out, err = sj("convert", str(path))
+    assert (code, out) == (2, "")
+    assert "MPIJob wave: spec.mpiReplicaSpecs: a launcher and its workers are not alike" in err
+    assert "demo-apps/mpi" in err

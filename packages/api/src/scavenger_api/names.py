@@ -52,6 +52,10 @@ MANAGED_BY: Final = "scavenger.dev/admitter"
 ANNOTATION_RUN: Final = f"{GROUP}/run"
 ANNOTATION_RESTARTS: Final = f"{GROUP}/restarts"
 
+SERVICE_PREFIX: Final = "sj-"
+"""Before the name of a gang, the name of the headless Service of its pods. That must begin with a letter
+(RFC 1035), and a ScavengerJob may begin with a digit."""
+
 FINALIZER: Final = f"{GROUP}/interruption-record"
 # On a ScavengerQueue: its jobs go first.
 QUEUE_FINALIZER: Final = f"{GROUP}/queue-release"

@@ -21,9 +21,6 @@ from scavenger_domain.taints import of_resources
 
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 
-SERVICE_PREFIX: Final = "sj-"
-"""A Service must begin with a letter (RFC 1035), a ScavengerJob may begin with a digit."""
-
 MAX_ENV_BYTES: Final = 128 * 1024
 """What Linux lets one string of an environment have, the name and the closing NUL included (MAX_ARG_STRLEN: 32 pages).
 With a longer one no program can be started."""
@@ -36,7 +33,7 @@ LOWEST_COST: Final = str(-(2**31))
 
 def service_name(job: ScavengerJob) -> str:
     """The name of the gang's headless Service, and the subdomain of its pods."""
-    return SERVICE_PREFIX + job.metadata.name
+    return names.SERVICE_PREFIX + job.metadata.name
 
 
 def peers(job: ScavengerJob) -> tuple[str, ...]:
