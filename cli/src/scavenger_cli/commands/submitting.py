@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from scavenger_api import names
@@ -14,10 +14,11 @@ from scavenger_cli import paths, remedies
 from scavenger_cli.access import Access, namespaced_command
 from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import output_of, print_objects
-from scavenger_cli.manifests import Manifest, RunOptions, is_ours, read, scavenger_job
+from scavenger_cli.manifests import CONVERTED, Manifest, RunOptions, is_converted, is_ours, read, scavenger_job
 from scavenger_cli.objects import Job, without_managed_fields
 from scavenger_cli.options import Priority, Timeout, seconds
 from scavenger_cli.output import note, say
+from scavenger_cli.trial import refusals
 from scavenger_cli.waiting import Goal, wait_for
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the API server check it, and create nothing.")]
@@ -63,10 +64,12 @@ def submit(
 @namespaced_command
 def run(
     access: Access,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job, at most 52 characters.")],
-    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image.")],
-    cpu: Annotated[str, typer.Option("--cpu", metavar="QUANTITY", help="CPU of each pod, as 500m or 2.")],
-    memory: Annotated[str, typer.Option("--memory", metavar="QUANTITY", help="Memory of each pod, as 4Gi.")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the job, at most 52 characters.")] = None,
+    image: Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="Container image.")] = None,
+    cpu: Annotated[str | None, typer.Option("--cpu", metavar="QUANTITY", help="CPU of each pod, as 500m or 2.")] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="QUANTITY", help="Memory of each pod, as 4Gi.")
+    ] = None,
     words: Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="Arguments of the program.")] = None,
     command: Annotated[
         bool, typer.Option("--command", help="ARGS replace the image's entrypoint, not its arguments.")
@@ -101,6 +104,9 @@ def run(
         typer.Option("--reclaimed", help="Run on what others requested and do not use; --cpu is the most it gets."),
     ] = False,
     suspended: Annotated[bool, typer.Option("--suspended", help="Keep it out of line until `resume`.")] = False,
+    job: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help="Run a Job, or another kind that `convert` takes.")
+    ] = None,
     wait: Wait = False,
     watch: Watch = False,
     timeout: Timeout = None,
@@ -110,18 +116,20 @@ def run(
     """Run a command, without a manifest.
 
     What follows -- are the arguments of the image's entrypoint, as with kubectl run; with --command they replace it.
-    `--dry-run -o yaml` prints the manifest.
+    `--dry-run -o yaml` prints the manifest. With --from, the file says all but the name, the queue and the priority.
+    What has no place in a ScavengerJob, or changes its meaning, is told as `convert` tells it.
 
     \b
     Examples:
       kubectl sj run pi --image python:3.12 --user 65532 --cpu 1 --memory 1Gi --command -- python pi.py
+      kubectl sj run --from job.yaml --queue night
       kubectl sj run sweep --image sweep:1 --cpu 8 --memory 2Gi --reclaimed
       kubectl sj run md --image gromacs:1 --cpu 4 --memory 8Gi --parallelism 4 --pvc md-state:/state -- -maxh 24
     """
     options = RunOptions(
-        image=image,
-        cpu=cpu,
-        memory=memory,
+        image=image or "",
+        cpu=cpu or "",
+        memory=memory or "",
         words=words or (),
         command=command,
         parallelism=parallelism,
@@ -144,8 +152,41 @@ def run(
         secrets=secret or (),
         labels=label or (),
     )
-    created = create_all(access, [scavenger_job(name, options)], dry_run=dry_run, output=output)
+    manifest = scavenger_job(_given(name, options), options) if job is None else _from(job, name, options)
+    created = create_all(access, [manifest], dry_run=dry_run, output=output)
     see_through(access, created, wait and not dry_run, watch and not dry_run, timeout)
+
+
+def _given(name: str | None, options: RunOptions) -> str:
+    """The name of a job that no file describes. Raises CliError for what is missing."""
+    wanted = {"NAME": name, "--image": options.image, "--cpu": options.cpu, "--memory": options.memory}
+    if missing := [word for word, value in wanted.items() if not value]:
+        raise CliError(f"{', '.join(missing)} missing", "give all of them, or --from FILE", ExitCode.USAGE)
+    return str(name)
+
+
+_BESIDE_A_FILE: Final = ("queue", "priority")
+
+
+def _from(file: str, name: str | None, options: RunOptions) -> Manifest:
+    """The ScavengerJob of a file with a Job. Raises CliError."""
+    from scavenger_cli.convert import converted
+
+    nothing = RunOptions(image="", cpu="", memory="")
+    given = [field for field, value in vars(options).items() if value != getattr(nothing, field)]
+    if others := sorted(set(given) - set(_BESIDE_A_FILE)):
+        raise CliError(f"{', '.join(others)}: the file of --from says it", "change the file", ExitCode.USAGE)
+    found = [one for one in read(file, CONVERTED) if is_converted(one)]
+    if len(found) != 1:
+        raise CliError(f"{file} holds {len(found)} jobs", "use `kubectl sj convert` and submit", ExitCode.USAGE)
+    manifest, lines = converted(found[0])
+    for line in lines:
+        note(f"{found[0]['kind']}: {line}")
+    manifest["spec"] |= {field: getattr(options, field) for field in _BESIDE_A_FILE if field in given}
+    if name is not None:
+        manifest["metadata"] = {**manifest["metadata"], "name": name}
+        manifest["metadata"].pop("generateName", None)
+    return manifest
 
 
 def create_all(
@@ -170,6 +211,9 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
         path = paths.QUEUES
     else:
         path = paths.jobs(metadata.get("namespace") or access.namespace)
+        if found := refusals(access, manifest):
+            name = metadata.get("name") or metadata.get("generateName")
+            raise CliError("\n  ".join([f"the pod of {name} is not valid:", *found]))
     params = {"fieldValidation": "Strict", "fieldManager": "kubectl-sj", "dryRun": "All" if dry_run else None}
     try:
         body = access.client.request("POST", path, body=manifest, params=params)
@@ -185,8 +229,8 @@ def create(access: Access, manifest: Manifest, *, dry_run: bool = False) -> dict
     finally:
         for text in access.client.new_warnings():
             note(f"warning: {text}")
-    found: dict[str, Any] = without_managed_fields(json.loads(body))
-    return found
+    made: dict[str, Any] = without_managed_fields(json.loads(body))
+    return made
 
 
 def see_through(

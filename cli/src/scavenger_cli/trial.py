@@ -1,0 +1,109 @@
+"""What a cluster says of a job before it is submitted: its API server, of a Job that is not kept, its namespace and its
+nodes. With the user's own rights; what these do not allow is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+from scavenger_api import names
+from scavenger_api.main_container import main_index
+from scavenger_domain.pod_security import Level, default_user, level_of
+from scavenger_domain.taints import TolerationLike, lasting, of_resources, tolerates
+from scavenger_kube.errors import ApiError, Invalid
+from scavenger_kube.kinds import Node, PodSpec
+from scavenger_kube.resources import JOBS, NAMESPACES, Namespace
+
+from scavenger_cli import paths, remedies
+from scavenger_cli.access import Access
+from scavenger_cli.exits import CliError
+from scavenger_cli.manifests import Manifest
+from scavenger_cli.objects import decode, decode_items
+
+_NAME: Final = "spec.template."
+T = TypeVar("T")
+
+
+def refusals(access: Access, job: Manifest) -> list[str]:
+    """What the API server does not take of a job's pod template, with the path of each field in the ScavengerJob.
+    Nothing for a job without one, and where no cluster answers or Jobs may not be created."""
+    template = job["spec"].get("template")
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        return []
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "trial-"},
+        "spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}},
+    }
+    params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "kubectl-sj"}
+    try:
+        access.client.request("POST", JOBS.path(_namespace(access, job)), body=body, params=params)
+    except Invalid as error:
+        return [line.strip() for line in remedies.invalid_fields(error)[1:] if _NAME in line]
+    except (ApiError, CliError):
+        return []
+    finally:
+        access.client.new_warnings()  # of PodSecurity, about what the admitter fills in
+    return []
+
+
+def warnings(access: Access, job: Manifest) -> Iterator[str]:
+    """What the namespace and the nodes of a cluster would do to a job."""
+    spec = job["spec"]
+    namespace = _asked(lambda: decode(access.client.get(NAMESPACES.path(name=_namespace(access, job))), Namespace))
+    if namespace is not None and not _names_user(spec):
+        meta = namespace.metadata
+        if level_of(meta.labels) is Level.RESTRICTED and default_user(meta.annotations) is None:
+            where = "spec.runAsUser" if "template" not in spec else "spec.template.spec.securityContext.runAsUser"
+            yield f"{where}: nobody names a user, and an image that runs as root fails with RunsAsRoot; write 65532"
+    yield from _taint_warnings(access, spec)
+
+
+def _taint_warnings(access: Access, spec: Manifest) -> Iterator[str]:
+    """Devices that only nodes have whose taints the job does not tolerate."""
+    pod = _pod(spec)
+    asked = sorted({name for one in pod.containers for name in one.resources.limits if "/" in name})
+    nodes = _asked(lambda: decode_items(access.client.get(paths.NODES), Node)) if asked else None
+    tolerations: list[TolerationLike] = [*pod.tolerations, *of_resources(asked)]
+    where = "spec." if "template" not in spec else _NAME + "spec."
+    for name in asked:
+        having = [node for node in nodes or () if node.status.allocatable.get(name, "0") != "0"]
+        kept = [{t.key for t in lasting(node.spec.taints) if not tolerates(tolerations, t)} for node in having]
+        if kept and all(kept):
+            taints = ", ".join(sorted(set().union(*kept)))
+            yield f"{where}tolerations: every node with {name} has a taint that is not tolerated: {taints}"
+
+
+def _pod(spec: Manifest) -> PodSpec:
+    """The pod of a job, as far as it is asked about here."""
+    if "template" in spec:
+        return msgspec.convert(spec["template"]["spec"], PodSpec)
+    resources = spec.get("resources") or {}
+    limits = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    main = {"name": names.MAIN_CONTAINER, "resources": {"limits": limits}}
+    return msgspec.convert({"containers": [main], "tolerations": spec.get("tolerations") or []}, PodSpec)
+
+
+def _names_user(spec: Manifest) -> bool:
+    if "template" not in spec:
+        contexts = [spec, spec.get("securityContext")]
+    else:
+        pod = spec["template"]["spec"]
+        containers: list[Manifest] = pod["containers"]
+        main = containers[main_index([one["name"] for one in containers], spec.get("mainContainer"))]
+        contexts = [pod.get("securityContext"), main.get("securityContext")]
+    return any(field in (context or {}) for context in contexts for field in ("runAsUser", "runAsNonRoot"))
+
+
+def _namespace(access: Access, job: Manifest) -> str:
+    return str(job["metadata"].get("namespace") or access.namespace)
+
+
+def _asked(ask: Callable[[], T]) -> T | None:
+    """None where no cluster answers, or it does not tell."""
+    try:
+        return ask()
+    except (ApiError, CliError):
+        return None
