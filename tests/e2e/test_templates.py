@@ -87,7 +87,7 @@ def test_a_failed_init_container_is_the_end_of_the_job(world: World) -> None:
     status = world.wait_phase("unprepared", "Failed")
 
     assert "init container prepare" in status["message"]
-    assert "exit code 3" in status["message"]
+    assert "exited with code 3" in status["message"]
 
 
 def test_members_of_a_gang_go_to_nodes_of_their_own(world: World) -> None:

@@ -1,8 +1,8 @@
 """How many of sixty templates `convert` expresses without losing meaning; of the others it says why, by name.
 
 Meaning is what the Job that the admitter creates has in common with the one before: its pods, retries and deadline. A
-CronJob counts as the Job that it makes. cpu and memory that a template leaves out have to be added, as `convert` says.
-The label of a namespace decides what PodSecurity lets in.
+CronJob counts as the Job that it makes. cpu and memory that a template leaves out come from its namespace, or have to
+be added, as `convert` says. The label of a namespace decides what PodSecurity lets in.
 """
 
 from __future__ import annotations

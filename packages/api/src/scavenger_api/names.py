@@ -42,6 +42,9 @@ LABEL_POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 ANNOTATION_SERVICE_ACCOUNTS: Final = f"{GROUP}/service-accounts"
 # On a namespace, by the administrator: the user id of scavenger pods that name none, alone or as START/SIZE.
 ANNOTATION_RUN_AS_USER: Final = f"{GROUP}/run-as-user"
+# On a namespace, by the administrator: what the main container of a pod template gets that names no cpu, or no memory
+# (charts/scavenger-base/templates/default-resources.yaml). With -per-gpu behind, for each GPU of the container.
+ANNOTATION_DEFAULT: Final = {resource: f"{GROUP}/default-{resource}" for resource in ("cpu", "memory")}
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"

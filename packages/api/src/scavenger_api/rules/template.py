@@ -81,7 +81,10 @@ def start_problems(spec: ScavengerJobSpec) -> Iterator[Problem]:
             yield Problem(f"{WHERE}.spec.{name}", text, FORBIDDEN)
     for resource in _missing_resources(spec):
         example = {"cpu": "500m", "memory": "1Gi"}[resource]
-        text = f"{resource} is mandatory; add it to resources.requests of a container, as {resource}: {example}"
+        text = (
+            f"{resource} is mandatory; add it to resources.requests of a container, as {resource}: {example}, or ask "
+            f"an administrator for the annotation {names.ANNOTATION_DEFAULT[resource]} of the namespace"
+        )
         yield Problem(f"{WHERE}.spec.containers[0].resources", text)
 
 
