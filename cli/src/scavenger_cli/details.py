@@ -217,5 +217,6 @@ def queue_details(queue: Queue, now: datetime) -> list[tuple[str, str]]:
         used = short_amount(name, allocated.get(name, 0))
         share = f" of {short_amount(name, deserved[name])} it deserves now" if name in deserved else ""
         lines.append((f"Uses {name}", used + share))
-    lines.append(("Age", age(queue.metadata.creation_timestamp, now)))
+    created = queue.metadata.creation_timestamp
+    lines.append(("Created", f"{created}, {age(created, now)} ago"))
     return lines

@@ -64,17 +64,19 @@ def gang_amounts(job: Job) -> tuple[str, str]:
     return short_amount("cpu", asked.get("cpu", 0) * count), short_amount("memory", asked.get("memory", 0) * count)
 
 
-QUEUE_HEADER = ["NAME", "STATE", "WEIGHT", "WAITING", "RUNNING", "CPU", "SHARE", "QUOTA", "AGE"]
+QUEUE_HEADER = ["NAME", "STATE", "WEIGHT", "TOTAL", "PENDING", "RUNNING", "CPU", "SHARE", "QUOTA", "AGE"]
 
 
 def queue_row(queue: Queue, now: datetime) -> list[str]:
-    """The cells of one queue: CPU in use, and the CPU it deserves now."""
+    """The cells of one queue: its jobs in any phase, those in line, those on nodes; CPU in use, and the CPU it deserves
+    now."""
     counts = queue.status.jobs or QueueCounts()
     allocated, deserved = readable_amounts(queue.status.allocated), readable_amounts(queue.status.deserved)
     return [
         queue.metadata.name,
         queue.state,
         str(queue.spec.weight),
+        str(sum(getattr(counts, phase) for phase in QueueCounts.__struct_fields__)),
         str(counts.waiting + counts.interrupted),
         str(counts.running + counts.starting),
         short_amount("cpu", allocated.get("cpu", 0)),

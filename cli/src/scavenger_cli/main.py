@@ -107,6 +107,7 @@ QUEUE_COMMANDS: Final = {
     "create": "queues.create",
     "list": "queues.list_queues",
     "get": "queues.get",
+    "view": "queues.get",
     "set": "queues.change",
     "close": "queues.close",
     "open": "queues.open_queue",

@@ -232,12 +232,25 @@ def next_name(name: str, taken: Collection[str], longest: int) -> str:
             return found
 
 
-def scavenger_queue(name: str, weight: int, quota: Sequence[str]) -> Manifest:
-    """The ScavengerQueue of `queue create`. quota: `cpu=100,memory=1Ti`. Raises CliError."""
-    parts = [part for text in quota for part in text.split(",") if part]
-    limits = dict(assignments("--quota", parts))
+def scavenger_queue(name: str, weight: int, quota: Sequence[str], selector: Sequence[str] = ()) -> Manifest:
+    """The ScavengerQueue of `queue create`. Raises CliError.
+
+    Args:
+        name: of the queue.
+        weight: of its share.
+        quota: as `cpu=100,memory=1Ti`.
+        selector: labels of the namespaces that may use it, as `team=blue,stage=test`.
+    """
+    limits = dict(assignments("--quota", _parts(quota)))
+    labels = dict(assignments("--namespace-selector", _parts(selector)))
     spec: Manifest = {"weight": weight, **({"quota": limits} if limits else {})}
+    if labels:
+        spec["namespaceSelector"] = {"matchLabels": labels}
     return {"apiVersion": names.API_VERSION, "kind": "ScavengerQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def _parts(texts: Iterable[str]) -> list[str]:
+    return [part for text in texts for part in text.split(",") if part]
 
 
 def mount(option: str, text: str) -> Manifest:

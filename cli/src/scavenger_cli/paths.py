@@ -50,6 +50,15 @@ def admitter_lease(system_namespace: str) -> str:
     return resources.LEASES.path(quote(system_namespace), names.ADMITTER)
 
 
+def namespace(name: str) -> str:
+    """One namespace."""
+    return f"/api/v1/namespaces/{quote(name, safe='')}"
+
+
+ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Where the API server is asked what the current user may do."""
+
+
 def pods(namespace: str) -> str:
     """The pods of a namespace."""
     return resources.PODS.path(quote(namespace))

@@ -238,16 +238,29 @@ def render(
     return Group(*parts)
 
 
-def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bool) -> Group:
+def _progress(job: Job, now: datetime) -> list[str]:
+    """Age of the last checkpoint, and work unsaved and kept, in CPU time."""
+    unsaved = cpu_time(job.at_risk(now)) if job.started_at is not None else ""
+    return [age(job.status.last_checkpoint_timestamp, now), unsaved, cpu_time(job.status.useful_cpu_seconds)]
+
+
+PROGRESS_WIDTH = 110
+"""Columns of a terminal."""
+
+
+def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, width: int, *, namespaces: bool) -> Group:
     """The live table of `watch`: jobs on nodes first, then those in line, then the finished.
 
-    rows: lines there is room for; what does not fit is counted.
+    rows: lines there is room for; what does not fit is counted. width: with PROGRESS_WIDTH there is room for the age of
+    the last checkpoint, the work that an interruption would cost, and the work that is kept.
     """
     order = (Phase.RUNNING, Phase.STARTING, Phase.INTERRUPTED, Phase.WAITING, "", Phase.SUSPENDED)
     rank = {phase: i for i, phase in enumerate(order)}
     shown = sorted(by_name(jobs), key=lambda job: rank.get(job.phase, len(order)))
-    headers = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"]
-    table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=("INTERR.", "RUNTIME", "AGE"))
+    progress = ["CHECKPOINT", "UNSAVED", "USEFUL"] if width >= PROGRESS_WIDTH else []
+    headers = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", *progress, "AGE", "MESSAGE"]
+    right = ("INTERR.", "RUNTIME", *progress, "AGE")
+    table = _table(*(["NAMESPACE", *headers] if namespaces else headers), right=right)
     table.columns[-1].no_wrap = False  # rich narrows what may be wrapped before it cuts any other column
     room = max(1, rows - 3)
     for job in shown[:room]:
@@ -259,6 +272,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime, rows: int, *, namespaces: bo
             Text(phase, style=PHASE_STYLES.get(phase, "")),
             Text(str(job.status.interrupted_count)),
             Text(age(job.started_at, now)),
+            *(map(Text, _progress(job, now)) if progress else ()),
             Text(age(job.metadata.creation_timestamp, now)),
             Text(plain(job.status.message.replace("\n", " ")), no_wrap=True, overflow="ellipsis"),
         ]

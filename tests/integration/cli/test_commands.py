@@ -214,7 +214,7 @@ def test_queues(sj: Sj) -> None:
         shown = queue("get", name)
         assert shown[:4] == ["Queue  NIGHT", "State  Open", "Weight  5", "Quota  cpu=10"]
         listed = queue("list")
-        assert listed[0] == "NAME  STATE  WEIGHT  WAITING  RUNNING  CPU  SHARE  QUOTA  AGE"
+        assert listed[0] == "NAME  STATE  WEIGHT  TOTAL  PENDING  RUNNING  CPU  SHARE  QUOTA  AGE"
         assert any(line.startswith("NIGHT  Open  5") for line in listed)
         assert f"scavengerqueue.scavenger.dev/{name}" in sj("queue", "list", "-o", "name", namespace=False)
         assert sj.refused(1, "queue", "delete", name, namespace=False)[0] == f"error: a job is in queue {name}"

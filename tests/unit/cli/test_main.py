@@ -53,9 +53,8 @@ def test_every_command_takes_the_options_of_kubectl(path: tuple[str, ...]) -> No
         assert not {"--context", "--kubeconfig", "-n", "-A"} & names, "it asks no cluster"
         return
     assert {"--context", "--kubeconfig"} <= names
-    assert ({"-n", "--namespace"} <= names) != (
-        path[0] in ("queue", "levels", "board", "doctor", "simulate", "version")
-    )
+    of_the_cluster = path[0] in ("queue", "levels", "board", "doctor", "simulate", "version")
+    assert ({"-n", "--namespace"} <= names) != (of_the_cluster and path != ("queue", "list"))
     assert ("-A" in names) == (path[-1] in ("list", "watch", "top") and path[0] != "queue")
 
 

@@ -93,9 +93,9 @@ def test_colours_change_no_width() -> None:
 
 def test_queues() -> None:
     assert columns(QUEUE_HEADER, [queue_row(one, NOW) for one in QUEUES]) == [
-        "NAME      STATE    WEIGHT   WAITING   RUNNING   CPU   SHARE    QUOTA               AGE",
-        "default   Open     1        0         0         8     10       <none>              60m",
-        "night     Closed   3        3         4         45    <none>   cpu=20,memory=1Ti   60m",
+        "NAME      STATE    WEIGHT   TOTAL   PENDING   RUNNING   CPU   SHARE    QUOTA               AGE",
+        "default   Open     1        0       0         0         8     10       <none>              60m",
+        "night     Closed   3        7       3         4         45    <none>   cpu=20,memory=1Ti   60m",
     ]
     assert pairs(queue_details(QUEUES[1], NOW), 80) == [
         "Queue     night",
@@ -104,7 +104,7 @@ def test_queues() -> None:
         "Quota     cpu=20,memory=1Ti",
         "Jobs      2 waiting, 4 running, 1 interrupted",
         "Uses cpu  45",
-        "Age       60m",
+        f"Created   {ago(3600)}, 60m ago",
     ]
     assert ("Uses cpu", "8 of 10 it deserves now") in queue_details(QUEUES[0], NOW)
 
@@ -426,16 +426,24 @@ def test_levels_in_a_cooldown() -> None:
 
 def test_watch_shows_what_there_is_room_for() -> None:
     many = [*JOBS, *(job(f"w-{i}", status={"queuedTimestamp": queued(i), "message": "x" * 200}) for i in range(20))]
-    shown = drawn(jobs_screen(many, NOW, 10, namespaces=False))
+    shown = drawn(jobs_screen(many, NOW, 10, 80, namespaces=False))
     assert len(shown) <= 10
     assert shown[0] == "21 waiting, 1 running, 1 completed"
     assert shown[1].split() == ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "AGE", "MESSAGE"]
     assert shown[2].split() == ["protein-folding", "default", "Running", "1", "20m", "150m", "running"]
     assert shown[3].endswith("…")
     assert shown[-1] == "… and 16 jobs more"
-    assert drawn(jobs_screen([], NOW, 10, namespaces=True))[0] == "no jobs"
+    assert drawn(jobs_screen([], NOW, 10, 80, namespaces=True))[0] == "no jobs"
+
+
+def test_a_wide_terminal_shows_progress() -> None:
+    reported = {**RUNNING, "lastCheckpointTimestamp": ago(300)}
+    shown = drawn(jobs_screen([job("sim", "Running", status=reported)], NOW, 10, 120, namespaces=False), 120)
+    columns = ["NAME", "QUEUE", "STATUS", "INTERR.", "RUNTIME", "CHECKPOINT", "UNSAVED", "USEFUL", "AGE", "MESSAGE"]
+    assert shown[1].split() == columns
+    assert shown[2].split()[4:9] == ["20m", "5m", "5.0", "min", "2.5"]
 
 
 def test_a_name_with_brackets_is_no_markup() -> None:
     odd = msgspec.structs.replace(JOBS[1], status=msgspec.structs.replace(JOBS[1].status, message="[red]x[/red]"))
-    assert "[red]x[/red]" in "\n".join(drawn(jobs_screen([odd], NOW, 10, namespaces=False)))
+    assert "[red]x[/red]" in "\n".join(drawn(jobs_screen([odd], NOW, 10, 80, namespaces=False)))

@@ -89,7 +89,8 @@ def watch(
 ) -> None:
     """Watch jobs in a live table.
 
-    Until Ctrl-C. Without a terminal, a line is printed whenever a job changes.
+    Until Ctrl-C. A terminal of 110 columns shows progress: the last checkpoint, and CPU time unsaved and kept. Without
+    a terminal, a line is printed whenever a job changes.
 
     \b
     Examples:
@@ -111,7 +112,7 @@ def watch(
 
     def render() -> Group:
         shown = [job for job in list(jobs.values()) if queue is None or job.spec.queue == queue]
-        return jobs_screen(shown, access.now(), screen.height, namespaces=access.all_namespaces)
+        return jobs_screen(shown, access.now(), screen.height, screen.width, namespaces=access.all_namespaces)
 
     # rich asks for the picture from a thread of its own, so that ages grow while nothing changes.
     with Live(console=screen, get_renderable=render, refresh_per_second=REFRESHES_PER_SECOND, screen=True):

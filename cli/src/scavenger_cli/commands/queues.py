@@ -1,16 +1,18 @@
-"""queue create, list, get, close, open, delete."""
+"""queue create, list, get (view), set, close, open, delete."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from scavenger_api import names
-from scavenger_kube.errors import Invalid, NotFound
+from scavenger_domain.selectors import selects
+from scavenger_kube.errors import ApiError, Invalid, NotFound
 
 from scavenger_cli import objects, paths, remedies
-from scavenger_cli.access import Access, cluster_command
+from scavenger_cli.access import Access, cluster_command, namespaced_command
 from scavenger_cli.collection import Collection, follow_collection, print_collection
 from scavenger_cli.commands.showing import MAX_WIDTH, width
 from scavenger_cli.commands.submitting import create as create_object
@@ -18,47 +20,70 @@ from scavenger_cli.exits import CliError, ExitCode
 from scavenger_cli.forms import Format, output_of, print_objects
 from scavenger_cli.lists import QUEUE_HEADER, queue_row
 from scavenger_cli.manifests import scavenger_queue
-from scavenger_cli.objects import Queue, plain
+from scavenger_cli.objects import Named, Queue, plain
 from scavenger_cli.options import NoHeadersOption, ObjectOutput, QueueName, SelectorOption, WatchOption
-from scavenger_cli.output import say
+from scavenger_cli.output import note, say
 
+EMPTY = "No queues found; jobs line up in the queue default all the same."
 Weight = Annotated[int, typer.Option("--weight", "-w", metavar="N", min=1, help="Its share against other queues.")]
 Quota = Annotated[
     list[str] | None,
     typer.Option("--quota", metavar="cpu=N,memory=N", help="The most its jobs may use together; repeatable."),
 ]
+NamespaceSelector = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace-selector", metavar="LABEL=VALUE", help="Labels of namespaces that may use it; repeatable."
+    ),
+]
+OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the queue.")]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The same as the argument.")]
 
 
 @cluster_command
-def create(access: Access, name: QueueName, weight: Weight = 1, quota: Quota = None) -> None:
+def create(
+    access: Access,
+    name: OptionalName = None,
+    name_: NameOption = None,
+    weight: Weight = 1,
+    quota: Quota = None,
+    namespace_selector: NamespaceSelector = None,
+) -> None:
     """Create a queue.
 
     \b
-    Example:
+    Examples:
       kubectl sj queue create night --weight 3 --quota cpu=200,memory=1Ti
+      kubectl sj queue create --name blue --weight 1 --namespace-selector team=blue
     """
-    create_object(access, scavenger_queue(name, weight, quota or ()))
-    _done(name, "created")
+    if (name is None) == (name_ is None):
+        raise CliError("say the name of the queue once", "write kubectl sj queue create NAME", ExitCode.USAGE)
+    chosen = name or name_ or ""
+    create_object(access, scavenger_queue(chosen, weight, quota or (), namespace_selector or ()))
+    _done(chosen, "created")
 
 
-@cluster_command
+@namespaced_command
 def list_queues(
     access: Access,
+    all_: Annotated[bool, typer.Option("--all", help="Those that jobs of the namespace cannot use as well.")] = False,
     selector: SelectorOption = None,
     no_headers: NoHeadersOption = False,
     watch: WatchOption = False,
     output: ObjectOutput = Format.TABLE,
 ) -> None:
-    """List queues.
+    """List the queues that you may use.
 
-    CPU is what the jobs of a queue use, SHARE what it deserves now.
+    Those that take jobs of your namespace, if you may create jobs there. TOTAL counts all jobs of a queue, PENDING
+    those in line. CPU is what its jobs use, SHARE what it deserves now.
 
     \b
     Examples:
       kubectl sj queue list
-      kubectl sj queue list -w
+      kubectl sj queue list --all -w
     """
     form = output_of(output, "queue list")
+    wanted, empty = (None, EMPTY) if all_ else _usable(access)
     queues = Collection(
         path=paths.QUEUES,
         params={"labelSelector": selector},
@@ -67,14 +92,43 @@ def list_queues(
         header=QUEUE_HEADER,
         row=lambda queue: queue_row(queue, access.now()),
         key=lambda queue: queue.metadata.name,
-        wanted=None,
+        wanted=wanted,
         headers=not no_headers,
-        empty="No queues found; jobs line up in the queue default all the same.",
+        empty=empty,
     )
     if watch:
         follow_collection(access.client, queues, form)
     else:
         print_collection(access.client, queues, form)
+
+
+def _usable(access: Access) -> tuple[Callable[[Queue], bool] | None, str]:
+    """Which queues take jobs that the user creates in the namespace, and what is said where none does. What may not be
+    asked hides no queue."""
+    namespace = access.namespace
+    others = f"`kubectl sj queue list --all` shows the others: {EMPTY}"
+    attributes = {"group": names.GROUP, "resource": "scavengerjobs", "verb": "create", "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    with contextlib.suppress(ApiError):
+        answer = plain(access.client.request("POST", paths.ACCESS_REVIEWS, body=review))
+        if not answer.get("status", {}).get("allowed", True):
+            text = f"You may not create ScavengerJobs in namespace {namespace}: ask its administrator. {others}"
+            return (lambda queue: False), text
+    try:
+        labels = objects.decode(access.client.get(paths.namespace(namespace)), Named).metadata.labels
+    except ApiError:
+        note(f"Namespace {namespace} cannot be read: queues for other namespaces are shown as well.")
+        return None, EMPTY
+
+    def takes(queue: Queue) -> bool:
+        selector = queue.spec.namespace_selector
+        return selector is None or selects(selector, labels)
+
+    return takes, f"No queue takes jobs of namespace {namespace}. {others}"
 
 
 @cluster_command
@@ -84,8 +138,9 @@ def get(access: Access, name: QueueName, output: ObjectOutput = Format.TABLE) ->
     Its jobs by phase, what they use, and what it deserves now.
 
     \b
-    Example:
+    Examples:
       kubectl sj queue get night
+      kubectl sj queue view night
     """
     from scavenger_cli import details, render
 
@@ -131,22 +186,27 @@ def change(
     name: QueueName,
     weight: Annotated[int | None, typer.Option("--weight", "-w", metavar="N", min=1, help="Its new weight.")] = None,
     quota: Quota = None,
+    namespace_selector: NamespaceSelector = None,
 ) -> None:
-    """Change weight or quota of a queue.
+    """Change what a queue may use, and who.
 
-    A quantity of - takes the limit away.
+    A quantity of - takes the limit away. The labels given are all that a namespace must have; one - lets all namespaces
+    use the queue.
 
     \b
     Examples:
       kubectl sj queue set night --weight 5
       kubectl sj queue set night --quota cpu=100,memory=-
+      kubectl sj queue set night --namespace-selector team=blue
     """
     spec: dict[str, Any] = {"weight": weight} if weight is not None else {}
     if quota:
         limits = scavenger_queue(name, 1, quota)["spec"]["quota"]
         spec["quota"] = {resource: None if value == "-" else value for resource, value in limits.items()}
+    if namespace_selector:
+        spec["namespaceSelector"] = _selector(access.queue(name), namespace_selector)
     if not spec:
-        raise CliError("say what to change", "give --weight or --quota", ExitCode.USAGE)
+        raise CliError("say what to change", "give --weight, --quota or --namespace-selector", ExitCode.USAGE)
     _change(access, name, spec)
     _done(name, "changed")
 
@@ -172,6 +232,16 @@ def delete(
     with contextlib.suppress(NotFound):
         access.client.request("DELETE", paths.queue(name), body=body)
     _done(name, f"deleted, and {jobs} jobs with it" if jobs else "deleted")
+
+
+def _selector(queue: Queue, wanted: list[str]) -> dict[str, Any] | None:
+    """The patch that leaves these labels alone in a queue's selector; None takes it away."""
+    if wanted == ["-"]:
+        return None
+    labels = scavenger_queue(queue.metadata.name, 1, (), wanted)["spec"]["namespaceSelector"]["matchLabels"]
+    old = queue.spec.namespace_selector
+    gone = dict.fromkeys(old.match_labels if old is not None else (), None)
+    return {"matchLabels": {**gone, **labels}, "matchExpressions": None}
 
 
 def _change(access: Access, name: str, spec: dict[str, Any]) -> None:
