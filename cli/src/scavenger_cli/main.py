@@ -86,6 +86,7 @@ COMMANDS: Final = {
     "get": "showing.get",
     "describe": "describing.describe",
     "watch": "listing.watch",
+    "history": "listing.history",
     "logs": "showing.logs",
     "wait": "changing.wait",
     "why": "showing.why",

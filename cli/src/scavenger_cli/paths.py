@@ -64,9 +64,9 @@ def pods(namespace: str) -> str:
     return resources.PODS.path(quote(namespace))
 
 
-def events(namespace: str) -> str:
-    """The Events of a namespace."""
-    return resources.EVENTS.path(quote(namespace))
+def events(namespace: str | None) -> str:
+    """The Events of a namespace; of all without one."""
+    return resources.EVENTS.path(None if namespace is None else quote(namespace))
 
 
 def deployments(namespace: str) -> str:

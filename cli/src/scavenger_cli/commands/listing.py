@@ -1,4 +1,4 @@
-"""list, watch: many jobs, as they are and as they change."""
+"""list, watch, history: many jobs, as they are, as they change and as they were interrupted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scavenger_cli.options import (
     SelectorOption,
     WatchOption,
 )
-from scavenger_cli.output import console, say
+from scavenger_cli.output import columns, console, note, say
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -121,6 +121,50 @@ def watch(
                 jobs.pop(change.obj.metadata.uid, None)
             elif change.obj is not None:
                 jobs[change.obj.metadata.uid] = change.obj
+
+
+@listing_command
+def history(
+    access: Access,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only of this job.")] = None,
+    no_headers: NoHeadersOption = False,
+) -> None:
+    """Show who was interrupted, and by whom.
+
+    And what it cost, the newest first: from the statuses of jobs, which keep their last twenty interruptions, and from
+    Events, which the API server keeps for an hour.
+
+    \b
+    Examples:
+      kubectl sj history
+      kubectl sj history simulation
+      kubectl sj history -A
+    """
+    from scavenger_domain import interruptions
+
+    from scavenger_cli import history as past
+    from scavenger_cli.gather import Reader
+
+    jobs = access.jobs(access.scope) if name is None else [access.job(name)]
+    selectors = ("involvedObject.kind=ScavengerJob", *(f"reason={one}" for one in interruptions.TELL_WHOM))
+    reader, events = Reader(access), []
+    for selector in selectors:
+        params = {"fieldSelector": selector}
+        read = lambda params=params: objects.decode_items(  # noqa: E731
+            access.client.get(paths.events(access.scope), params), past.Told
+        )
+        events += reader.optional("Events", read) or []
+    namespaces = access.all_namespaces
+    found = [one for one in past.departures(jobs, events) if name is None or one.job == name]
+    for what in sorted(set(reader.unreadable)):
+        note(f"You may not list {what}: by whom, and what it cost, is not known.")
+    if not found:
+        note("No interruption is on record.")
+        return
+    rows = [past.row(one, namespaces=namespaces) for one in found]
+    for line in columns(past.header(namespaces=namespaces), rows, headers=not no_headers):
+        say(line)
+    note(past.summary(found))
 
 
 def _watch_lines(access: Access, changes: Iterator[Change[Job]], queue: str | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from scavenger_api.reasons import InterruptionReason
@@ -21,6 +22,17 @@ PREEMPTED_BY: Final = "PreemptedBy"
 
 PREEMPTED: Final = "Preempted"
 """The same of kube-scheduler (pkg/scheduler/framework/preemption/executor.go)."""
+
+TELL_WHOM: Final = (PREEMPTED_BY, PREEMPTED)
+"""Reasons of the Events on a victim."""
+
+CLOCKS: Final = timedelta(seconds=5)
+"""By which an Event may be earlier than the moment in the status that it is about. It may be much later: an admitter
+that was down tells of what happened meanwhile, and Events wait for their turn to be written. So it is about the last
+moment before it."""
+
+ROOM_MADE: Final = timedelta(minutes=10)
+"""At most from a victim's Event to the interruption: a grace period lies between them."""
 
 PHRASES: Final = {
     InterruptionReason.PREEMPTED: "was preempted",
@@ -89,6 +101,33 @@ def read(sentence: str) -> Interruption | None:
             groups = match.groupdict()
             return Interruption(cause, groups.get("pod") or "", groups["detail"] or "", float(lost), bound is not None)
     return None
+
+
+def tells_of(told: datetime, at: datetime, after: datetime | None) -> bool:
+    """Whether an Event is about the interruption at a moment.
+
+    Args:
+        told: when the Event was written.
+        at: the moment, as the status has it.
+        after: that of the next interruption of the job.
+    """
+    return told >= at - CLOCKS and (after is None or told < after - CLOCKS)
+
+
+def take_preemptor(victims: list[tuple[datetime, str]], at: datetime) -> str | None:
+    """The pod that a pod was preempted for at a moment; None where no Event says so. An Event answers once, as a later
+    pod may have the same name: it is taken out, and so are older ones.
+
+    Args:
+        victims: when Events on that pod were written, and which pod each names.
+        at: of the interruption.
+    """
+    near = [one for one in victims if abs(one[0] - at) <= ROOM_MADE]
+    nearest = min(near, key=lambda one: abs(one[0] - at), default=None)
+    if nearest is None:
+        return None
+    victims[:] = [one for one in victims if one[0] > nearest[0]]
+    return nearest[1]
 
 
 def _patterns() -> list[tuple[InterruptionReason | None, re.Pattern[str]]]:

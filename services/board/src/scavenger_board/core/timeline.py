@@ -8,7 +8,7 @@ None, and not guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from scavenger_api.reasons import InterruptionReason
@@ -22,18 +22,11 @@ from scavenger_board.core.snapshot import EventFacts, JobFacts
 MOST: Final = 1000
 """Entries, the newest ones."""
 
-CLOCKS: Final = timedelta(seconds=5)
-"""By which an Event may be earlier than the moment in the status that it is about. It may be much later: an admitter
-that was down tells of what happened meanwhile, and Events wait for their turn to be written. So it is about the last
-moment before it."""
-
-ROOM_MADE: Final = timedelta(minutes=10)
-"""At most from a victim's Event to the interruption: a grace period lies between them."""
+Victim = tuple[datetime, str]
+"""When an Event on a preempted pod was written, and the pod that it names."""
 
 LEFT: Final = "left"
 LEVELS: Final = "levels"
-
-_TELLS_WHOM: Final = (interruptions.PREEMPTED_BY, interruptions.PREEMPTED)
 
 
 def timeline(jobs: Iterable[JobFacts], events: Sequence[EventFacts], *, levels_about: str) -> list[EntryRow]:
@@ -55,13 +48,13 @@ def timeline(jobs: Iterable[JobFacts], events: Sequence[EventFacts], *, levels_a
 
 
 def _departures(
-    job: JobFacts, told: list[EventFacts], victims: dict[str, list[EventFacts]]
+    job: JobFacts, told: list[EventFacts], victims: dict[str, list[Victim]]
 ) -> Iterator[tuple[datetime, EntryRow]]:
     """The interruptions of one job: each moment of its status with its Event, and the Events that have none."""
     left = sorted(told, key=lambda event: event.at)
     for number, at in enumerate(job.interruptions):
         after = job.interruptions[number + 1] if number + 1 < len(job.interruptions) else None
-        event = next((one for one in left if _tells_of(one, at, after)), None)
+        event = next((one for one in left if interruptions.tells_of(one.at, at, after)), None)
         if event is not None:
             left.remove(event)
             yield _entry(at, job.key, job.queue, event, victims)
@@ -84,13 +77,8 @@ def _departures(
         yield _entry(event.at, job.key, job.queue, event, victims)
 
 
-def _tells_of(event: EventFacts, at: datetime, after: datetime | None) -> bool:
-    """Whether an Event is about the interruption at a moment. after: the next one of that job."""
-    return event.at >= at - CLOCKS and (after is None or event.at < after - CLOCKS)
-
-
 def _entry(
-    at: datetime, key: str, queue: str, event: EventFacts, victims: dict[str, list[EventFacts]]
+    at: datetime, key: str, queue: str, event: EventFacts, victims: dict[str, list[Victim]]
 ) -> tuple[datetime, EntryRow]:
     told = interruptions.read(event.message)
     cause = "" if told is None or told.cause is None else told.cause.value
@@ -111,32 +99,23 @@ def _entry(
     return at, row
 
 
-def _whom(key: str, at: datetime, told: Interruption, victims: dict[str, list[EventFacts]]) -> str | None:
+def _whom(key: str, at: datetime, told: Interruption, victims: dict[str, list[Victim]]) -> str | None:
     """For whom a job left: only the scheduler and the admitter take room for a certain pod or job."""
     if told.cause is InterruptionReason.PREEMPTED:
-        return _preemptor(key, at, told, victims)
+        victim = f"{key.partition('/')[0]}/{told.pod}"
+        return interruptions.take_preemptor(victims.get(victim, []), at)
     return (told.detail or None) if told.cause is InterruptionReason.QUEUE_RECLAIMED else None
 
 
-def _victims(events: Iterable[EventFacts]) -> dict[str, list[EventFacts]]:
+def _victims(events: Iterable[EventFacts]) -> dict[str, list[Victim]]:
     """Events that name the pod that preempted a victim, by the key of the victim; the ones with the name in their
     message first."""
-    found: dict[str, list[EventFacts]] = {}
+    found: dict[str, list[Victim]] = {}
     for event in sorted(events, key=lambda event: event.reason != interruptions.PREEMPTED_BY):
-        if event.reason in _TELLS_WHOM and event.related.startswith("Pod "):
-            found.setdefault(event.about.removeprefix("Pod "), []).append(event)
+        if event.reason in interruptions.TELL_WHOM and event.related.startswith("Pod "):
+            victim = event.about.removeprefix("Pod ")
+            found.setdefault(victim, []).append((event.at, event.related.removeprefix("Pod ")))
     return found
-
-
-def _preemptor(key: str, at: datetime, told: Interruption, victims: dict[str, list[EventFacts]]) -> str | None:
-    """The pod that preempted the pod of the sentence. An Event answers once, as a later pod may have the same name."""
-    victim = f"{key.partition('/')[0]}/{told.pod}"
-    near = [event for event in victims.get(victim, ()) if abs(event.at - at) <= ROOM_MADE]
-    nearest = min(near, key=lambda event: abs(event.at - at), default=None)
-    if nearest is None:
-        return None
-    victims[victim] = [event for event in victims[victim] if event.at > nearest.at]
-    return nearest.related.removeprefix("Pod ")
 
 
 def _state(event: EventFacts) -> tuple[datetime, EntryRow]:
