@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from scavenger_admitter.core.lifecycle.actions import DeleteJob, DeletePod, DeleteScavengerJob, ReleasePod
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
@@ -761,3 +762,11 @@ def test_a_checkpoint_ends_the_doubt() -> None:
     assert not again.figures.stalled
     later = b.decide(b.seen(job, 300, b.batch(), b.pod(checkpoint=b.stamp(290))))
     assert states(later.status)["Stalled"] == "False:Running"
+
+
+def test_pods_from_before_a_job_was_created_are_no_run_of_it() -> None:
+    pod = b.pod(deleted=5)
+    older = msgspec.structs.replace(pod.metadata, creation_timestamp=b.stamp(-60))
+    outcome = b.decide(b.seen(b.job(WAITING), 50, None, msgspec.structs.replace(pod, metadata=older)))
+    assert (outcome.status.phase, outcome.status.interrupted_count) == (WAITING, 0)
+    assert not outcome.candidate

@@ -12,8 +12,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from scavenger_api import names
-from scavenger_api.job import ConditionType, Phase, ScavengerJobStatus
+from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
 from scavenger_api.reasons import FailureReason, WaitReason
+from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import (
     accounting,
@@ -98,9 +99,17 @@ def _find_run(draft: Draft) -> None:
         draft.run = Run(batch, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
         return
     # Its Job is gone, or was never noted: pods of this place in line say that there was one.
-    pods = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+    mine = [pod for pod in draft.seen.pods if pod.metadata.annotations.get(names.ANNOTATION_RUN) == place]
+    pods = [pod for pod in mine if not _is_older(pod, draft.seen.job)]
     if pods or draft.phase.active or draft.seen.was_starting:
         draft.run = Run(None, tuple(pods), spec.parallelism, complete, spec.checkpoint_exit_code)
+
+
+def _is_older(pod: Pod, job: ScavengerJob) -> bool:
+    """Whether the pod was there before the job. It belongs to an earlier job of that name then: replicas whose clocks
+    are set back may give two jobs one place in line, and only the API server's clock tells them apart."""
+    made, created = moment(pod.metadata.creation_timestamp), job.metadata.creation_timestamp
+    return made is not None and created is not None and made < created
 
 
 def _progress(draft: Draft) -> None:
