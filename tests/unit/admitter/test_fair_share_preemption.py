@@ -104,6 +104,26 @@ def four(**more: Any) -> list[Gang]:
     return [gang(f"a{i}", "n", age=100 * i, **more) for i in range(1, 5)]
 
 
+# --- who is left in peace ---
+
+
+def test_who_came_back_is_left_in_peace_for_its_interval_where_that_is_promised() -> None:
+    """Half an hour: three of them came back 10, 29 and 31 minutes ago, and the first run of the fourth is 12 minutes
+    old. The period in which nobody is interrupted twice is over for all."""
+    promise = replace(RULES, minimum_run=True)
+
+    def ran(name: str, minutes: int, *, before: bool = True) -> Gang:
+        found = gang(name, "n", age=minutes * 60, fresh=True)
+        at = NOW - (minutes + 20) * 60 * SECOND if before else 0
+        return replace(found, job=replace(found.job, interval=1800 * SECOND, interrupted_at=at))
+
+    there = [ran("ten", 10), ran("twenty-nine", 29), ran("thirty-one", 31), ran("first", 12, before=False)]
+    waiting = [job(f"b{i}") for i in range(2)]
+    assert victims(seen({"n": 4}, there, waiting), promise) == ["thirty-one", "first"]
+    assert victims(seen({"n": 4}, there, waiting)) == ["thirty-one", "ten"]
+    assert victims(seen({"n": 4}, there[:2], waiting[:1]), promise) == [], "another queue is no ordinary pod"
+
+
 # --- for whom nobody goes ---
 
 

@@ -26,6 +26,7 @@ from scavenger_domain.gang import (
     cpu_seconds,
     estimated_at_risk,
     estimated_time_at_risk,
+    run_promised,
     safe_until,
     start_over,
     time_at_risk,
@@ -109,6 +110,16 @@ def test_a_liar_among_honest_jobs_is_not_the_last_for_ever() -> None:
         since = safe_until(-hours * HOUR, WEEK, (), 0)
         risk = time_at_risk(-hours * HOUR, since, 0, 60, WEEK, 2 * HOUR)
         assert sum(other < risk for other in honest) == before
+
+
+def test_only_who_came_back_is_promised_a_run_and_no_longer_one_than_is_trusted() -> None:
+    def promised(interruptions: int, ran: int, interval: int) -> bool:
+        return run_promised(interruptions, 0, interval, ran, trusted=2 * HOUR)
+
+    assert [promised(count, 1799, 1800) for count in (0, 1, 7)] == [False, True, True]
+    assert not promised(1, 1800, 1800)
+    assert promised(1, 2 * HOUR - 1, WEEK)
+    assert not promised(1, 2 * HOUR, WEEK)
 
 
 # --- one figure, whoever is asked ---

@@ -53,6 +53,8 @@ class Job:
     leaving_at: float | None = None
     gone_at: float | None = None
     ramp: float = 0.0
+    checkpoint: float | None = None
+    interruptions: int = 0
 
     def use(self, at: float) -> tuple[float, float]:
         gone = self.gone_at is not None and at >= self.gone_at
@@ -158,8 +160,17 @@ class World:
             )
             for i in range(job.pods)
         )
-        started = self.time(job.started)
-        return Gang(f"lab/{job.name}", f"uid-{job.name}", pods, 1800.0, job.cpu, running=True, started=started)
+        return Gang(
+            f"lab/{job.name}",
+            f"uid-{job.name}",
+            pods,
+            1800.0,
+            job.cpu,
+            running=True,
+            started=self.time(job.started),
+            checkpoint=None if job.checkpoint is None else self.time(job.checkpoint),
+            interruptions=job.interruptions,
+        )
 
     # --- what the regulator does ---
 

@@ -87,6 +87,21 @@ def test_no_more_than_the_configured_number_per_period() -> None:
     assert plan.postponed == 17
 
 
+# --- a promised run ---
+
+
+@pytest.mark.parametrize("order", [("class", "at-risk"), ("class", "running-time")])
+def test_who_is_promised_a_run_goes_only_where_the_others_are_not_enough(order: tuple[str, ...]) -> None:
+    rules = replace(NO_WAITING, order=order)
+    jobs = [candidate("promised", 0, 20, promised=True), candidate("a", 90, 10), candidate("b", 900, 10)]
+    assert names(evict(jobs, rules=rules).victims) == ["a", "b"], "though it loses nothing and would do alone"
+    plan = evict(jobs[:2], rules=rules)
+    assert (plan.outcome, "promised" in names(plan.victims)) == (Outcome.PLANNED, True)
+    assert names(evict([jobs[0], candidate("other", 0, 20, promised=True)], rules=rules).victims) != []
+    one = evict(jobs[:2], cpu=95, rules=replace(rules, max_victims=1))
+    assert (names(one.victims), one.postponed) == (["a"], 1), "of those that have to go it is the last"
+
+
 # --- overshoot ---
 
 

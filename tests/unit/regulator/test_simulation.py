@@ -394,6 +394,24 @@ def test_a_job_that_has_just_started_does_not_yield() -> None:
     assert world.evictions == []
 
 
+def test_who_came_back_does_not_yield_before_an_interval_is_over_where_that_is_promised() -> None:
+    """All have just reported a checkpoint, ten minutes after they started; half of them had been interrupted."""
+
+    def yields(before: list[int], ordinary: float, *, promise: bool) -> list[int]:
+        jobs = [
+            Job(f"job-{i}", 2.0, 0.0, started=-600.0, checkpoint=-10.0, interruptions=count)
+            for i, count in enumerate(before)
+        ]
+        world = World(jobs, steady(ordinary), replace(YIELDING, risk=replace(RULES.risk, minimum_run=promise)))
+        world.run(1)
+        return [job.interruptions for _, job, _ in world.evictions]
+
+    assert yields([1, 0] * 10, 44.0, promise=True) == [0, 0]
+    assert yields([1, 0] * 10, 44.0, promise=False) == [1, 0]
+    assert yields([1] * 10, 64.0, promise=True) == [], "to yield is voluntary"
+    assert yields([1] * 10, 64.0, promise=False) == [1, 1]
+
+
 def test_a_large_gang_does_not_yield_for_a_small_gap() -> None:
     """84 %, so four points have to come free: the gang of 30 cores works on, and four small jobs yield."""
     gang = Job("gang", 30.0, 0.0, 30, started=-1801.0)

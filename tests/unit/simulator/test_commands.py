@@ -38,7 +38,10 @@ def test_settings_have_the_names_of_the_chart() -> None:
 
 
 def test_what_decides_on_the_risk_is_one_setting_of_all_services() -> None:
-    settings = settings_of(parse_changes(["startupCost=90s", "trustedInterval=1h"]))
+    settings = settings_of(parse_changes(["startupCost=90s", "trustedInterval=1h", "minimumRun=true"]))
+    assert settings.regulator.risk.minimum_run
+    assert settings.preemption.minimum_run
+    assert not settings_of({}).preemption.minimum_run
     risk, ranked, reclaimed = settings.regulator.risk, settings.prioritizer, settings.preemption
     assert risk.startup_cost == ranked.startup_cost / 1e6 == reclaimed.startup_cost / 1e6 == 90
     assert risk.trusted_interval == ranked.trusted / 1e6 == reclaimed.trusted / 1e6 == 3600

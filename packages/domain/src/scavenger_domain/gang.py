@@ -253,6 +253,21 @@ def time_at_risk(start: int, since: int, now: int, startup_cost: int, interval: 
     return lost + startup_cost if since == began else lost
 
 
+def run_promised(interruptions: int, start: int, interval: int, now: int, trusted: int = TRUSTED) -> bool:
+    """Whether a job that came back has the rest of a checkpoint interval before it, so that its restart pays.
+
+    What an administrator may promise: such a job is no victim while another one would do.
+
+    Args:
+        interruptions: of the job until now; a first run is promised nothing.
+        start: of the present run.
+        interval: `interruptionAfter`, more than nothing.
+        now: the present.
+        trusted: no longer interval is promised.
+    """
+    return interruptions > 0 and now - start < min(interval, trusted)
+
+
 def moment(micros: int) -> datetime:
     """Microseconds since the epoch as an aware datetime; the inverse of `scavenger_api.times.micros`."""
     return EPOCH + timedelta(microseconds=micros)

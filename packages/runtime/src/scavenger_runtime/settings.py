@@ -84,6 +84,11 @@ STARTUP_COST: Any = option(
     unit="seconds",
     ge=0,
 )
+MINIMUM_RUN: Any = option(
+    False,
+    "a job that was interrupted runs for its interruptionAfter, trusted-interval at most, before it is taken again,"
+    " unless ordinary pods need the capacity and no other job makes it; admitter and regulator each have this setting",
+)
 TRUSTED_INTERVAL: Any = option(
     DEFAULT_TRUSTED_INTERVAL_SECONDS,
     "longest interruptionAfter that is taken at its word; a longer one protects a running job for no more than this, "

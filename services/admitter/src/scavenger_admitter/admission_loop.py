@@ -95,6 +95,7 @@ class AdmissionLoop:
             startup_cost=round(settings.startup_cost * SECOND),
             trusted=round(settings.trusted_interval * SECOND),
             weights=weights_of(settings.resource_weights),
+            minimum_run=settings.minimum_run,
         )
         self._starvation_rules = StarvationRules(
             share=settings.starved_share,

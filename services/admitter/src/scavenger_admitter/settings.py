@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 from pydantic import model_validator
 from scavenger_api.names import FALLBACK_ADMISSION_PERCENT
 from scavenger_runtime.settings import (
+    MINIMUM_RUN,
     PRESSED_WRITE_RATE,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
@@ -86,6 +87,7 @@ class AdmitterSettings(ServiceSettings):
     )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
+    minimum_run: bool = MINIMUM_RUN
     resource_weights: ResourceWeights = RESOURCE_WEIGHTS
 
     usage_period: Seconds = option(

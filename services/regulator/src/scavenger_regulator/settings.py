@@ -8,6 +8,7 @@ from pydantic import field_validator, model_validator
 from scavenger_api.names import STALE_AFTER_PERIODS
 from scavenger_api.weights import weights_of
 from scavenger_runtime.settings import (
+    MINIMUM_RUN,
     RESOURCE_WEIGHTS,
     STARTUP_COST,
     TOLERATED_TAINTS,
@@ -128,6 +129,7 @@ class RegulatorSettings(ServiceSettings):
     )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
+    minimum_run: bool = MINIMUM_RUN
     resource_weights: ResourceWeights = RESOURCE_WEIGHTS
     settle: Seconds = option(
         _RULES.settle, "evicted pods are waited for this much longer than their grace period", unit="seconds", ge=0
@@ -320,7 +322,8 @@ class RegulatorSettings(ServiceSettings):
         return Trust(self.believed, self.coverage)
 
     def _risk(self) -> RiskRules:
-        return RiskRules(self.startup_cost, self.trusted_interval, weights_of(self.resource_weights))
+        weights = weights_of(self.resource_weights)
+        return RiskRules(self.startup_cost, self.trusted_interval, weights, self.minimum_run)
 
     def offer_rules(self) -> OfferRules:
         """The part of the settings that offers reclaimed capacity."""

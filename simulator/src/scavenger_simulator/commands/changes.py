@@ -94,13 +94,12 @@ def settings_of(changes: Mapping[str, Any]) -> Settings:
         settings.check()
     except ValueError as error:
         raise InputError(str(error), "docs/settings.md says what goes together") from None
-    # One setting of one name in three services.
+    # One setting of one name in two or three services.
     shared: dict[str, Any] = {}
     for name, known_as in (("startup_cost", "startup_cost"), ("trusted_interval", "trusted")):
         if name in fields:
             shared[known_as] = round(fields[name] * _MICROSECONDS)
     if "resource_weights" in fields:
         shared["weights"] = weights_of(fields["resource_weights"])
-    return settings.changed(
-        prioritizer=replace(settings.prioritizer, **shared), preemption=replace(settings.preemption, **shared)
-    )
+    preemption = replace(settings.preemption, minimum_run=fields.get("minimum_run", False), **shared)
+    return settings.changed(prioritizer=replace(settings.prioritizer, **shared), preemption=preemption)

@@ -402,7 +402,7 @@ def _plan(
 def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Collection[str]) -> ScopeDecision:
     """Jobs that passed a checkpoint or start-over moment just now, as many as bring the load back to `admission`, and
     none that would bring it further down than a point below. Not those that have only just started: they have written
-    nothing yet."""
+    nothing yet. Nor those to whom a run is promised."""
     state, reading, now = decided.next_state, decided.reading, snapshot.now
     assert reading is not None
     leaving = _leaving(reading, snapshot, rules, taken)
@@ -410,6 +410,7 @@ def _yield(decided: ScopeDecision, snapshot: Snapshot, rules: Rules, taken: Coll
     # Few of all that run: what they have at risk, and what they would free, is not asked of the others.
     ready = [g for g in snapshot.gangs if g.preemptible and _just_safe(g, now, rules.yield_within)]
     known = candidates(ready, reading, snapshot, rules.trust, risk=rules.risk, taken=taken)
+    known = [candidate for candidate in known if not candidate.promised]
     return replace(decided, yields=within(known, gaps, rules.eviction.max_victims, YIELD_BEYOND))
 
 

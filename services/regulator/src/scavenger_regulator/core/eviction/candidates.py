@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from scavenger_regulator.core.eviction.plan import Candidate
-from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk
+from scavenger_regulator.core.eviction.risk import Risk, RiskRules, at_risk, promised
 from scavenger_regulator.core.load import Fresh, Reading, Trust
 from scavenger_regulator.core.metrics.registry import GIVES_WAY
 from scavenger_regulator.core.snapshot import Figures, Gang, Measurement, PodFacts, RecentTermination, Snapshot
@@ -58,7 +58,9 @@ def candidates(
         lost = at_risk(gang, now, risk, snapshot.cpu_time)
         if gang.stopping:  # its user has given it up: nothing of it is lost by going now
             lost = Risk(0.0, lost.since, lost.started, lost.next_checkpoint)
-        found.append(Candidate(gang, lost, frees, gang.preemptible, _used_of_limit(here, snapshot.measurement, fresh)))
+        of_limit = _used_of_limit(here, snapshot.measurement, fresh)
+        keeps = not gang.stopping and promised(gang, lost.started, now, risk)
+        found.append(Candidate(gang, lost, frees, gang.preemptible, of_limit, keeps))
     return found
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from scavenger_regulator.core.eviction.covering_knapsack import solve_covering_knapsack
-from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, by_at_risk, compose
+from scavenger_regulator.core.eviction.plan import CLOSED, Candidate, by_at_risk, compose, costs_of
 
 
 def least_lossy(
@@ -18,7 +18,7 @@ def least_lossy(
     known = [c for c in candidates if all(name in c.frees for name in names)]
     if not names or not known:
         return ()
-    costs = [c.loss + c.restart(overshoot_cost) for c in known]
+    costs = costs_of(known, overshoot_cost)
     solution = solve_covering_knapsack(costs, [[c.frees[n] for n in names] for c in known], [gaps[n] for n in names])
     chosen = sorted((known[i] for i in solution.chosen), key=compose(by_at_risk))
     return tuple(chosen[:limit])

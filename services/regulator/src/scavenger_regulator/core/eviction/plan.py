@@ -34,13 +34,15 @@ CLOSED: Final = 1e-6
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A gang that could be evicted. frees: points of load by resource, at the least, where a pod of it has a figure.
-    used_of_limit: the share of their CPU limits that its pods on reclaimed capacity use; 0 for others."""
+    used_of_limit: the share of their CPU limits that its pods on reclaimed capacity use; 0 for others. promised: it
+    goes only where the others do not close the gap."""
 
     gang: Gang
     risk: Risk
     frees: Mapping[str, float]
     preemptible: bool = True
     used_of_limit: float = 0.0
+    promised: bool = False
 
     @property
     def loss(self) -> float:
@@ -51,6 +53,21 @@ class Candidate:
         """What filling its room again costs, in core-seconds: `overshoot_cost` for each point that it frees, of the
         resource it frees most of. For all of them, as the part that the gap needs is the same in every plan."""
         return overshoot_cost * max(self.frees.values(), default=0.0)
+
+
+def costs_of(
+    candidates: Sequence[Candidate], overshoot_cost: float, loss: Callable[[Candidate], float] | None = None
+) -> list[float]:
+    """What each of them costs in a plan, in core-seconds: one to whom a run is promised more than all others together.
+
+    Args:
+        candidates: of one plan.
+        overshoot_cost: as in `EvictionSnapshot`.
+        loss: of each; None: what it loses by going now.
+    """
+    costs = [(c.loss if loss is None else loss(c)) + c.restart(overshoot_cost) for c in candidates]
+    more = 1.0 + sum(cost for c, cost in zip(candidates, costs, strict=True) if not c.promised)
+    return [cost + more if c.promised else cost for c, cost in zip(candidates, costs, strict=True)]
 
 
 # --- sorters ------------------------------------------------------------------------------------------------
@@ -70,6 +87,11 @@ def compose(*sorters: Sorter) -> Sorter:
         return (*(sorter(candidate) for sorter in sorters), candidate.gang.uid)
 
     return key
+
+
+def by_promise(candidate: Candidate) -> Key:
+    """Those that are promised a run last."""
+    return candidate.promised
 
 
 def by_class(candidate: Candidate) -> Key:
@@ -120,8 +142,8 @@ DEFAULT_ORDER: Final = ("class", "at-risk", "use", "running-time")
 
 
 def sorter_for(order: Iterable[str], resource: str) -> Sorter:
-    """The sorters of these names, composed. Raises KeyError for an unknown name."""
-    return compose(*(SORTERS[name](resource) for name in order))
+    """The sorters of these names, composed, those promised a run last. Raises KeyError for an unknown name."""
+    return compose(by_promise, *(SORTERS[name](resource) for name in order))
 
 
 # --- the plan -----------------------------------------------------------------------------------------------
@@ -350,7 +372,7 @@ def _solve(
     order = sorter_for(_sorters(snapshot, resources[0]), resources[0])
     solution: Solution
     if _by_loss(snapshot.rules.order):
-        costs = [loss(c) + c.restart(snapshot.overshoot_cost) for c in candidates]
+        costs = costs_of(candidates, snapshot.overshoot_cost, loss)
         solution = solve_covering_knapsack(costs, frees, needed)
         chosen = [candidates[i] for i in solution.chosen]
     else:

@@ -22,11 +22,13 @@ from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_c
 @dataclass(frozen=True, slots=True)
 class RiskRules:
     """startup_cost: seconds per core until the first checkpoint of a run. trusted_interval: seconds, the longest
-    interval that is taken at its word. weights: of resources."""
+    interval that is taken at its word. weights: of resources. minimum_run: whether jobs that came back are promised a
+    checkpoint interval (`scavenger_domain.gang.run_promised`)."""
 
     startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
     trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
     weights: Weights = DEFAULT_WEIGHTS
+    minimum_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,12 @@ def at_risk(
     found = rule.at_risk(job, members, present, cost, trusted, used)
     due = rule.start_over(found.started, job.interval, present) + job.interval
     return Risk(found.cost / PER_CPU_SECOND, moment(found.since), moment(found.started), moment(due))
+
+
+def promised(gang: Gang, started: datetime, now: datetime, rules: RiskRules) -> bool:
+    """Whether a gang has been promised that it runs on. started: of its present run."""
+    interval, trusted = (round(seconds * MICROSECONDS) for seconds in (gang.interval, rules.trusted_interval))
+    return rules.minimum_run and rule.run_promised(gang.interruptions, micros(started), interval, micros(now), trusted)
 
 
 def safe_since(gang: Gang, now: datetime) -> tuple[datetime, datetime]:

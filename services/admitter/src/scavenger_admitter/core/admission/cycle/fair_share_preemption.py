@@ -6,7 +6,8 @@ rules:
   1. Whole gangs only, and only such that run with all their pods, but for those that have finished.
   2. Never below the donor's own share: its dominant share stays at what it deserves, or above.
   3. A job at most once per `period`, counted from its last interruption, whatever that was: the status tells it after
-     any restart, and who has just been interrupted for another reason is left in peace as well.
+     any restart, and who has just been interrupted for another reason is left in peace as well. With `minimum_run` for
+     a checkpoint interval after it came back, too.
   4. Only if the waiting job then really fits: every pod has a place on a node, ordinary pods that wait served first,
      and the load stays under its level.
   5. For nobody whose start has failed since others were interrupted for it (`futile.py`).
@@ -29,14 +30,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import TRUSTED
+from scavenger_domain.gang import TRUSTED, run_promised
 
 from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.cycle.lines import Lines
 from scavenger_admitter.core.admission.cycle.victim_search import MAX_LOOKS, Victim, VictimSearch
 from scavenger_admitter.core.admission.futile import Tries
 from scavenger_admitter.core.admission.placement.headroom import beside
-from scavenger_admitter.core.admission.running import Gang
+from scavenger_admitter.core.admission.running import Gang, RunningJob
 from scavenger_admitter.core.admission.shape import Requests, Shape
 from scavenger_admitter.core.admission.shares import Shares
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
@@ -58,12 +59,21 @@ class PreemptionRules:
         startup_cost: microseconds that a restart costs each of its cores.
         trusted: the longest interval that is taken at its word, microseconds (`scavenger_domain.gang`).
         weights: of resources, in what is at risk.
+        minimum_run: whether a job that came back is left in peace for a checkpoint interval.
     """
 
     period: int = 600 * SECOND
     startup_cost: int = 60 * SECOND
     trusted: int = TRUSTED
     weights: Weights = DEFAULT_WEIGHTS
+    minimum_run: bool = False
+
+    def spare(self, job: RunningJob, now: int) -> bool:
+        """Whether a running job is not interrupted at `now`, microseconds since the epoch, whatever it has at risk."""
+        interrupted = job.interrupted_at
+        if interrupted and abs(now - interrupted) < self.period:
+            return True
+        return self.minimum_run and run_promised(bool(interrupted), job.started, job.interval, now, self.trusted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ def _victims(snapshot: Snapshot, shares: Shares, rules: PreemptionRules) -> list
     found = []
     for gang in snapshot.gangs:
         job = gang.job
-        if job.queue not in over or (job.interrupted_at and abs(snapshot.now - job.interrupted_at) < rules.period):
+        if job.queue not in over or rules.spare(job, snapshot.now):
             continue
         kind = (job.queue, gang.requests, len(gang.nodes))
         if kind not in keeps:  # rule 2; within a cycle a donor only ever has less to spare
