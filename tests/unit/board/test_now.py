@@ -149,8 +149,11 @@ def test_what_can_no_longer_be_followed_is_said() -> None:
 
 def test_a_priority_counts_inside_a_namespace() -> None:
     jobs = [job("first", queued=1), job("other", queued=2, key="x/other"), job("last", queued=3, priority=5)]
-    (queue,) = shown(jobs=jobs).queues
+    picture = shown(jobs=jobs)
+    (queue,) = picture.queues
     assert queue.line == ["lab/last", "x/other", "lab/first"]
+    waiting = sorted((row for row in picture.jobs if row.rank), key=lambda row: row.rank or (0, 0, ""))
+    assert [row.key for row in waiting] == queue.line, "the rows say the same"
 
 
 def test_a_line_is_in_order_of_interruptions_and_arrival() -> None:

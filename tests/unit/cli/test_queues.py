@@ -52,7 +52,7 @@ def test_who_may_create_no_jobs_there_has_no_queue(cluster: Server, sj: Run) -> 
 
 
 def test_a_namespace_that_cannot_be_read_hides_no_queue(cluster: Server, sj: Run) -> None:
-    cluster.on(NAMESPACE, status(403, "Forbidden"))
+    cluster.on(NAMESPACE, Answer(403, status(403, "Forbidden", "no")))
     code, out, said = sj("queue", "list", "--no-headers")
 
     assert (code, names(out)) == (0, ["blue", "open", "red"])

@@ -36,7 +36,7 @@ def test_columns_are_as_wide_as_what_is_shown_and_colours_are_ours_alone() -> No
 
 
 def test_the_screen_of_jobs() -> None:
-    shown = "\n".join(drawn(jobs_screen([job("a", status={"message": HOSTILE})], NOW, 40, namespaces=False), 200))
+    shown = "\n".join(drawn(jobs_screen([job("a", status={"message": HOSTILE})], NOW, 40, 200, namespaces=False), 200))
     assert SHOWN in shown
 
 

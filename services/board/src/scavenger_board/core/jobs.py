@@ -9,17 +9,14 @@ from typing import Final
 from scavenger_api.reasons import LISTS
 from scavenger_api.states import Phase
 from scavenger_api.times import format_time
-from scavenger_domain.gang import line_order
 
 from scavenger_board.core.picture import JobRow
+from scavenger_board.core.queues import Rank, ranks
 from scavenger_board.core.runs import checkpointed, runs, unsaved_since
 from scavenger_board.core.snapshot import JobFacts, PodFacts
 
 MESSAGE: Final = 400
 """Characters of a message that are shown: thousands of jobs may wait with one each."""
-
-LAST: Final = 2**53 - 1
-"""Microseconds after every moment: of a job that nobody has queued yet."""
 
 NOT_SEEN: Final = "the admitter has written nothing of it yet"
 
@@ -30,7 +27,9 @@ def job_rows(now: datetime, jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) 
     for pod in pods:
         if pod.job and pod.node:
             nodes.setdefault(pod.job, set()).add(pod.node)
-    rows = [_row(now, job, sorted(nodes.get(job.key, ()))) for job in jobs]
+    jobs = tuple(jobs)
+    rank = ranks(jobs)
+    rows = [_row(now, job, sorted(nodes.get(job.key, ())), rank.get(job.key)) for job in jobs]
     return sorted(rows, key=lambda row: row.key)
 
 
@@ -39,14 +38,14 @@ def meanings(rows: Iterable[JobRow]) -> dict[str, str]:
     return {word: _meaning(word) for word in sorted({row.why for row in rows if row.why})}
 
 
-def _row(now: datetime, job: JobFacts, nodes: list[str]) -> JobRow:
+def _row(now: datetime, job: JobFacts, nodes: list[str], rank: Rank | None) -> JobRow:
     since = in_phase_since(job)
     return JobRow(
         key=job.key,
         queue=job.queue,
         phase=job.phase or Phase.WAITING.value,
         since=format_time(since) if since is not None else None,
-        rank=_rank(job),
+        rank=rank,
         why=job.reason if job.in_line or job.suspended else "",
         says=_says(job),
         interrupted=job.interrupted,
@@ -63,13 +62,6 @@ def _row(now: datetime, job: JobFacts, nodes: list[str]) -> JobRow:
         checkpointed=checkpointed(job, now),
         safe_until=unsaved_since(job, now),
     )
-
-
-def _rank(job: JobFacts) -> tuple[int, int, str] | None:
-    if not job.in_line or job.deleting:
-        return None
-    interruptions, last, queued, uid = line_order(job.earned, job.queued, job.uid)
-    return interruptions, LAST if last else queued, uid
 
 
 def in_phase_since(job: JobFacts) -> datetime | None:

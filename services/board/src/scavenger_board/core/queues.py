@@ -13,23 +13,46 @@ from scavenger_domain.queues import over_share
 from scavenger_board.core.picture import QueueRow
 from scavenger_board.core.snapshot import JobFacts, QueueFacts
 
+Rank = tuple[int, int, str]
+
+LAST: Final = 2**53 - 1
+"""Microseconds after every moment: of a job that nobody has queued yet."""
+
 SHOWN: Final = 10
 """Jobs of a line, the first ones; the others are found by their rows."""
 
 
 def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
     """The keys of the jobs in line, in order, by queue."""
+    return {queue: [job.key for job in by_priority(line, _rank)] for queue, line in _sorted(jobs).items()}
+
+
+def ranks(jobs: Iterable[JobFacts]) -> dict[str, Rank]:
+    """What jobs in line in a queue are sorted by, by key of the job. A job that its priority has moved has the rank of the
+    job whose place it holds; the ranks of others stay."""
+    return {
+        job.key: _shown(place)
+        for line in _sorted(jobs).values()
+        for place, job in zip(line, by_priority(line, _rank), strict=True)
+    }
+
+
+def _sorted(jobs: Iterable[JobFacts]) -> dict[str, list[JobFacts]]:
+    """Jobs in line by queue, in order but for priorities."""
     waiting: dict[str, list[JobFacts]] = {}
     for job in jobs:
         if job.in_line and not job.deleting:
             waiting.setdefault(job.queue, []).append(job)
-    return {
-        queue: [job.key for job in by_priority(sorted(found, key=_order), _rank)] for queue, found in waiting.items()
-    }
+    return {queue: sorted(line, key=_order) for queue, line in waiting.items()}
 
 
 def _order(job: JobFacts) -> Place:
     return line_order(job.earned, job.queued, job.uid)
+
+
+def _shown(job: JobFacts) -> Rank:
+    interruptions, _, last, queued, uid = _order(job)
+    return interruptions, LAST if last else queued, uid
 
 
 def _rank(job: JobFacts) -> tuple[str, int, int]:
