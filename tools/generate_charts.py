@@ -64,6 +64,7 @@ GIVEN_BY_THE_CHART: Final = frozenset(
         "metrics_auth",
         "metrics_port",
         "added_metrics",
+        "level_policies",
     }
 )
 HANDED_DOWN: Final = frozenset({"scavenger-library"})

@@ -19,6 +19,7 @@ from scavenger_api.names import DEFAULT_RESOURCE_WEIGHTS, SETTING_RESOURCE_WEIGH
 from scavenger_api.weights import parse_weights
 from scavenger_board.settings import BoardSettings
 from scavenger_prioritizer.settings import PrioritizerSettings
+from scavenger_regulator.core.level_policies import parse_policies
 from scavenger_regulator.core.metrics.added import parse_added
 from scavenger_regulator.settings import RegulatorSettings
 from scavenger_runtime.settings import ServiceSettings
@@ -1109,6 +1110,17 @@ def test_added_metrics_reach_the_regulator_as_they_are_written(helm: Path) -> No
     (one,) = parse_added(found["SCAVENGER_ADDED_METRICS"])
     assert (one.metric.name, one.metric.priority, one.node, one.pod) == ("network", 3, "up > 0", "1")
     assert "SCAVENGER_ADDED_METRICS" not in environment(Chart(helm, "regulator").objects()["Deployment"])
+
+
+def test_level_policies_reach_the_regulator_as_they_are_written(helm: Path) -> None:
+    small = {
+        "name": "small",
+        "nodeSelector": {"size": "small"},
+        "levels": {"cpu": {"lower": 1, "admission": 2, "upper": 3}},
+    }
+    found = environment(Chart(helm, "regulator").objects({"levelPolicies": [small]})["Deployment"])
+    (one,) = parse_policies(found["SCAVENGER_LEVEL_POLICIES"])
+    assert (one.name, one.selector, one.levels["cpu"].upper) == ("small", {"size": "small"}, 3.0)
 
 
 def test_a_field_that_metrics_do_not_have_is_refused(helm: Path) -> None:

@@ -18,6 +18,7 @@ NOT_SIMULATED: Final = {
     "dry_run": "dryRun",
     "reclaimed": "reclaimed",
     "added_metrics": "addedMetrics",
+    "level_policies": "levelPolicies",
 }
 """Options of the regulator that would change what is simulated, and their names in its chart."""
 

@@ -13,7 +13,8 @@ from scavenger_api.levels import LevelsState, PublishedLevels
 from scavenger_regulator.core.history import DEFAULT_WINDOW, History
 from scavenger_regulator.core.learning import learn, learned
 from scavenger_regulator.core.levels import WaterLevels
-from scavenger_regulator.core.metrics.added import MOST, AddedMetricError, parse_added
+from scavenger_regulator.core.metrics.added import MOST, parse_added
+from scavenger_regulator.core.metrics.fields import FieldError
 from scavenger_regulator.core.metrics.metric import Action, Metric
 from scavenger_regulator.core.plan import Decision, regulate
 from scavenger_regulator.core.rules import Rules
@@ -65,7 +66,7 @@ def test_without_figures_of_pods_nobody_is_evicted_unless_that_is_said() -> None
     ],
 )
 def test_what_is_no_list(text: str, says: str) -> None:
-    with pytest.raises(AddedMetricError, match=says):
+    with pytest.raises(FieldError, match=says):
         parse_added(text)
 
 
@@ -90,14 +91,14 @@ def test_what_is_no_list(text: str, says: str) -> None:
     ],
 )
 def test_what_cannot_be_said(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(AddedMetricError, match=says):
+    with pytest.raises(FieldError, match=says):
         parse_added(json.dumps([{**PARSED, "levels": OWN_LEVELS, **changes}]))
 
 
 def test_names_are_told_apart_and_metrics_are_few() -> None:
-    with pytest.raises(AddedMetricError, match="two metrics have the name 'network'"):
+    with pytest.raises(FieldError, match="two have the name 'network'"):
         parse_added(json.dumps(2 * [{**PARSED, "levels": OWN_LEVELS}]))
-    with pytest.raises(AddedMetricError, match=f"{MOST + 1} metrics are more than {MOST}"):
+    with pytest.raises(FieldError, match=f"{MOST + 1} are more than {MOST}"):
         parse_added(json.dumps((MOST + 1) * [PARSED]))
 
 

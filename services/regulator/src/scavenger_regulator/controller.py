@@ -202,6 +202,7 @@ class Regulator:
         now = seen.now
         found = gangs(seen.jobs, seen.pods)
         tolerated, held = self._settings.tolerated_taints, {pod.node for gang in found for pod in gang.pods}
+        policies = self._settings.policies
         self._set_aside.keep({gang.uid for gang in found})
         history = self.store.history()
         if self.measurements.history is not None:
@@ -210,7 +211,8 @@ class Regulator:
             now=now,
             started=self._started,
             nodes={
-                node.metadata.name: node_facts(node, tolerated, holds=node.metadata.name in held) for node in seen.nodes
+                (name := node.metadata.name): node_facts(node, tolerated, holds=name in held, policies=policies)
+                for node in seen.nodes
             },
             gangs=found,
             measurement=seen.measurement,

@@ -20,6 +20,7 @@ from scavenger_kube.kinds import Container, Node, Pod, true_because
 from scavenger_kube.resources import scavenger_jobs
 from scavenger_kube.scavenger_kinds import ScavengerJob
 
+from scavenger_regulator.core.level_policies import NodeLevels, levels_of
 from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.snapshot import Gang, NodeFacts, PodFacts
 
@@ -56,8 +57,10 @@ def pod_requests(pod: Pod) -> dict[str, float]:
 # --- facts --------------------------------------------------------------------------------------------------
 
 
-def node_facts(node: Node, tolerated_taints: Collection[str], *, holds: bool = False) -> NodeFacts:
-    """A node. tolerated_taints, holds: as in `scavenger_domain.nodes.counts`."""
+def node_facts(
+    node: Node, tolerated_taints: Collection[str], *, holds: bool = False, policies: Iterable[NodeLevels] = ()
+) -> NodeFacts:
+    """A node. tolerated_taints, holds: as in `scavenger_domain.nodes.counts`. policies: of which some may select it."""
     published = _offered(node.status.capacity)
     return NodeFacts(
         name=node.metadata.name,
@@ -68,6 +71,7 @@ def node_facts(node: Node, tolerated_taints: Collection[str], *, holds: bool = F
         created=parse_time(node.metadata.creation_timestamp),
         offered=published,
         copied=published == _offered(node.status.allocatable),
+        levels=levels_of(policies, node.metadata.labels),
     )
 
 

@@ -23,9 +23,11 @@ from scavenger_runtime.settings import (
 from scavenger_regulator.core.eviction.plan import SORTERS, EvictionRules
 from scavenger_regulator.core.eviction.risk import RiskRules
 from scavenger_regulator.core.history import DEFAULT_WINDOW
+from scavenger_regulator.core.level_policies import NodeLevels, parse_policies
 from scavenger_regulator.core.levels import LevelPolicy, ordered
 from scavenger_regulator.core.load import Trust
 from scavenger_regulator.core.metrics.added import AddedMetric, parse_added
+from scavenger_regulator.core.metrics.registry import RESOURCES
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules
 from scavenger_regulator.core.reclaimed.offer import OfferRules
 from scavenger_regulator.core.rules import Rules
@@ -82,6 +84,10 @@ class RegulatorSettings(ServiceSettings):
     prometheus_history_memory: str = option("", "PromQL: ordinary memory load in percent, as for CPU")
     added_metrics: str = option(
         "", "metrics beside CPU and memory, as a JSON list of what the chart's value addedMetrics has as YAML"
+    )
+
+    level_policies: str = option(
+        "", "highest levels of nodes by label, as a JSON list of what the chart's value levelPolicies has as YAML"
     )
 
     history_window: Seconds = option(
@@ -196,6 +202,27 @@ class RegulatorSettings(ServiceSettings):
         parse_added(text)
         return text
 
+    @field_validator("level_policies")
+    @classmethod
+    def _parsed_policies(cls, text: str) -> str:
+        parse_policies(text)
+        return text
+
+    @model_validator(mode="after")
+    def _levels_of_nodes(self) -> Self:
+        """`level-policies` have `per-node`: without it nodes have no levels of their own; and each metric they name is
+        cpu, memory or one of `added-metrics`."""
+        if self.policies and not self.per_node:
+            raise ValueError("--level-policies needs --per-node: without it nodes have no levels of their own")
+        known = {*RESOURCES, *(one.metric.name for one in self.added)}
+        for policy in self.policies:
+            if unknown := sorted(policy.levels.keys() - known):
+                raise ValueError(
+                    f"--level-policies: {policy.name!r} has levels of {unknown[0]!r}, which is no metric; "
+                    f"there are {', '.join(sorted(known))}"
+                )
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         """Source prometheus and `added-metrics` have a `prometheus-url`, and initial-lower <= initial-admission <=
@@ -229,6 +256,11 @@ class RegulatorSettings(ServiceSettings):
     def added(self) -> tuple[AddedMetric, ...]:
         """The metrics beside CPU and memory."""
         return parse_added(self.added_metrics)
+
+    @property
+    def policies(self) -> tuple[NodeLevels, ...]:
+        """The highest levels of nodes."""
+        return parse_policies(self.level_policies)
 
     @property
     def oldest_figure(self) -> float:

@@ -28,8 +28,8 @@ def lines(jobs: Iterable[JobFacts]) -> dict[str, list[str]]:
 
 
 def ranks(jobs: Iterable[JobFacts]) -> dict[str, Rank]:
-    """What jobs in line in a queue are sorted by, by key of the job. A job that its priority has moved has the rank of the
-    job whose place it holds; the ranks of others stay."""
+    """What jobs in line in a queue are sorted by, by key of the job. A job that its priority has moved has the rank of
+    the job whose place it holds; the ranks of others stay."""
     return {
         job.key: _shown(place)
         for line in _sorted(jobs).values()

@@ -36,6 +36,7 @@ from scavenger_regulator.core.eviction.plan import (
     plan_evictions,
 )
 from scavenger_regulator.core.eviction.risk import safe_since
+from scavenger_regulator.core.level_policies import lowest
 from scavenger_regulator.core.levels import (
     PERCENTAGE,
     LevelPolicy,
@@ -171,12 +172,15 @@ def _levels(
     """Also of metrics that are not measured now: these have levels, and no load to hold against them."""
     history = snapshot.history.get(scope, {})
     own = {metric.name: metric.levels for metric in rules.metrics}
+    highest = snapshot.nodes[scope].levels if scope != CLUSTER else {}
     levels = {}
     for resource in {**reading.load, **own}:
         target = own.get(resource) or rules.initial
         if resource in state.learned and own.get(resource) is None:
             figures = history[resource]
             target = apart(water_levels(figures.mean, figures.stdev, rules.reserve), rules.admission_margin)
+        if resource in highest:
+            target = lowest(target, highest[resource])
         levels[resource] = step_toward(state.levels.get(resource), target, rules.step)
     return levels
 

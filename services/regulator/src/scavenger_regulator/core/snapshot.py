@@ -14,6 +14,7 @@ from typing import Final
 from scavenger_api.reclaimed import MIB
 
 from scavenger_regulator.core.history import Figures as History
+from scavenger_regulator.core.levels import WaterLevels
 
 CLUSTER: Final = ""
 """The scope of all counted nodes together; any other scope is the name of one node."""
@@ -75,6 +76,8 @@ class NodeFacts:
     pressed: bool = False
     """Under pressure: nothing new may start there."""
     created: datetime | None = None
+    levels: Mapping[str, WaterLevels] = field(default_factory=dict)
+    """By metric, levels above which its own are not to be."""
 
 
 @dataclass(frozen=True, slots=True)
