@@ -88,8 +88,8 @@ class FusedStore(Store):
 class FusedClient(ApiClient):
     fuse: Fuse
 
-    async def create(self, resource: Resource[Any], namespace: str | None, obj: Any) -> bytes:
-        return await self.fuse.around(super().create(resource, namespace, obj))
+    async def create(self, resource: Resource[Any], namespace: str | None, obj: Any, **options: Any) -> bytes:
+        return await self.fuse.around(super().create(resource, namespace, obj, **options))
 
     async def delete(self, resource: Resource[Any], namespace: str | None, name: str, **options: Any) -> bool:
         return await self.fuse.around(super().delete(resource, namespace, name, **options))

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scavenger_admitter.dry_runs import DryRuns
 from scavenger_kube.resources import PODS
+from scavenger_testing.clock import VirtualClock
+from scavenger_testing.fake_api import Seen
 
-from .harness import NS, empty_harness, harness, runs
+from .harness import NS, Harness, empty_harness, harness, runs
 from .test_starts import admitted
 
 SIDECAR: dict[str, Any] = {"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "25"}}}
 SET_APART = {"key": "example.org/pool", "value": "lab", "effect": "NoSchedule"}
 BORNE = {"key": "example.org/pool", "operator": "Equal", "value": "lab", "effect": "NoSchedule"}
+POOL = {"pool": "lab"}
 EVERYBODYS = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
 
 
@@ -53,6 +57,69 @@ async def test_an_injected_toleration_opens_the_nodes_that_it_is_for() -> None:
         c.binds_to = "n2"
         c.submit("second")
         await runs(c, "second")
+
+
+@pytest.mark.slow
+async def test_the_first_pod_of_a_kind_finds_the_node_that_an_injected_toleration_opens() -> None:
+    """Nobody has seen a pod of this kind: the API server is asked by a dry run, once for all jobs of the kind."""
+    async with empty_harness() as c:
+        two_pools(c)
+        c.injected = {"tolerations": [BORNE, EVERYBODYS]}
+        for name in ("first", "second", "third"):
+            c.submit(name, nodeSelector=POOL)
+        c.admitter()
+        for name in ("first", "second", "third"):
+            await runs(c, name)
+        assert len(dry_runs(c)) == 1
+        c.submit("other", nodeSelector=POOL, image="example.org/other:1")
+        await runs(c, "other")
+        assert len(dry_runs(c)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asks", [True, False])
+async def test_where_admission_adds_nothing_it_is_asked_again_after_ten_minutes(asks: bool) -> None:
+    async with empty_harness() as c:
+        two_pools(c)
+        for name in ("first", "second"):
+            c.submit(name, nodeSelector=POOL)
+        c.admitter(dry_runs=asks)
+        await c.pass_time(300)
+        assert admitted(c, "first")[1] == "TaintNotTolerated"
+        assert len(dry_runs(c)) == asks
+        c.injected = {"tolerations": [BORNE]}
+        await c.pass_time(600)
+        assert c.phases() == dict.fromkeys(("first", "second"), "Running" if asks else "Waiting")
+
+
+@pytest.mark.slow
+async def test_a_dry_run_that_is_refused_changes_nothing() -> None:
+    async with empty_harness() as c:
+        two_pools(c)
+        c.api.fail(400, times=5, methods={"POST"}, path="/pods")
+        c.submit("first", nodeSelector=POOL)
+        c.admitter()
+        await c.pass_time(60)
+        assert admitted(c, "first")[1] == "TaintNotTolerated"
+
+
+def test_kinds_are_asked_about_in_turn_and_rarely() -> None:
+    clock = VirtualClock()
+    turns = DryRuns(clock)
+    assert [turns.left(kind) for kind in ("a", "b", "c", "a")] == [0, 1, 2, 0]
+    turns.asked("a")
+    assert (turns.left("a"), turns.left("b")) == (600, 1)
+
+
+def two_pools(c: Harness) -> None:
+    """A node for everybody, and one with a taint, where the jobs want to go."""
+    c.node("n1")
+    c.node("n2", labels=POOL, taints=[SET_APART])
+    c.binds_to = "n2"
+
+
+def dry_runs(c: Harness) -> list[Seen]:
+    return [request for request in c.api.requests if request.query.get("dryRun") == "All"]
 
 
 @pytest.mark.slow

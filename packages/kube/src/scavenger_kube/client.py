@@ -150,9 +150,11 @@ class ApiClient:
         """Read an object. Raises NotFound, ApiError."""
         return await self.request("GET", resource.path(namespace, name))
 
-    async def create(self, resource: Resource[Any], namespace: str | None, obj: Any) -> bytes:
-        """Create an object. Raises AlreadyExists, Invalid, ApiError."""
-        return await self.request("POST", resource.path(namespace), body=obj)
+    async def create(self, resource: Resource[Any], namespace: str | None, obj: Any, *, dry_run: bool = False) -> bytes:
+        """Create an object, or be answered what would be created (dry_run). Raises AlreadyExists, Invalid, ApiError."""
+        return await self.request(
+            "POST", resource.path(namespace), params={"dryRun": "All"} if dry_run else None, body=obj
+        )
 
     async def replace(
         self,

@@ -281,6 +281,8 @@ class FakeApi:
             return json_answer(self.store.get(where, name))
         body = orjson.loads(await request.read() or b"{}")
         if request.method == "POST":
+            if "dryRun" in request.query:
+                return json_answer(body, status=201)
             return self._post(where, name, subresource, body)
         if request.method == "PUT":
             return json_answer(self.store.change(where, name, subresource, lambda _old: body))

@@ -15,6 +15,7 @@ from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros
 from scavenger_domain.gang import PER_CPU_SECOND
+from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 
@@ -184,6 +185,11 @@ class AdmissionFeed:
         for pod in self._informers.members(job)[:1]:
             record.learnt_of = run
             self._state.learn_shape(candidate(job, 0), pod)
+
+    def learn_shape(self, job: ScavengerJob, pod: Pod) -> None:
+        """A pod of this job would be as this one."""
+        self._state.learn_shape(candidate(job, 0), pod)
+        self._wakeups.admit()
 
     def _shape(self, job: ScavengerJob) -> Shape:
         return self._state.as_created(candidate(job, 0)).shape

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
+from scavenger_api.quantity import QuantityError
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -32,8 +34,9 @@ from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
+from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
 from scavenger_admitter.explain import Explanations
-from scavenger_admitter.facts import newer, run_of
+from scavenger_admitter.facts import candidate, newer, run_of
 from scavenger_admitter.freshness import decide, decide_creation, exists
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
@@ -108,6 +111,7 @@ class Reconciler:
         self._slots = slots
         self._usage = usage
         self._turns = turns
+        self._dry_runs = DryRuns(clock)
         self._lifecycle_settings = LifecycleSettings(
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
@@ -169,11 +173,12 @@ class Reconciler:
         self._feed.update(key, job, outcome)
         if may_create or lacking:
             await self._create(job, seen)
+        asks_in = await self._ask_what_is_added(job, seen)
         await self._writer.carry_out(key, clears)
         self._records[key].done.update(clears.value)
         # Another record by now where the job went meanwhile and another one has its name.
         look = self._looks_in(key, job)
-        return _soonest(left_out, outcome.requeue_after, look, *self._records[key].attempt.waits(self._clock))
+        return _soonest(left_out, outcome.requeue_after, look, asks_in, *self._records[key].attempt.waits(self._clock))
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -201,6 +206,25 @@ class Reconciler:
         if record.looked is not None:
             return LOOK_AGAIN_SECONDS - (self._clock.monotonic() - record.looked)
         return LOOK_SECONDS - (self._clock.now() - status.queued_timestamp).total_seconds()
+
+    async def _ask_what_is_added(self, job: ScavengerJob, seen: Observation) -> float | None:
+        """A job that finds no node may find one with what admission adds to its pods: the API server is asked by a dry
+        run. Returns in how many seconds it may be asked; None where it need not be."""
+        wait, queued = self._admission.held.get(job.key), job.status.queued_timestamp
+        if wait is None or wait.reason not in ASKED_FOR or queued is None or not self._settings.dry_runs:
+            return None
+        kind = (job.metadata.namespace, candidate(job, 0).kind)
+        if (left := self._dry_runs.left(kind)) > 0:
+            return left
+        self._dry_runs.asked(kind)
+        action = CreateJob(
+            accounting.run_id(queued), job.status.interrupted_count, seen.level, token=seen.token, user=seen.user
+        )
+        try:
+            self._feed.learn_shape(job, await self._writer.pod_as_created(job, action))
+        except (ApiError, QuantityError, msgspec.MsgspecError) as error:
+            log.info("what admission adds to its pods is not known", job=job.key, error=str(error))
+        return self._dry_runs.left(kind)
 
     def _clears(self, key: str, decided: Confirmed[Outcome]) -> Confirmed[tuple[Cleanup, ...]]:
         done = self._records[key].done

@@ -52,6 +52,11 @@ class AdmitterSettings(ServiceSettings):
     admission_interval: Seconds = option(0.1, "least time between two admission cycles", unit="seconds", ge=0)
     max_starts_per_cycle: int = option(500, "most jobs started by one admission cycle", ge=1)
     concurrent_starts: int = option(8, "Jobs being created at once in one namespace", ge=1, le=1000)
+    dry_runs: bool = option(
+        True,
+        "ask the API server by a dry run what admission adds to the pods of a job that finds no node, once in ten"
+        " minutes for jobs of a kind",
+    )
     managed_jobs: bool = option(
         True, "create the pods of Jobs (spec.managedBy: scavenger.dev/admitter) in the place of the Job controller"
     )

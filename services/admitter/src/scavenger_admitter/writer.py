@@ -14,7 +14,7 @@ from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from scavenger_kube.kinds import ObjectMeta, Struct
+from scavenger_kube.kinds import ObjectMeta, Pod, Struct
 from scavenger_kube.resources import JOBS, PODS, SERVICES, Item, Resource, scavenger_jobs
 from scavenger_runtime.events import EventRecorder
 from scavenger_runtime.logging import get_logger
@@ -205,7 +205,12 @@ class Writer:
         if absent := await self._references.missing(job.metadata.namespace, job.spec):
             raise ReferenceAbsent(absent)
         await self._see_to_service(job, action)
-        body = job_manifest(
+        body = self._manifest(job, action, target, managed=self._managed_jobs)
+        made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
+        return made
+
+    def _manifest(self, job: ScavengerJob, action: CreateJob, target: Target, *, managed: bool) -> dict[str, Any]:
+        return job_manifest(
             job,
             restarts=action.restarts,
             run=action.run,
@@ -214,11 +219,17 @@ class Writer:
             token=action.token,
             user=action.user,
             target=target,
-            managed=self._managed_jobs,
+            managed=managed,
             burstable=self._burstable,
         )
-        made: dict[str, Any] = msgspec.json.decode(await self._create(JOBS, job.metadata.namespace, body))
-        return made
+
+    async def pod_as_created(self, job: ScavengerJob, action: CreateJob) -> Pod:
+        """The first pod of a run as the API server would have it, by a dry run: admission changes it, and nothing is
+        stored. The Job that owns it does not exist yet, and nobody looks for it. Raises ApiError."""
+        batch = self._manifest(await self._whole(job), action, ANYWHERE, managed=True)
+        batch["metadata"]["uid"] = job.metadata.uid
+        pod, *_ = pods_of_job(batch)
+        return msgspec.json.decode(await self._client.create(PODS, job.metadata.namespace, pod, dry_run=True), type=Pod)
 
     async def missing(self, job: ScavengerJob) -> str:
         """What the pods of a job need and the API server does not have. Raises ApiError."""
