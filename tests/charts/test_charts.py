@@ -567,6 +567,15 @@ def test_nobody_looks_at_pods_where_their_classes_rank_them(helm: Path, cluster:
     assert set(hooks(quotas)) == {"resourcequotas.scavenger.dev", "scavengerjobs.scavenger.dev"}
 
 
+def test_the_scope_of_quotas_is_taken_back_where_it_is_added(helm: Path) -> None:
+    for quotas in (False, True):
+        objects = Chart(helm, "webhook").objects({"admission": {"quotas": quotas}})
+        (clean,) = objects["Job"]["spec"]["template"]["spec"]["containers"]
+        assert (clean.get("args") == ["uninstall"]) == quotas
+        rules = [rule for rule in objects["ClusterRole"]["rules"] if rule["resources"] == ["resourcequotas"]]
+        assert [rule["verbs"] for rule in rules] == ([["list", "patch"]] if quotas else [])
+
+
 def test_quotas_are_sent_where_pods_are_not(helm: Path) -> None:
     values = {"pods": {"defaulting": "policy"}, "admission": {"quotas": True, "excludedNamespaces": ["infra"]}}
     objects = Chart(helm, "webhook").objects(values)

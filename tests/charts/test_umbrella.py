@@ -55,6 +55,26 @@ def test_it_installs_what_the_charts_of_the_components_install(helm: Path) -> No
     assert objects(helm) == expected
 
 
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ((), True),
+        (("--set=scavenger-webhook.admission.quotas=true",), False),
+        (("--set=components.webhook=false",), False),
+    ],
+)
+def test_the_notes_ask_whether_resource_quotas_leave_scavenger_pods_out(
+    helm: Path, values: tuple[str, ...], asked: bool
+) -> None:
+    given = (f"--set=global.image.registry={REGISTRY}", f"--set=scavenger-webhook.admission.caBundle={AUTHORITY}")
+    command = [str(helm), "install", "scavenger", str(UMBRELLA), "--dry-run=client", *given, *values]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("NOTES:")[2]
+    assert "The board: " in notes
+    assert ("--set scavenger-webhook.admission.quotas=true" in notes) == asked
+
+
 @pytest.mark.parametrize("off", BY_DEFAULT)
 def test_a_component_can_be_left_out(helm: Path, off: str) -> None:
     without = objects(helm, f"--set=components.{off}=false")

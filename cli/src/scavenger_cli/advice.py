@@ -40,7 +40,11 @@ REMEDIES: Final[Mapping[WaitReason, tuple[str, ...]]] = {
         _RETRIED,
     ),
     WaitReason.REFERENCE_MISSING: ("create what the message names", _RETRIED),
-    WaitReason.QUOTA_EXCEEDED: ("kubectl describe resourcequota shows what is left in its namespace", _RETRIED),
+    WaitReason.QUOTA_EXCEEDED: (
+        "kubectl describe resourcequota shows what is left in its namespace",
+        "ask an administrator to leave scavenger jobs out of ResourceQuotas: set admission.quotas of scavenger-webhook",
+        _RETRIED,
+    ),
     WaitReason.CREATION_REFUSED: ("change what the message names, or ask an administrator to", _RETRIED),
     WaitReason.CREATION_UNANSWERED: (
         "wait: it starts in its turn when Jobs of its namespace can be created again",

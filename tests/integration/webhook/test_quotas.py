@@ -39,6 +39,13 @@ def test_a_full_quota_holds_ordinary_pods_back_and_no_scavenger_job(place: Place
         "the scavenger job runs",
         lambda: place.get("scavengerjobs", "past-the-quota").get("status", {}).get("phase") == "Running",
     )
+    whole = place.try_create("resourcequotas", quota("gpus", pods="1", **{"requests.nvidia.com/gpu": "1"}))
+    assert whole.allowed
+    assert "scopeSelector" in whole.body["spec"]
+    assert whole.body["metadata"]["annotations"] == {"scavenger.dev/quota-scope": "added"}
+    disk = place.try_create("resourcequotas", quota("disk", pods="1", **{"requests.ephemeral-storage": "1Gi"}))
+    assert disk.allowed, disk.message
+    assert "move requests.ephemeral-storage into" in disk.warnings[0]
     mixed = place.try_create("resourcequotas", quota("mixed", pods="1", services="1"))
     assert mixed.allowed
     assert mixed.warnings == ["scavenger pods count in this quota: move services into a ResourceQuota of their own"]

@@ -98,6 +98,7 @@ def patched(obj: Object, response: AdmissionResponse) -> Object:
         assert operation["op"] == "add"
         *path, last = operation["path"].lstrip("/").split("/")
         target: Any = found
+        last = last.replace("~1", "/")
         for part in path:
             target = target[part]
         if last == "-":

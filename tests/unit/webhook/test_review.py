@@ -536,7 +536,13 @@ BEST_EFFORT = {"scopeName": "BestEffort", "operator": "Exists"}
         ({"hard": {"cpu": "4"}, "scopeSelector": {"matchExpressions": [SCOPE]}}, [SCOPE], False),
         ({"hard": {"services": "4"}}, None, False),
         ({"hard": {"cpu": "4", "services": "4"}}, None, True),
-        ({"hard": {"cpu": "4", "requests.nvidia.com/gpu": "4"}}, None, True),
+        ({"hard": {"cpu": "4", "requests.nvidia.com/gpu": "4", "count/pods": "9"}}, [SCOPE], False),
+        ({"hard": {"requests.hugepages-2Mi": "1Gi", "hugepages-1Gi": "4Gi"}}, [SCOPE], False),
+        ({"hard": {"requests.deviceclass.resource.kubernetes.io/gpu": "4"}}, [SCOPE], False),
+        ({"hard": {"cpu": "4", "requests.ephemeral-storage": "4Gi"}}, None, True),
+        ({"hard": {"cpu": "4", "requests.kubernetes.io/batch": "4"}}, None, True),
+        ({"hard": {"pods": "4", "count/deployments.apps": "4"}}, None, True),
+        ({"hard": {"gold.storageclass.storage.k8s.io/requests.storage": "4Gi"}}, None, False),
         ({}, None, False),
     ],
 )
@@ -545,10 +551,19 @@ def test_quotas(spec: Object, selector: list[Object] | None, warned: bool, opera
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
     response = answer_to("resourcequotas", quota, operation=operation, old=quota)
 
-    after = patched(quota, response)["spec"].get("scopeSelector")
+    result = patched(quota, response)
+    after, added = result["spec"].get("scopeSelector"), "annotations" in result["metadata"]
     assert response.allowed
+    assert added == (after != spec.get("scopeSelector")), "what is not ours is not marked"
     assert after == ({"matchExpressions": selector} if selector else None)
     assert bool(response.warnings) == warned
+
+
+def test_the_mark_leaves_other_annotations() -> None:
+    meta = {"name": "q", "annotations": {"team": "blue"}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": "1"}}}
+    after = patched(quota, answer_to("resourcequotas", quota, operation="CREATE"))["metadata"]["annotations"]
+    assert after == {"team": "blue", "scavenger.dev/quota-scope": "added"}
 
 
 # --- the envelope ---

@@ -45,6 +45,8 @@ ANNOTATION_RUN_AS_USER: Final = f"{GROUP}/run-as-user"
 # On a namespace, by the administrator: what the main container of a pod template gets that names no cpu, or no memory
 # (charts/scavenger-base/templates/default-resources.yaml). With -per-gpu behind, for each GPU of the container.
 ANNOTATION_DEFAULT: Final = {resource: f"{GROUP}/default-{resource}" for resource in ("cpu", "memory")}
+# On a ResourceQuota: the webhook has added the scope that leaves scavenger pods out, and uninstalling it takes it back.
+ANNOTATION_QUOTA_SCOPE: Final = f"{GROUP}/quota-scope"
 ANNOTATION_RUNNING_PRIORITY: Final = f"{GROUP}/running-priority"
 ANNOTATION_LAST_CHECKPOINT: Final = f"{GROUP}/last-checkpoint"
 ANNOTATION_LATENCY: Final = f"{GROUP}/latency"

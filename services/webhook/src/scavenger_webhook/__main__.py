@@ -1,4 +1,4 @@
-"""The webhook as a process: `python -m scavenger_webhook`."""
+"""`python -m scavenger_webhook` serves; `… uninstall` takes back what it has added to ResourceQuotas."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from scavenger_runtime.service import run_service
 
-from scavenger_webhook.controller import main
+from scavenger_webhook.controller import main as serve
 from scavenger_webhook.settings import WebhookSettings
+from scavenger_webhook.uninstall import uninstall
 
 MMAP_THRESHOLD: Final = -3
 """M_MMAP_THRESHOLD of mallopt(3)."""
@@ -23,6 +24,14 @@ def give_back_large_buffers() -> None:
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 128 * 2**10)
 
 
-if __name__ == "__main__":
+def main(words: list[str] | None = None) -> int:
+    """Run the webhook until it is told to stop; returns the exit code."""
+    arguments = sys.argv[1:] if words is None else words
+    if arguments[:1] == ["uninstall"]:
+        return uninstall(WebhookSettings.load(arguments[1:]))
     give_back_large_buffers()
-    sys.exit(run_service(WebhookSettings.load(), main))
+    return run_service(WebhookSettings.load(arguments), serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
