@@ -19,9 +19,9 @@ from scavenger_admitter.core.admission.load import LoadLimit
 from scavenger_admitter.core.admission.shape import Shape
 from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.create_limiter import CreateLimiter
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_api.job import ScavengerJob
 from scavenger_api.levels import LevelsView
@@ -129,7 +129,7 @@ class Shown:
         return self.jobs.get(key)
 
 
-class Slots(StartSlots):
+class Slots(CreateLimiter):
     """Slots of namespaces in which creates are said to hang."""
 
     hung: Mapping[str, float] = MappingProxyType({})
@@ -149,7 +149,7 @@ class LoopHarness:
         self.shown = Shown(self.clock)
         self.jobs = self.shown.jobs
         self.wakeups = Wakeups()
-        self.slots = Slots(self.clock, self.wakeups, each=100, most=100, window=500)
+        self.limiter = Slots(self.clock, self.wakeups, each=100, most=100, window=500)
         informers: Any = self.shown
         self._feed = AdmissionFeed(
             settings=made,
@@ -158,7 +158,7 @@ class LoopHarness:
             informers=informers,
             records=JobRecords(self.clock),
             usage=lambda *_: None,
-            slots=self.slots,
+            limiter=self.limiter,
             wakeups=self.wakeups,
         )
         self._admission = AdmissionLoop(
@@ -166,7 +166,7 @@ class LoopHarness:
             settings=made,
             clock=self.clock,
             informers=informers,
-            slots=self.slots,
+            limiter=self.limiter,
             budget=WriteBudget(self.clock, rate=1000, pressed_rate=10),
             wakeups=self.wakeups,
         )
@@ -191,7 +191,7 @@ class LoopHarness:
     def answer(self) -> None:
         """The API server answers to every create."""
         for key in self.jobs:
-            self.slots.leave(key)
+            self.limiter.release(key)
 
     @property
     def granted(self) -> list[str]:
@@ -296,7 +296,7 @@ async def test_nobody_is_granted_anything_where_creates_began_to_hang_while_the_
     d = LoopHarness()
     d.room(8)
     d.line_up("a")
-    hung = d.slots.hung = dict[str, float]()
+    hung = d.limiter.hung = dict[str, float]()
     Meanwhile(monkeypatch, lambda: hung.update(ns=2.0))
     await d.cycle()
     monkeypatch.undo()

@@ -14,8 +14,8 @@ from scavenger_admitter.core.lifecycle.actions import CreateJob
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed
 from scavenger_admitter.core.lifecycle.observation import Outcome
 from scavenger_admitter.core.manifest import service_manifest
+from scavenger_admitter.create_limiter import CreateLimiter
 from scavenger_admitter.informers import SCAVENGERQUEUES
-from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.writer import SCAVENGERJOBS, Writer
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
@@ -107,17 +107,17 @@ async def test_a_job_that_meets_a_changing_quota_is_sent_again() -> None:
 # --- who creates when -------------------------------------------------------------------------------------------------
 
 
-def a_line(clock: VirtualClock, *, each: int, most: int, window: int = 500) -> tuple[StartSlots, list[str]]:
+def a_line(clock: VirtualClock, *, each: int, most: int, window: int = 500) -> tuple[CreateLimiter, list[str]]:
     """Slots, and those called."""
     wakeups = Woken()
-    return StartSlots(clock, wakeups, each=each, most=most, window=window), wakeups.keys
+    return CreateLimiter(clock, wakeups, each=each, most=most, window=window), wakeups.keys
 
 
-def join(slots: StartSlots, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
+def join(slots: CreateLimiter, key: str, queued_at: int = 0, interrupted: int = 0) -> None:
     candidate = Candidate(
         key, "uid", "default", Shape.of({"cpu": 1000}), interrupted_count=interrupted, queued_at=queued_at
     )
-    slots.join(key, candidate.order)
+    slots.enqueue(key, candidate.order)
 
 
 def test_no_namespace_has_all_the_slots() -> None:
@@ -126,23 +126,23 @@ def test_no_namespace_has_all_the_slots() -> None:
     for name in "abc":
         join(slots, f"slow/{name}")
     assert called == ["slow/a", "slow/b"]
-    assert [slots.is_called(f"slow/{name}") for name in "abc"] == [True, True, False]
+    assert [slots.may_create(f"slow/{name}") for name in "abc"] == [True, True, False]
     for name in "ab":
-        slots.begin(f"slow/{name}")
-    assert (slots.under_way(), slots.behind_hanging()) == (3, [])
+        slots.start(f"slow/{name}")
+    assert (slots.in_flight(), slots.queued_behind_hanging()) == (3, [])
     clock.jump(2)
-    slots.pass_hanging()
-    assert (slots.under_way(), slots.behind_hanging()) == (0, ["slow/c"])
+    slots.skip_hanging()
+    assert (slots.in_flight(), slots.queued_behind_hanging()) == (0, ["slow/c"])
     for name in "ab":
         join(slots, f"other/{name}")
     assert called[2:] == ["other/a", "other/b"], "creates that hang take no slots from others"
-    assert slots.under_way() == 2
+    assert slots.in_flight() == 2
     join(slots, "third/a")
-    slots.leave("slow/a")
+    slots.release("slow/a")
     assert len(called) == 5
-    slots.leave("other/a")
+    slots.release("other/a")
     assert sorted(called[2:]) == ["other/a", "other/b", "slow/c", "third/a"]
-    assert not slots.behind_hanging()
+    assert not slots.queued_behind_hanging()
 
 
 def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() -> None:
@@ -151,9 +151,9 @@ def test_creates_of_one_namespace_hang_also_where_it_may_have_all_the_slots() ->
     for name in "abc":
         join(slots, f"slow/{name}")
     for name in "ab":
-        slots.begin(f"slow/{name}")
+        slots.start(f"slow/{name}")
     clock.jump(2)
-    assert slots.behind_hanging() == ["slow/c"]
+    assert slots.queued_behind_hanging() == ["slow/c"]
 
 
 def test_jobs_are_called_by_their_places_in_line() -> None:
@@ -162,11 +162,11 @@ def test_jobs_are_called_by_their_places_in_line() -> None:
     for place, name in enumerate("abcd"):
         join(slots, f"ns/{name}", place)
     join(slots, "ns/c", 2)
-    assert not any(slots.is_called(f"ns/{name}") for name in "bcd")
-    slots.leave("ns/b")  # its grant was taken back
+    assert not any(slots.may_create(f"ns/{name}") for name in "bcd")
+    slots.release("ns/b")  # its grant was taken back
     for name in "ac":
-        slots.begin(f"ns/{name}")
-        slots.leave(f"ns/{name}")
+        slots.start(f"ns/{name}")
+        slots.release(f"ns/{name}")
     assert called == ["ns/a", "ns/c", "ns/d"]
 
 
@@ -178,7 +178,7 @@ def test_whoever_is_granted_late_does_not_stand_behind_those_granted_before() ->
     join(slots, "ns/first-grant-unused", 3)
     join(slots, "ns/interrupted", 1000, interrupted=1)
     for _ in range(3):
-        slots.leave(called[-1])
+        slots.release(called[-1])
     assert called == ["ns/10", "ns/interrupted", "ns/first-grant-unused", "ns/11"]
 
 
@@ -187,36 +187,36 @@ def test_of_a_namespace_only_so_many_are_granted_from_one_on_that_is_not_answere
     clock = VirtualClock()
     slots, _ = a_line(clock, each=2, most=3, window=4)
     for name in "abcd":
-        assert slots.may_join("ns")
+        assert slots.has_capacity("ns")
         join(slots, f"ns/{name}", ord(name))
     for name in "ba":
-        slots.begin(f"ns/{name}")
+        slots.start(f"ns/{name}")
     for name in "bcd":
-        assert not slots.may_join("ns")
-        assert slots.closed() == {"ns": 0.0}
-        slots.leave(f"ns/{name}")
-    assert not slots.may_join("ns"), "all but the first are answered"
-    assert slots.may_join("other")
+        assert not slots.has_capacity("ns")
+        assert slots.saturated_namespaces() == {"ns": 0.0}
+        slots.release(f"ns/{name}")
+    assert not slots.has_capacity("ns"), "all but the first are answered"
+    assert slots.has_capacity("other")
     clock.jump(1.9)
-    assert not slots.may_join("ns")
+    assert not slots.has_capacity("ns")
     clock.jump(0.1)
-    slots.pass_hanging()
-    assert slots.may_join("ns")
-    slots.leave("ns/a")
-    assert slots.closed() == {}
+    slots.skip_hanging()
+    assert slots.has_capacity("ns")
+    slots.release("ns/a")
+    assert slots.saturated_namespaces() == {}
 
 
 def test_a_grant_that_is_not_made_use_of_keeps_nobody_waiting() -> None:
     slots, _ = a_line(VirtualClock(), each=1, most=1, window=3)
     for name in "abc":
         join(slots, f"ns/{name}", ord(name))
-    slots.leave("ns/b")
+    slots.release("ns/b")
     join(slots, "ns/c", ord("c"))  # has its grant already
-    assert not slots.may_join("ns")
-    slots.leave("ns/a")
-    slots.leave("ns/c")
+    assert not slots.has_capacity("ns")
+    slots.release("ns/a")
+    slots.release("ns/c")
     join(slots, "ns/b", ord("b"))
-    assert slots.may_join("ns")
+    assert slots.has_capacity("ns")
 
 
 async def test_a_job_whose_create_takes_its_time_is_not_passed_by_all_behind_it() -> None:
@@ -289,15 +289,15 @@ def test_creates_that_hang_take_no_slots_from_other_namespaces() -> None:
         for name in ("1", "2"):
             join(slots, f"{namespace}/{name}")
     for key in called:
-        slots.begin(key)
+        slots.start(key)
     assert len(called) == 3
     clock.jump(3)
-    slots.pass_hanging()
+    slots.skip_hanging()
     assert len(called) == 6
     for key in called[:3]:
-        slots.leave(key)
+        slots.release(key)
     assert len(called) == 6, "those had no slots any more"
-    slots.leave(called[3])
+    slots.release(called[3])
     assert len(called) == 7
 
 
@@ -518,7 +518,7 @@ async def granted_job() -> AsyncIterator[Harness]:
         admitter = c.admitter()
         c.submit("a")
         await c.until(lambda: c.phase("a") == "Waiting")
-        slots, woken = admitter.admitter._slots, Woken()
+        slots, woken = admitter.admitter._limiter, Woken()
         wakeups, slots._wakeups = slots._wakeups, woken
         c.node()
         await c.until(lambda: woken.keys)

@@ -14,7 +14,7 @@ from scavenger_admitter.core.lifecycle.actions import (
     ReleasePod,
 )
 from scavenger_admitter.core.lifecycle.observation import Outcome
-from scavenger_admitter.facts import presses
+from scavenger_admitter.facts import signals_pressure
 from scavenger_admitter.write_turns import WriteTurns, urgency_of
 from scavenger_api import names
 from scavenger_api.job import Phase, ScavengerJob
@@ -142,15 +142,17 @@ def test_which_pods_need_the_api_server_more() -> None:
     victim = pod_dict("p", phase="Running", node="n1", labels={names.LABEL_JOB: "a"})
     gone = {**victim, "metadata": {**victim["metadata"], "deletionTimestamp": "2026-01-05T08:00:00Z"}}
 
-    assert presses(seen(new, conditions=UNSCHEDULABLE))
-    assert presses(seen(new, nominatedNodeName="n1"))
-    assert presses(seen(gone))
-    assert not presses(seen(new)), "the scheduler has yet to look at it"
-    assert not presses(seen(new, conditions=[{**UNSCHEDULABLE[0], "reason": "SchedulingGated"}]))
-    assert not presses(seen(bound))
-    assert not presses(seen(victim))
-    assert not presses(seen(gone, phase="Failed")), "it has left its node"
-    assert not presses(seen({**new, "metadata": {**new["metadata"], "labels": {names.LABEL_JOB: "a"}}})), "waits itself"
+    assert signals_pressure(seen(new, conditions=UNSCHEDULABLE))
+    assert signals_pressure(seen(new, nominatedNodeName="n1"))
+    assert signals_pressure(seen(gone))
+    assert not signals_pressure(seen(new)), "the scheduler has yet to look at it"
+    assert not signals_pressure(seen(new, conditions=[{**UNSCHEDULABLE[0], "reason": "SchedulingGated"}]))
+    assert not signals_pressure(seen(bound))
+    assert not signals_pressure(seen(victim))
+    assert not signals_pressure(seen(gone, phase="Failed")), "it has left its node"
+    assert not signals_pressure(seen({**new, "metadata": {**new["metadata"], "labels": {names.LABEL_JOB: "a"}}})), (
+        "waits itself"
+    )
 
 
 # --- the whole admitter ---

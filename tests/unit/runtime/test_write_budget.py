@@ -256,13 +256,13 @@ async def test_a_turn_that_is_given_back_is_the_next_one_s() -> None:
 
 async def test_under_pressure_writes_come_at_the_lower_rate_until_it_ends() -> None:
     async with writers(rate=10, pressed_rate=2) as w:
-        w.budget.saw("lab/pod", presses=True)
+        w.budget.observe("lab/pod", pressure=True)
         await w.emptied()
         for number in range(12):
             w.write(str(number))
         await w.clock.advance(1)
         assert len(w.served) == 2
-        w.budget.saw("lab/pod", presses=False)
+        w.budget.observe("lab/pod", pressure=False)
         await w.clock.advance(1)
         assert len(w.served) >= 8
         assert w.budget.affordable(1) == pytest.approx(10, abs=5)
@@ -270,7 +270,7 @@ async def test_under_pressure_writes_come_at_the_lower_rate_until_it_ends() -> N
 
 async def test_what_an_idle_time_has_saved_is_not_for_a_time_of_pressure() -> None:
     async with writers(rate=100, pressed_rate=2) as w:
-        w.budget.saw("lab/pod", presses=True)
+        w.budget.observe("lab/pod", pressure=True)
         for number in range(50):
             w.write(str(number))
         await settle(100)
@@ -280,21 +280,21 @@ async def test_what_an_idle_time_has_saved_is_not_for_a_time_of_pressure() -> No
 def test_a_pod_presses_for_a_limited_time_and_a_new_one_anew() -> None:
     pressure = Pressure(hold=30)
     assert not pressure.is_on(0)
-    pressure.saw("a", presses=True, now=0)
-    pressure.saw("a", presses=True, now=20)
+    pressure.observe("a", pressure=True, now=0)
+    pressure.observe("a", pressure=True, now=20)
     assert pressure.is_on(29)
     assert not pressure.is_on(30)
-    pressure.saw("b", presses=True, now=40)
+    pressure.observe("b", pressure=True, now=40)
     assert pressure.is_on(69)
-    pressure.saw("b", presses=False, now=50)
+    pressure.observe("b", pressure=False, now=50)
     assert not pressure.is_on(50)
     assert "a" in pressure
-    pressure.saw("a", presses=False, now=51)
-    pressure.saw("a", presses=True, now=60)
+    pressure.observe("a", pressure=False, now=51)
+    pressure.observe("a", pressure=True, now=60)
     assert pressure.is_on(61), "it waits again"
 
 
 def test_the_lower_rate_is_never_the_higher_one() -> None:
     budget = WriteBudget(VirtualClock(), rate=5, pressed_rate=20)
-    budget.saw("a", presses=True)
+    budget.observe("a", pressure=True)
     assert budget.rate == 5

@@ -74,9 +74,9 @@ class Pressure:
         self._hold = hold
         self._since: dict[str, float] = {}
 
-    def saw(self, pod: str, *, presses: bool, now: float) -> None:
+    def observe(self, pod: str, *, pressure: bool, now: float) -> None:
         """A pod was seen, and whether it waits for room or leaves; False as well where it is gone."""
-        if presses:
+        if pressure:
             self._since.setdefault(pod, now)
         else:
             self._since.pop(pod, None)
@@ -124,12 +124,12 @@ class WriteBudget:
         for urgency in Urgency:
             WAITING.labels(urgency.name.lower()).set(0)
 
-    def saw(self, pod: str, *, presses: bool) -> None:
+    def observe(self, pod: str, *, pressure: bool) -> None:
         """A pod was seen, and whether it waits for room or leaves; see `Pressure.saw`."""
-        if presses == (pod in self.pressure):
+        if pressure == (pod in self.pressure):
             return
         self._refill()  # what has come so far, has come at the rate of that time
-        self.pressure.saw(pod, presses=presses, now=self._clock.monotonic())
+        self.pressure.observe(pod, pressure=pressure, now=self._clock.monotonic())
         self._refill()
 
     @property

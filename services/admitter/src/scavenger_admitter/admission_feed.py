@@ -31,11 +31,11 @@ from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
+from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.wakeups import Wakeups
 
 log = get_logger(__name__)
@@ -67,7 +67,7 @@ class AdmissionFeed:
         informers: what the API server shows.
         records: of all jobs.
         usage: CPU time that pods on reclaimed capacity used.
-        slots: who may create its Job.
+        limiter: who may create its Job.
         wakeups: for the admission loop and for jobs.
     """
 
@@ -80,7 +80,7 @@ class AdmissionFeed:
         informers: Informers,
         records: JobRecords,
         usage: accounting.Usage,
-        slots: StartSlots,
+        limiter: CreateLimiter,
         wakeups: Wakeups,
     ) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class AdmissionFeed:
         self._informers = informers
         self._records = records
         self._usage = usage
-        self._slots = slots
+        self._limiter = limiter
         self._wakeups = wakeups
 
     # --- what the loop is told --------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class AdmissionFeed:
             if len(self._informers.members(job)) >= job.spec.parallelism:
                 self._state.refused.came_off(key)
         elif not attempt.under_way and not (active and attempt.holds_room(run)):
-            self._give_back(key)
+            self._release(key)
         self.update_running(job)
         if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
             self._state.apply_candidate(candidate(job, attempt.starts_from(self._clock.monotonic())))
@@ -161,7 +161,7 @@ class AdmissionFeed:
     def withdraw(self, key: str) -> None:
         """The admission loop sees the job no more: neither in line, nor starting, nor running."""
         self._state.forget_job(key)
-        self._give_back(key)
+        self._release(key)
 
     def forget(self, key: str) -> None:
         """The job is gone, or another one has its name: this process knows nothing of it any more."""
@@ -174,7 +174,7 @@ class AdmissionFeed:
         found = recalled(job.status, settings.start_backoff, settings.start_backoff_max)
         if found is not None:
             attempt.failures, delay = found[0], (found[1] - self._clock.now()).total_seconds()
-            attempt.put_off(self._clock, min(settings.start_backoff_max, max(0.0, delay)))
+            attempt.back_off(self._clock, min(settings.start_backoff_max, max(0.0, delay)))
             self._bar(job)
 
     def _learn_shape(self, key: str, job: ScavengerJob) -> None:
@@ -205,7 +205,7 @@ class AdmissionFeed:
         first, most = self._settings.start_backoff, self._settings.start_backoff_max
         self._records[key].attempt.failed(self._clock, first, most, late=late)
         self._bar(job)
-        self._give_back(key)
+        self._release(key)
         metrics.FAILED_STARTS.labels(self._informers.queue_label(job), _known(_why_not(job))).inc()
 
     def _bar(self, job: ScavengerJob) -> None:
@@ -217,24 +217,24 @@ class AdmissionFeed:
             self._state.futile.failed(job.metadata.namespace, now)
             self._state.refused.refused(candidate(job, 0), reason, now)
 
-    def _give_back(self, key: str) -> None:
+    def _release(self, key: str) -> None:
         """Nothing is held for a start of that job any more, beyond the pods that exist."""
         if self._records[key].attempt.stage is not Stage.REFUSED:
-            self._records[key].attempt.drop()
+            self._records[key].attempt.reset()
             self._state.refused.ended(key)
         self._state.assumed_starts.forget(key)
-        self._slots.leave(key)
+        self._limiter.release(key)
 
     # --- what nobody else sees to ---
 
-    async def keep_up(self) -> None:
+    async def requeue_overlooked(self) -> None:
         """Until cancelled: grants behind creates that hang are taken back, and jobs that were overlooked reconciled."""
         looked = self._clock.monotonic()
         while True:
             await self._clock.sleep(SLOW_SECONDS / 2)
-            self._slots.pass_hanging()
-            self.take_back_hanging()
-            if self._slots.hanging():
+            self._limiter.skip_hanging()
+            self.revoke_hanging()
+            if self._limiter.hanging():
                 self._wakeups.admit()  # for how long they have is what jobs are told
             if self._clock.monotonic() - looked >= OVERLOOKED_SECONDS:
                 looked = self._clock.monotonic()
@@ -255,41 +255,41 @@ class AdmissionFeed:
 
     # --- how starts go on -------------------------------------------------------------------------------------------
 
-    def look(self, key: str, job: ScavengerJob) -> None:
+    def sync_attempt(self, key: str, job: ScavengerJob) -> None:
         """Bring what is known of the start of a job up to date, before it is observed."""
-        if not self._records[key].attempt.look(run_of(job), job.spec.queue, self._clock.monotonic()):
-            self._give_back(key)
+        if not self._records[key].attempt.sync(run_of(job), job.spec.queue, self._clock.monotonic()):
+            self._release(key)
             self._wakeups.admit()
 
-    def take_back(self, key: str, seconds: float = 0.0) -> None:
+    def revoke(self, key: str, seconds: float = 0.0) -> None:
         """A grant is not made use of: its room is free, and the job may be granted again after so many seconds. To be
         in line again it has to be reconciled."""
         attempt = self._records[key].attempt
         if attempt.stage is not Stage.GRANTED:
             return
         if seconds:
-            attempt.put_off(self._clock, seconds)
-        self._give_back(key)
+            attempt.back_off(self._clock, seconds)
+        self._release(key)
         self._wakeups.admit()
 
-    def on_answer(self, key: str, refusal: Refusal | None) -> None:
+    def on_response(self, key: str, refusal: Refusal | None) -> None:
         """The API server has answered to the creation of a Job, or has not in time. `refusal`: None when there is a Job
         of that name now."""
         attempt = self._records[key].attempt
-        attempt.answered(refusal, self._informers.batch.get(key), self._clock.monotonic())
+        attempt.on_response(refusal, self._informers.batch.get(key), self._clock.monotonic())
         if attempt.stage is Stage.REFUSED:
-            self._give_back(key)
+            self._release(key)
             self._wakeups.admit()
         if attempt.stage is not Stage.POSTED:
             self._wakeups.reconcile(key)
 
-    def take_back_hanging(self) -> None:
+    def revoke_hanging(self) -> None:
         """Grants that wait behind creates that hang are not made use of: their room is for others meanwhile. The jobs
         are in line again at once, as nothing else need ever happen to them, and have their turn in their order."""
-        taken = self._slots.behind_hanging()
+        taken = self._limiter.queued_behind_hanging()
         for key in taken:
             start = self._records[key].attempt.start
-            self.take_back(key)
+            self.revoke(key)
             if start is not None:
                 self._state.apply_candidate(start.candidate)
         if taken:
@@ -310,7 +310,7 @@ class AdmissionFeed:
             self._interrupt_starved(starved)
         for start in plan.starts:
             chosen = start.candidate
-            if self._state.candidate(start.key) == chosen and self._slots.may_join(chosen.namespace):
+            if self._state.candidate(start.key) == chosen and self._limiter.has_capacity(chosen.namespace):
                 self._grant(start)
 
     def _grant(self, start: Start) -> None:
@@ -327,7 +327,7 @@ class AdmissionFeed:
         self._state.assumed_starts.assume(
             key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
         )
-        self._slots.join(key, chosen.own_order)
+        self._limiter.enqueue(key, chosen.own_order)
 
     def _preempt(self, preemption: FairSharePreemption) -> None:
         """A running job is to go. It is interrupted by its reconcile: the status first, then its pods, and should this

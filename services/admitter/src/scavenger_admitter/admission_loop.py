@@ -30,10 +30,10 @@ from scavenger_admitter.core.admission.snapshot import Candidate, Snapshot
 from scavenger_admitter.core.admission.units import SECOND
 from scavenger_admitter.core.admission.view.state import ClusterState
 from scavenger_admitter.core.waits import Wait
+from scavenger_admitter.create_limiter import CreateLimiter
 from scavenger_admitter.facts import run_of
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import StartSlots
 from scavenger_admitter.wakeups import Wakeups
 
 IDLE_SHARE: Final = 4.0
@@ -61,8 +61,8 @@ class AdmissionLoop:
         settings: of the admitter.
         clock: for `now` and the pace.
         informers: what the regulator publishes, and the newest known version of each ScavengerJob.
-        slots: how many starts are under way, and the namespaces of which nobody is granted anything: others would stand
-            in line behind creates that hang, and they themselves pass each other when the API server answers again.
+        limiter: how many starts are in flight, and in which namespaces no job may start: jobs of others would queue
+            behind creates that hang, and their own would pass each other when the API server answers again.
         budget: of writes; under pressure a cycle chooses no more than can be started in a second or so.
         wakeups: says when something changed that could let a job start.
 
@@ -79,7 +79,7 @@ class AdmissionLoop:
         settings: AdmitterSettings,
         clock: Clock,
         informers: Informers,
-        slots: StartSlots,
+        limiter: CreateLimiter,
         budget: WriteBudget,
         wakeups: Wakeups,
     ) -> None:
@@ -87,7 +87,7 @@ class AdmissionLoop:
         self._settings = settings
         self._clock = clock
         self._informers = informers
-        self._slots = slots
+        self._limiter = limiter
         self._budget = budget
         self._wakeups = wakeups
         self._rules = PreemptionRules(
@@ -135,9 +135,9 @@ class AdmissionLoop:
 
     def _affordable_starts(self) -> int:
         """How many more may be started now: what is granted holds room until there is a turn to write it."""
-        self._slots.pass_hanging()
+        self._limiter.skip_hanging()
         most = min(self._settings.max_starts_per_cycle, self._budget.affordable(1.0))
-        return most - self._slots.under_way()
+        return most - self._limiter.in_flight()
 
     async def cycle(self) -> AdmissionPlan:
         """One cycle: have a snapshot planned.
@@ -154,7 +154,7 @@ class AdmissionLoop:
         started = self._clock.monotonic()
         now = self._clock.now()
         rule = load_rule(self._informers.levels_view(), self._settings, micros(now))
-        snapshot = self._state.snapshot(now=micros(now), rule=rule, closed=self._slots.closed())
+        snapshot = self._state.snapshot(now=micros(now), rule=rule, closed=self._limiter.saturated_namespaces())
         measurement = self._measurement()
         plan = await asyncio.to_thread(
             plan_admissions,

@@ -85,42 +85,42 @@ class Attempt:
         """The Job is being created."""
         self.stage, self.since = Stage.POSTING, now
 
-    def answered(self, refusal: Refusal | None, shown: Job | None, now: float) -> None:
+    def on_response(self, refusal: Refusal | None, shown: Job | None, now: float) -> None:
         """The API server has answered, or has not in time. `refusal`: None when the Job is there; `shown`: the Job of
         that name, as far as the informer has one."""
         self.since, self.refusal = now, refusal
         self.stage = Stage.POSTED if refusal is None or refusal.unclear else Stage.REFUSED
-        self.saw(shown)
+        self.observe(shown)
 
-    def saw(self, shown: Job | None) -> None:
+    def observe(self, shown: Job | None) -> None:
         """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""
         if self.stage is not Stage.POSTED or shown is None:
             return
         if shown.metadata.annotations.get(names.ANNOTATION_RUN) == self.run:
             self.stage, self.refusal = Stage.SEEN, None
         else:
-            self.drop()
+            self.reset()
 
     def adopt(self, run: str) -> None:
         """The Job of this run is there, whoever created it."""
         self.stage, self.run, self.refusal = Stage.SEEN, run, None
 
-    def drop(self) -> None:
+    def reset(self) -> None:
         """Nothing is under way any more, and nothing is to be said of it."""
         self.stage, self.run, self.start, self.refusal = Stage.NONE, "", None, None
 
-    def look(self, run: str, queue: str, now: float) -> bool:
+    def sync(self, run: str, queue: str, now: float) -> bool:
         """Bring the attempt up to date for a job in `queue` whose place in line is `run`; False when its room is to be
         given back. Whatever is known of another run is dropped: a status may be written although its answer is lost.
         So is a grant of room that another queue has. A Job that stays unseen was not created, or will be found when it
         is created again."""
         moved = self.stage is Stage.GRANTED and self.start is not None and self.start.candidate.queue != queue
         if moved or (self.stage is not Stage.NONE and self.run != run):
-            self.drop()
+            self.reset()
             return False
         if self.stage is Stage.POSTED and now - self.since >= UNSEEN_START_SECONDS:
             if self.refusal is None:
-                self.drop()
+                self.reset()
             else:
                 self.stage = Stage.REFUSED
             return False
@@ -135,14 +135,14 @@ class Attempt:
         delay = most if late else min(most, first * 2.0 ** min(self.failures - 1, 30))
         if self.refusal is not None and self.refusal.unclear and self.failures == 1:
             delay = max(0.0, delay - UNSEEN_START_SECONDS)
-        self.put_off(clock, delay)
+        self.back_off(clock, delay)
 
-    def put_off(self, clock: Clock, seconds: float) -> None:
+    def back_off(self, clock: Clock, seconds: float) -> None:
         """Nothing is under way any more, and the next start is not before so many seconds have passed, wherever the
         wall clock is set meanwhile."""
         self.retry_at = clock.monotonic() + seconds
         self.not_before = micros(clock.now() + timedelta(seconds=seconds))
-        self.drop()
+        self.reset()
 
     def starts_from(self, now: float) -> int:
         """From when on the next start may be, microseconds since the epoch; 0 when it may be now."""

@@ -26,18 +26,19 @@ from scavenger_admitter import metrics
 from scavenger_admitter.admission_feed import AdmissionFeed
 from scavenger_admitter.admission_loop import AdmissionLoop
 from scavenger_admitter.core.admission.view.state import ClusterState
+from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter, namespace_of
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import (
     job_key,
-    job_life,
+    job_progress,
     namespace_level,
     on_its_way,
     placing_facts,
-    pod_life,
-    presses,
+    pod_progress,
     queue_view,
     rebooted,
     shape_of,
+    signals_pressure,
     version,
     waited_seconds,
 )
@@ -48,7 +49,6 @@ from scavenger_admitter.queue_controller import QueueController
 from scavenger_admitter.reconciler import Reconciler
 from scavenger_admitter.references import References
 from scavenger_admitter.settings import AdmitterSettings
-from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots, namespace_of
 from scavenger_admitter.usage import UsagePoller
 from scavenger_admitter.wakeups import Wakeups
 from scavenger_admitter.write_turns import WriteTurns
@@ -89,7 +89,7 @@ class Admitter:
         self._informers = Informers(context, self._records)
         self._explanations = Explanations(self._records, self._clock, settings.explain_after)
         self._usage = UsagePoller(self._client, self._clock, self._informers, period=settings.usage_period)
-        self._slots = StartSlots(
+        self._limiter = CreateLimiter(
             self._clock,
             self._wakeups,
             each=settings.concurrent_starts,
@@ -103,7 +103,7 @@ class Admitter:
             informers=self._informers,
             records=self._records,
             usage=self._usage.usage,
-            slots=self._slots,
+            limiter=self._limiter,
             wakeups=self._wakeups,
         )
         self._admission = AdmissionLoop(
@@ -111,7 +111,7 @@ class Admitter:
             settings=settings,
             clock=self._clock,
             informers=self._informers,
-            slots=self._slots,
+            limiter=self._limiter,
             budget=self._budget,
             wakeups=self._wakeups,
         )
@@ -132,7 +132,7 @@ class Admitter:
             feed=self._feed,
             admission=self._admission,
             explanations=self._explanations,
-            slots=self._slots,
+            limiter=self._limiter,
             usage=self._usage.usage,
             turns=self._turns,
         )
@@ -176,7 +176,7 @@ class Admitter:
             self.first_pass_done.set()
         for key in sorted(self._first_pass, key=self._age):
             job = self._informers.jobs.get(key)
-            self._records.welcome(key, job)
+            self._records.assign_queue_position(key, job)
             if job is not None:
                 self._feed.recall(job)
             loop.add(key, priority=LOW_PRIORITY)
@@ -185,7 +185,7 @@ class Admitter:
             group.create_task(self._admit())
             group.create_task(self._explain())
             group.create_task(self._remind())
-            group.create_task(self._feed.keep_up())
+            group.create_task(self._feed.requeue_overlooked())
             group.create_task(self._queue_controller.run())
             group.create_task(self._measure())
 
@@ -236,14 +236,14 @@ class Admitter:
 
     def _on_job(self, change: Change[ScavengerJob]) -> None:
         key, new = change.key, change.new
-        known = self._records[key].wrote_this(new)
-        self._records[key].saw(new)
+        known = self._records[key].wrote_version(new)
+        self._records[key].observe(new)
         if new is not None:
-            self._records.placed(new.status.queued_timestamp)
+            self._records.observe_queue_position(new.status.queued_timestamp)
         if new is None or (change.old and change.old.metadata.uid != new.metadata.uid):
             self._feed.forget(key)
         if new is not None and self._wakeups.loop is not None:
-            self._records.welcome(key, new)
+            self._records.assign_queue_position(key, new)
         if new is not None and new.status.phase is not None:
             self._records[key].newcomer = None
         if not known:
@@ -268,11 +268,11 @@ class Admitter:
         self._records.started(change.key)
         if self._informers.jobs.get(change.key) is None:
             return
-        self._records[change.key].attempt.saw(change.new)
+        self._records[change.key].attempt.observe(change.new)
         old, new = change.old, change.new
         if old is None:
             self._wakeups.reconcile(change.key, after=TOGETHER_SECONDS)
-        elif new is None or job_life(old) != job_life(new):
+        elif new is None or job_progress(old) != job_progress(new):
             self._wakeups.reconcile(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
@@ -286,10 +286,10 @@ class Admitter:
         ):
             metrics.ORDINARY_WAIT_SECONDS.observe(waited)
         self._informers.waits.saw(change.key, change.new, self._clock.now())
-        self._budget.saw(change.key, presses=change.new is not None and presses(change.new))
+        self._budget.observe(change.key, pressure=change.new is not None and signals_pressure(change.new))
         self._wakeups.admit()
         old, new = change.old, change.new
-        if old is not None and new is not None and pod_life(old) == pod_life(new):
+        if old is not None and new is not None and pod_progress(old) == pod_progress(new):
             return
         after = TOGETHER_SECONDS if new is not None and on_its_way(new) else 0.0
         for key in job_key(change.obj):

@@ -51,7 +51,7 @@ def job_key(pod: Pod) -> tuple[str, ...]:
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
 
 
-def presses(pod: Pod) -> bool:
+def signals_pressure(pod: Pod) -> bool:
     """Whether a pod needs the API server more than our writes do: a victim that leaves, or an ordinary pod that found
     no room; not one that the scheduler has yet to look at."""
     if job_key(pod):
@@ -62,14 +62,14 @@ def presses(pod: Pod) -> bool:
     return bool(pod.status.nominated_node_name) or (scheduled is not None and scheduled.reason == "Unschedulable")
 
 
-def job_life(job: Job) -> Hashable:
+def job_progress(job: Job) -> Hashable:
     """What of a Job the lifecycle of its ScavengerJob depends on; how many of its pods are where is none of it."""
     meta = job.metadata
     suspended, conditions = job.spec.suspend, job.status.conditions
     return meta.uid, meta.deletion_timestamp, _others(meta), meta.owner_references, suspended, conditions
 
 
-def pod_life(pod: Pod) -> Hashable:
+def pod_progress(pod: Pod) -> Hashable:
     """The same of a pod; its class, and what it has at risk, are the prioritizer's and none of it."""
     meta = pod.metadata
     return (

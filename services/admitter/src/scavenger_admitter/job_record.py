@@ -93,12 +93,12 @@ class JobRecord:
         queued = shown.status.queued_timestamp or newcomer.queued_at
         return shown.model_copy(update={"status": shown.status.model_copy(update={"queued_timestamp": queued})})
 
-    def saw(self, shown: ScavengerJob | None) -> None:
+    def observe(self, shown: ScavengerJob | None) -> None:
         """The informer shows this version, or that the job is gone."""
         if self.written is not None and (shown is None or not newer(self.written, shown)):
             self.written = None
 
-    def wrote_this(self, shown: ScavengerJob | None) -> bool:
+    def wrote_version(self, shown: ScavengerJob | None) -> bool:
         """Whether the informer shows just what was written last: then there is nothing new to see."""
         written = self.written
         return shown is not None and written is not None and written.metadata == shown.metadata
@@ -142,7 +142,7 @@ class JobRecords:
         record = self._records.get(key)
         return shown if record is None else record.newest(shown)
 
-    def welcome(self, key: str, shown: ScavengerJob | None) -> None:
+    def assign_queue_position(self, key: str, shown: ScavengerJob | None) -> None:
         """Give a job without a status its place in line; places are given in the order in which jobs are seen."""
         job, record = self.newest(key, shown), self._records[key]
         if job is None or job.status.phase is not None or record.newcomer is not None:
@@ -150,14 +150,14 @@ class JobRecords:
         self._last_place = max(self._clock.now(), self._last_place + timedelta(microseconds=1))
         record.newcomer = Newcomer(job.metadata.uid, self._last_place)
 
-    def placed(self, queued: datetime | None) -> None:
+    def observe_queue_position(self, queued: datetime | None) -> None:
         """A job is shown with this place in line. Places given from now on are later, unless the clock that it came
         from is wrong by more than replicas may differ."""
         if queued is not None and queued <= self._clock.now() + SKEW:
             self._last_place = max(self._last_place, queued)
 
     @property
-    def last_place(self) -> datetime:
+    def last_queue_position(self) -> datetime:
         """The last place in line that is known to have been given; none that is much later than the clock."""
         return min(self._last_place, self._clock.now() + SKEW)
 

@@ -34,6 +34,7 @@ from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
+from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
 from scavenger_admitter.dry_runs import ASKED_FOR, DryRuns
 from scavenger_admitter.explain import Explanations
 from scavenger_admitter.facts import candidate, newer, run_of
@@ -43,7 +44,6 @@ from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.references import refers
 from scavenger_admitter.settings import AdmitterSettings
 from scavenger_admitter.slim_jobs import size_of
-from scavenger_admitter.start_slots import SLOW_SECONDS, StartSlots
 from scavenger_admitter.write_turns import WriteTurns, can_wait, urgency_of
 from scavenger_admitter.writer import Writer
 
@@ -78,7 +78,7 @@ class Reconciler:
         feed: told where each job stands.
         admission: says why jobs wait.
         explanations: which of them are told.
-        slots: who may create its Job.
+        limiter: who may create its Job.
         usage: CPU time that pods on reclaimed capacity used.
         turns: which jobs may write now.
     """
@@ -95,7 +95,7 @@ class Reconciler:
         feed: AdmissionFeed,
         admission: AdmissionLoop,
         explanations: Explanations,
-        slots: StartSlots,
+        limiter: CreateLimiter,
         usage: accounting.Usage,
         turns: WriteTurns,
     ) -> None:
@@ -108,7 +108,7 @@ class Reconciler:
         self._feed = feed
         self._admission = admission
         self._explanations = explanations
-        self._slots = slots
+        self._limiter = limiter
         self._usage = usage
         self._turns = turns
         self._dry_runs = DryRuns(clock)
@@ -134,7 +134,7 @@ class Reconciler:
             raise
         except ApiError:
             # Whoever cannot have its status written, or be looked at, holds no room meanwhile.
-            self._feed.take_back(key, SLOW_SECONDS)
+            self._feed.revoke(key, SLOW_SECONDS)
             raise
 
     async def _reconcile(self, key: str) -> Result | None:
@@ -147,13 +147,13 @@ class Reconciler:
         decided = await decide(self._client, seen)
         if decided is None:
             log.info("waiting for a newer version of the ScavengerJob", job=key)
-            self._feed.take_back(key)
+            self._feed.revoke(key)
             return Result(requeue_after=BEHIND_SECONDS)
         outcome = decided.value
         left_out = _left(outcome.quiet_until, seen.now)
         create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
         clears = self._clears(key, decided)
-        may_create = create is not None and self._slots.is_called(key)
+        may_create = create is not None and self._limiter.may_create(key)
         lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
         pods = job.spec.parallelism * (lacking or (may_create and self._settings.managed_jobs))
         requests = (outcome.changed and left_out is None) + len(clears.value) + may_create + pods
@@ -169,7 +169,7 @@ class Reconciler:
             self._records[key].losses.close()
         if seen.granted and create is None:  # what it was granted for is not so any more
             log.info("grant taken back", job=key, phase=job.status.phase, message=job.status.message)
-            self._feed.take_back(key)
+            self._feed.revoke(key)
         self._feed.update(key, job, outcome)
         if may_create or lacking:
             await self._create(job, seen)
@@ -246,7 +246,7 @@ class Reconciler:
     async def _create(self, job: ScavengerJob, seen: Observation) -> None:
         """Create what a job lacks, as far as the API server has no pod that forbids it."""
         if seen.granted:
-            self._slots.begin(job.key)
+            self._limiter.start(job.key)
         match await decide_creation(self._client, seen):
             case Confirmed(value=CreateJob()) as start:
                 await self._start(job, start)
@@ -254,7 +254,7 @@ class Reconciler:
                 await self._go_on_creating(job, rest)
             case _:
                 log.info("nothing created: the informer of pods is behind", job=job.key)
-                self._feed.take_back(job.key, BEHIND_SECONDS)
+                self._feed.revoke(job.key, BEHIND_SECONDS)
 
     async def _start(self, job: ScavengerJob, confirmed: Confirmed[CreateJob]) -> None:
         """Create the Job of a grant, and note what the API server says of it: what follows from that is decided by the
@@ -277,10 +277,10 @@ class Reconciler:
             metrics.STARTS.labels(self._informers.queue_label(job)).inc()
             _log_start(job, attempt.start)
         finally:
-            self._slots.leave(key)
+            self._limiter.release(key)
         # Else the job is gone, another one has its name, or its place in line has moved.
         if self._records[key].attempt is attempt and attempt.run == run:
-            self._feed.on_answer(key, refusal)
+            self._feed.on_response(key, refusal)
 
     async def _create_pods(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
@@ -290,7 +290,7 @@ class Reconciler:
         if spec.get("managedBy") != MANAGED_BY or spec.get("suspend"):
             return None
         try:
-            await self._writer.create_pods(batch, confirmed, lambda: self._slots.begin(key))
+            await self._writer.create_pods(batch, confirmed, lambda: self._limiter.start(key))
         except ApiError as error:
             refusal = _refusal(error, of_pod=True)
             passes = refusal.passes(job.spec)
@@ -307,7 +307,7 @@ class Reconciler:
         refusal = await self._create_pods(job, confirmed, batch)
         attempt = self._records[job.key].attempt
         if refusal is not None and attempt.run == confirmed.value.run:
-            self._feed.on_answer(job.key, refusal)
+            self._feed.on_response(job.key, refusal)
 
     def _hear(self, key: str, job: ScavengerJob) -> None:
         """What this version of the job shows of writes whose answers were lost, and of its start."""
@@ -315,7 +315,7 @@ class Reconciler:
             before, outcome = made
             self._tell(before, job, outcome)
             self._feed.judge(key, job, outcome)
-        self._feed.look(key, job)
+        self._feed.sync_attempt(key, job)
 
     def _observation(self, key: str, job: ScavengerJob) -> Observation:
         informers, record, run = self._informers, self._records[key], run_of(job)
@@ -346,7 +346,7 @@ class Reconciler:
             failed_starts=attempt.failures,
             was_starting=attempt.stage is Stage.SEEN and attempt.run == run,
             last_write=record.written_at,
-            last_place=self._records.last_place,
+            last_queue_position=self._records.last_queue_position,
             settings=self._lifecycle_settings,
         )
 

@@ -52,7 +52,7 @@ class UsagePoller:
 
     async def _round(self) -> bool:
         """Ask once, unless there is nobody to ask about; whether there are new figures."""
-        # What a pod of a run that is over has used is asked for once more when it has ended (`hear_last_words`).
+        # `record_termination_messages` needs once more what a pod of a run that is over has used.
         ending = {pod for pod in self._known if self._informers.is_held(pod)}
         known = {pod.metadata.key for _, pods in self._informers.running_on_reclaimed() for pod in pods} | ending
         answered = await self._usage.poll(known)

@@ -184,7 +184,7 @@ class Prioritizer:
         return handle
 
     def _on_leaving(self, change: Change[Pod]) -> None:
-        self._budget.saw(change.key, presses=change.new is not None and change.new.leaving)
+        self._budget.observe(change.key, pressure=change.new is not None and change.new.leaving)
 
     def _on_node(self, change: Change[Node]) -> None:
         if change.new is not None:

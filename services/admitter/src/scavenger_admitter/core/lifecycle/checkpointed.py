@@ -45,7 +45,7 @@ def keep_place(draft: Draft, at: datetime, reason: WaitReason, message: str) -> 
     draft.enter(Phase.WAITING, reason, message)
 
 
-def hear_last_words(draft: Draft) -> None:
+def record_termination_messages(draft: Draft) -> None:
     """What was settled as lost and had been saved becomes useful, once all pods of the last run have ended."""
     status, seen = draft.status, draft.seen
     if draft.run is not None or draft.phase.active or draft.phase.finished:

@@ -68,7 +68,7 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     starting.adopt(draft)
     _progress(draft)
     waiting.suspend(draft)
-    checkpointed.hear_last_words(draft)
+    checkpointed.record_termination_messages(draft)
     waiting.clear_leftovers(draft)
     waiting.line_up(draft)
     finished.finish(draft)

@@ -105,7 +105,7 @@ class Observation:
     """This process has created all pods of this very run; what is missing has been removed."""
     failed_starts: int = 0
     """Starts in a row that did not come off."""
-    last_place: datetime | None = None
+    last_queue_position: datetime | None = None
     """The last place in line that is known to have been given."""
     settings: LifecycleSettings = LifecycleSettings()
 
@@ -113,7 +113,7 @@ class Observation:
     def end_of_line(self) -> datetime:
         """The place of a job that goes to the end of the line now. Another process, whose clock is ahead, may have
         given later places."""
-        return self.now if self.last_place is None else max(self.now, self.last_place)
+        return self.now if self.last_queue_position is None else max(self.now, self.last_queue_position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class CycleUsage:
     Attributes:
         room: free now.
         soon: free once the terminating pods have left; the same object where none leaves.
-        soon_limits: the load once they have left, promises included.
+        limits_after_termination: the load once they have left, promises included.
         shares: of the queues.
         postponed: kinds of gangs that had to wait for their turn to be looked at.
     """
@@ -58,15 +58,15 @@ class CycleUsage:
             index = NodeIndex(snapshot.nodes)
         closed, headroom = snapshot.closed_nodes, snapshot.headroom
         spare = snapshot.spare_nodes
-        self.room = self.soon = Room(index, closed, headroom=headroom, spare=spare)
+        self.room = self.after_termination = Room(index, closed, headroom=headroom, spare=spare)
         if terminating or leaving:
-            self.soon = Room(index, closed, terminating, headroom, leaving, spare)
+            self.after_termination = Room(index, closed, terminating, headroom, leaving, spare)
         self._empty = EmptyCluster(index)
         self._snapshot = snapshot
         self._limits = list(snapshot.limits)
         release = _pending_release(snapshot)
-        self.soon_limits = [limit.plus(-release.get(limit.resource, 0)) for limit in snapshot.limits]
-        self._changing = self.soon_limits != self._limits or self.soon is not self.room
+        self.limits_after_termination = [limit.plus(-release.get(limit.resource, 0)) for limit in snapshot.limits]
+        self._changing = self.limits_after_termination != self._limits or self.after_termination is not self.room
         self._impossible: dict[_Kind, Wait | None] = {}
         self._refused: dict[_Kind, Wait] = {}
         self.postponed = 0
@@ -90,7 +90,7 @@ class CycleUsage:
                 room.reserve(start.shape, start.count, start.nodes)
 
     def _rooms(self) -> tuple[Room, ...]:
-        return (self.room,) if self.soon is self.room else (self.room, self.soon)
+        return (self.room,) if self.after_termination is self.room else (self.room, self.after_termination)
 
     def _demands(self, name: str) -> bool:
         """Whether a queue has demand: jobs that run or start, or one in line that could ever start."""
@@ -135,8 +135,8 @@ class CycleUsage:
         if hold is None:
             nodes = self.room.place(*key)
             if nodes is not None:
-                if self.soon is not self.room:
-                    self.soon.take(candidate.shape, nodes)
+                if self.after_termination is not self.room:
+                    self.after_termination.take(candidate.shape, nodes)
                 self._limits = _with(self._limits, candidate)
                 self._count(candidate)
                 self._full = self._find_full()
@@ -165,10 +165,10 @@ class CycleUsage:
             return None
         nodes = self.room.place(candidate.shape, count)
         if nodes is not None:
-            if self.soon is not self.room:
-                self.soon.take(candidate.shape, nodes)
+            if self.after_termination is not self.room:
+                self.after_termination.take(candidate.shape, nodes)
             self._limits = _with(self._limits, candidate)
-            self.soon_limits = _with(self.soon_limits, candidate)
+            self.limits_after_termination = _with(self.limits_after_termination, candidate)
             self._full = self._find_full()
         return nodes
 
@@ -178,7 +178,7 @@ class CycleUsage:
         key = (candidate.shape, candidate.parallelism)
         if not self._changing or key in self._unpromised or self._refused.get(key) is _NOT_JUDGED:
             return False
-        nodes = self.soon.place(*key) if self.fits_load(candidate, self.soon_limits) else None
+        nodes = self.after_termination.place(*key) if self.fits_load(candidate, self.limits_after_termination) else None
         if nodes is None:
             self._unpromised.add(key)
             return False
@@ -190,8 +190,8 @@ class CycleUsage:
         nothing is taken, where it would not fit without them either. before: where its room was kept until now."""
         nodes = self.places_in_time(candidate, before)
         if nodes is not None:
-            if self.soon is not self.room:
-                self.soon.take(candidate.shape, nodes)
+            if self.after_termination is not self.room:
+                self.after_termination.take(candidate.shape, nodes)
             self.take_promised(candidate, nodes)
         return nodes
 
@@ -200,7 +200,7 @@ class CycleUsage:
         at every node."""
         seen = self._snapshot
         leaves = {name: seen.shown.part(name, amount) for name, amount in seen.scavenged.items()}
-        without = [limit.plus(-leaves.get(limit.resource, 0)) for limit in self.soon_limits]
+        without = [limit.plus(-leaves.get(limit.resource, 0)) for limit in self.limits_after_termination]
         if not self.fits_load(candidate, without):
             return None
         return places_in_time(candidate, self.room, seen.nodes, seen.shown, before)
@@ -221,7 +221,7 @@ class CycleUsage:
 
     def _count(self, candidate: Candidate) -> None:
         counted, count = candidate.shape.counted, candidate.parallelism
-        self.soon_limits = _with(self.soon_limits, candidate)
+        self.limits_after_termination = _with(self.limits_after_termination, candidate)
         self.shares.allocate(candidate.queue, counted, count)
         if candidate.queue in self._quota_used:
             add(self._quota_used[candidate.queue], counted, count)
@@ -233,13 +233,13 @@ class CycleUsage:
 
     def _find_full(self) -> Wait | None:
         """Why nobody can start any more, however small: the load is at its level without anybody new."""
-        for limit in (*self._limits, *self.soon_limits):
+        for limit in (*self._limits, *self.limits_after_termination):
             if not limit.under():
                 return _at_level(limit)
         return None
 
     def _over_level(self, candidate: Candidate) -> Wait | None:
-        for limit in (*self._limits, *self.soon_limits):
+        for limit in (*self._limits, *self.limits_after_termination):
             extra = self._extra(candidate, limit.resource)
             if not limit.under(extra):
                 return _would_pass_level(limit, extra)

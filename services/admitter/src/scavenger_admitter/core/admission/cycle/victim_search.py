@@ -56,7 +56,7 @@ class VictimSearch:
         self._shares = usage.shares
         self._shown = snapshot.shown
         self._counts = {name: node.counts for name, node in snapshot.nodes.items()}
-        self.names = usage.soon.names
+        self.names = usage.after_termination.names
         self._index = {name: i for i, name in enumerate(self.names)}
         self._free: dict[str, list[int]] = {}
         self._victims = victims
@@ -84,7 +84,7 @@ class VictimSearch:
             return None
         attempt.spare()
         chosen = sorted(attempt.chosen.values(), key=lambda victim: victim.order)
-        self.usage.soon_limits = attempt.limits
+        self.usage.limits_after_termination = attempt.limits
         self.usage.take_promised(candidate, tuple(self.names[i] for i in attempt.places))
         return chosen
 
@@ -108,20 +108,20 @@ class VictimSearch:
         return (
             self._shares.within(candidate.queue, shape, count)
             and self.usage.beyond_quota(candidate) is None
-            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.usage.soon_limits)
+            and all(limit.under(-shape.counts(limit.resource) * count) for limit in self.usage.limits_after_termination)
         )
 
     # --- room ---
 
     def asks(self, shape: Shape) -> Requests:
         """What a pod has to find on a node."""
-        return self.usage.soon.asks(shape)
+        return self.usage.after_termination.asks(shape)
 
     def column(self, resource: str) -> list[int]:
         """What will be free of a resource per node, with the victims gone and the promises kept."""
         column = self._free.get(resource)
         if column is None:
-            column = self._free[resource] = self.usage.soon.free(resource)
+            column = self._free[resource] = self.usage.after_termination.free(resource)
         return column
 
     def move(self, victim: Victim, times: int) -> None:
@@ -201,7 +201,7 @@ class VictimSearch:
     def _by_lower_bound(self, shape: Shape) -> list[_CostAt]:
         """The places of a shape by what one pod costs there at least: the first victims, as many as it takes if each
         gave as much room as the one that gives most."""
-        places = self.usage.soon.places(shape)
+        places = self.usage.after_termination.places(shape)
         needed = [0] * len(places)
         for resource, amount in self.asks(shape):
             free, gives = self.column(resource), self._gives(resource)
@@ -292,7 +292,7 @@ class _Attempt:
     def __init__(self, search: VictimSearch, candidate: Candidate, first: Victim | None = None) -> None:
         self.chosen: dict[str, Victim] = {}
         self.places: list[int] = []
-        self.limits = list(search.usage.soon_limits)
+        self.limits = list(search.usage.limits_after_termination)
         self._search = search
         self._candidate = candidate
         self._shape = candidate.shape

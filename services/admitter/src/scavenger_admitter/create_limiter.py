@@ -1,17 +1,15 @@
-"""Who may create its Job now: by places in line, and so that no namespace keeps the others waiting.
+"""Limits how many Jobs are created at once, in the order of the queue, so that no namespace delays the others.
 
-A create waits for the admission webhooks and policies of its namespace, for up to half a minute. Each has a worker of
-the reconcile loop for so long; without a bound, one namespace would have all of them. Jobs with a grant are in line, by
-namespace, and are called when there is a slot. Until then there is nothing to be done for them: a reconcile that an
-event causes meanwhile does not create, so nobody passes those before it.
+A create waits for the admission webhooks and policies of its namespace, for up to half a minute, and occupies a
+worker of the reconcile loop. Without a limit one namespace could occupy all workers. Jobs with a grant are queued by
+namespace, and are called when a slot is free. Until then a reconcile does not create their Job, so no job passes
+those before it.
 
-Hundreds may have a grant while the API server takes ten creates a second. A job that is granted late, as it was
-interrupted just now or its first grant was not made use of, would stand behind them all; so the place in line says who
-is called, not the time of the grant.
+Hundreds of jobs may have a grant while the API server takes ten creates a second. The queue position decides which
+job is called, not the time of the grant. Otherwise a job that was interrupted just now would wait for all of them.
 
-A create that takes longer than others is passed by them, by as many as get answers meanwhile. So that these are few, of
-a namespace no more than a window of starts is granted, counted from the oldest one that is not answered. After two
-seconds nobody waits for it any more.
+Jobs pass a create that takes longer than others. So that these are few, only a window of starts is granted in a
+namespace, counted from the oldest create without an answer. After two seconds no job waits for that create any more.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Value = TypeVar("Value")
 _NOT_BEGUN: Final = float("inf")
 
 
-class StartSlots:
+class CreateLimiter:
     """The line of starts of each namespace, and the slots of those called.
 
     Args:
@@ -70,7 +68,7 @@ class StartSlots:
         self._hung = set[str]()
         """Those called that have no slot any more, as their creates hang."""
 
-    def join(self, key: str, place: Place) -> None:
+    def enqueue(self, key: str, place: Place) -> None:
         """`namespace/name` has a grant. It is called when it may create its Job, which may be at once.
 
         place: in line; of two jobs of a namespace the lesser is called first.
@@ -82,16 +80,16 @@ class StartSlots:
             numbers[key] = self._grants[namespace] = self._grants.get(namespace, 0) + 1
         self._call_next()
 
-    def is_called(self, key: str) -> bool:
+    def may_create(self, key: str) -> bool:
         """Whether the job may create its Job now."""
         return key in self._called.get(namespace_of(key), ())
 
-    def begin(self, key: str) -> None:
+    def start(self, key: str) -> None:
         """The create of one that was called begins, or goes on; of any other one nothing is known here."""
-        if self.is_called(key):
+        if self.may_create(key):
             self._called[namespace_of(key)][key] = self._clock.monotonic()
 
-    def leave(self, key: str) -> None:
+    def release(self, key: str) -> None:
         """The create is through, or there is nothing to create any more."""
         namespace = namespace_of(key)
         _drop(self._line, namespace, key)
@@ -102,7 +100,7 @@ class StartSlots:
             self._wakeups.admit()  # creates may have hung in its namespace until now
             self._call_next()
 
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many starts were granted and are not answered; those that hang, and those behind them, do not count."""
         slow, hanging = self._clock.monotonic() - SLOW_SECONDS, self.hanging()
         called = sum(begun > slow for busy in self._called.values() for begun in busy.values())
@@ -115,7 +113,7 @@ class StartSlots:
         waited = {ns: now - max(busy.values()) for ns, busy in self._called.items() if len(busy) >= self._each}
         return {namespace: seconds for namespace, seconds in waited.items() if seconds >= SLOW_SECONDS}
 
-    def pass_hanging(self) -> None:
+    def skip_hanging(self) -> None:
         """Creates that have taken too long by now give their slots to others, who wait for them no more."""
         now = self._clock.monotonic()
         hung = [
@@ -133,11 +131,11 @@ class StartSlots:
             self._wakeups.admit()
             self._call_next()
 
-    def may_join(self, namespace: str) -> bool:
+    def has_capacity(self, namespace: str) -> bool:
         """Whether another job of a namespace may be granted its start."""
         return namespace not in self.hanging() and not self._is_full(namespace)
 
-    def closed(self) -> dict[str, float]:
+    def saturated_namespaces(self) -> dict[str, float]:
         """The namespaces of which nobody may be granted a start, and for how many seconds all creates have hung there;
         0 where they do not, but as many have their grants as may."""
         hanging = self.hanging()
@@ -155,7 +153,7 @@ class StartSlots:
             del self._grants[namespace]
         return True
 
-    def behind_hanging(self) -> list[str]:
+    def queued_behind_hanging(self) -> list[str]:
         """Those in line in such namespaces."""
         return [key for namespace in self.hanging() for key in self._line.get(namespace, ())]
 
