@@ -26,6 +26,8 @@ from scavenger_runtime.settings import ServiceSettings
 from scavenger_testing.pod_security import violations
 from scavenger_webhook.settings import WebhookSettings
 
+from tools.generate_charts import GIVEN_BY_THE_CHART
+
 pytestmark = pytest.mark.timeout(900)  # helm may have to be built first
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,17 +42,6 @@ LIBRARY = ROOT / "charts" / "scavenger-library"
 UMBRELLA = ROOT / "charts" / "scavenger"
 CHARTS = sorted({path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")} - {LIBRARY, UMBRELLA})
 USERS_OF_THE_LIBRARY = (*SERVICES, "scheduler")
-GIVEN_BY_THE_CHART = {
-    "namespace",
-    "kubeconfig",
-    "context",
-    "identity",
-    "health_port",
-    "metrics_tls_folder",
-    "metrics_auth",
-    "metrics_port",
-}
-
 REGISTRY = "registry.example"
 AUTHORITY = "Y2VydGlmaWNhdGU="
 """caBundle of an authority that the administrator has made."""
