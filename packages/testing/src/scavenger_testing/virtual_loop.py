@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import selectors
 import socket
@@ -137,6 +138,7 @@ def _seeded(source: random.Random) -> Iterator[None]:
         mock.patch("random.Random", made),
         mock.patch("random.randint", chance.randint),
         mock.patch("uuid.uuid4", numbered),
+        mock.patch("scavenger_testing.builders._numbers", itertools.count(1)),
     ):
         yield
 
