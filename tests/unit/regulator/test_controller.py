@@ -190,6 +190,21 @@ async def test_publishes_what_it_measures() -> None:
         assert ("scavenger-levels", "Filling") in c.reasons()
 
 
+@pytest.mark.parametrize(("there", "load"), [(False, 10), (True, 50)])
+async def test_a_tainted_node_counts_while_a_scavenger_pod_is_on_it(there: bool, load: float) -> None:
+    async with cluster() as c:
+        idle = node_dict("n2", cpu="10", memory="100Gi")
+        idle["status"]["conditions"] = [condition("Ready")]
+        c.api.put(NODES, idle)
+        c.idle_nodes = ("n2",)
+        c.api.edit(NODES, None, "n1", lambda o: o["spec"].update(taints=[{"key": "team", "effect": "NoSchedule"}]))
+        if there:
+            c.add_job("a")
+        c.measure(9)
+        await c.period(0)
+        assert c.levels().load("cpu") == load
+
+
 async def test_writes_only_when_something_changed_or_the_heartbeat_is_due() -> None:
     async with cluster() as c:
         published = []
