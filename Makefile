@@ -130,8 +130,19 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(RUN) python -m tools.reference --check
 	$(RUN) python -m tools.version --check
 	$(RUN) python -m tools.rights --check
+	$(MAKE) docs
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
+
+.PHONY: docs
+docs: sync ## The documentation as a site, in dist/docs; fails where a link leads nowhere
+	$(RUN) python -m tools.docs_site
+	$(RUN) zensical build --strict
+
+.PHONY: docs-serve
+docs-serve: sync ## The same on http://localhost:8000, anew with each change of its sources
+	$(RUN) python -m tools.docs_site
+	$(RUN) zensical serve
 
 .PHONY: generate
 generate: sync ## Write the generated files anew
