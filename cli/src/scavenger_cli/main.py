@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Final
@@ -16,10 +17,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 from scavenger_kube.errors import ApiError
+from typer.exceptions import TyperException
 
 from scavenger_cli.access import declare, global_parameters, interruptible
 from scavenger_cli.exits import CliError, ExitCode, Interrupted
-from scavenger_cli.output import say, say_error
+from scavenger_cli.output import note, say, say_error
 from scavenger_cli.remedies import as_cli_error
 
 _OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -143,6 +145,14 @@ def _add(app: typer.Typer, names: Iterable[str], functions: Mapping[str, str]) -
         app.command(name, context_settings=settings)(command)
 
 
+PLAIN: Final = (
+    (r"Input should be a valid integer.*", "write a whole number"),
+    (r"Input should be a valid number.*", "write a number"),
+    (r"Input should be greater than or equal to (\S+)", r"write \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"write \1 or less"),
+)
+"""What typer says in the words of its library for validation, and what to say instead."""
+
 COMPLETIONS = ("kubectl_complete-sj", "kubectl_complete-scavenger")
 """What kubectl calls for the tab key. `kubectl sj` as one file is that too, by a link of such a name."""
 
@@ -156,7 +166,11 @@ def main() -> None:
         return
     interruptible()
     try:
-        application(sys.argv[1:])(prog_name="kubectl sj")
+        code = application(sys.argv[1:])(prog_name="kubectl sj", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
+    except TyperException as error:
+        _say_misuse(error)
+        sys.exit(ExitCode.USAGE)
     except CliError as error:
         say_error(error)
         sys.exit(error.code)
@@ -172,6 +186,19 @@ def main() -> None:
     except BrokenPipeError:  # as in `kubectl sj list | head`: nobody reads on, and nobody is to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)
+
+
+def _say_misuse(error: TyperException) -> None:
+    """What is wrong with the words of the command line; of a group without a command, its help."""
+    message = getattr(error, "format_message", lambda: str(error))()
+    if message.startswith("Usage:"):
+        note(message)
+        return
+    for pattern, plain in PLAIN:
+        message = re.sub(pattern, plain, message)
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "kubectl sj"
+    say_error(CliError(message[:1].lower() + message[1:].removesuffix("."), f"`{path} -h` shows what it takes"))
 
 
 if __name__ == "__main__":

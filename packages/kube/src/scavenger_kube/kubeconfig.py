@@ -87,7 +87,7 @@ def read(kubeconfig: str | None = None) -> Merged:
     if not found:
         raise KubeconfigError(
             f"no kubeconfig found: {' or '.join(map(str, paths))} does not exist",
-            "point at one with --kubeconfig or KUBECONFIG; in this repository `make up` prints the line to paste",
+            "point at one with --kubeconfig or KUBECONFIG",
         )
     return merge([(path, _read(path)) for path in found])
 
