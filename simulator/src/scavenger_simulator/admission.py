@@ -120,7 +120,7 @@ class Admission:
                 queue=DEFAULT_QUEUE if plain else job.demand.queue,
                 shape=_shape(job.demand.cpu_milli, job.demand.memory_bytes),
                 parallelism=job.demand.pods,
-                interrupted_count=0 if plain else job.interruptions,
+                interrupted_count=0 if plain else job.places,
                 queued_at=stamp(job.queued_at),
             )
         )

@@ -117,7 +117,7 @@ def _gang(job: Job, reported: int | None, weights: Weights) -> Gang:
         run=run,
         parallelism=demand.pods,
         started=stamp(job.running_since),
-        interruptions=job.interruptions,
+        interruptions=job.places,
         class_=job.status_class,
         written=job.status_priority,
     )

@@ -39,6 +39,7 @@ class Job:
         status_priority: the CPU-seconds in its status.
         next_report: when its pods next report a checkpoint.
         changes: grows with all that the services see of its pods, reported checkpoints where they have been noted.
+        places: its interruptions; with interrupted_first "short-runs" those since a run of a checkpoint interval.
         version: changes with each start and end, so that events of an earlier run are known as such.
         useful: core-seconds kept so far; lost: thrown away.
     """
@@ -62,6 +63,7 @@ class Job:
         "next_report",
         "nodes",
         "number",
+        "places",
         "pod_keys",
         "queued_at",
         "restart",
@@ -106,7 +108,7 @@ class Job:
         self.admitted = self.running_since = self.gone_at = self.restart = self.saved = 0
         self.first_start: int | None = None
         self.finished: int | None = None
-        self.runs = self.interruptions = self.version = 0
+        self.runs = self.interruptions = self.places = self.version = 0
         self.use = (0, 0)
         self.class_ = self.status_class = ""
         self.written: int | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from scavenger_domain.gang import short_run
+
 from scavenger_simulator.accounts import settle_run
 from scavenger_simulator.clock import ticks
 from scavenger_simulator.jobs import NEVER, Job, Stage, whole_second
@@ -101,6 +103,11 @@ class Lifecycle:
             lost = self._settle(job, kept=False)
             job.saved = job.safe_work(now)
             job.interruptions += 1
+            interval, trusted = ticks(job.demand.interruption_after), world.settings.preemption.trusted
+            had_turn = world.settings.interrupted_first == "short-runs" and not short_run(
+                job.running_since, interval, now, trusted
+            )
+            job.places = 0 if had_turn else job.places + 1
             job.waits_since = now
         # A place in line that it never had before, also where it is interrupted in the moment of its start.
         job.queued_at = max(now, job.queued_at + 1)

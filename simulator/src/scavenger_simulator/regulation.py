@@ -235,7 +235,8 @@ class Regulation:
             cores=demand.cpu_milli / 1000,
             running=running,
             started=started,
-            interruptions=job.interruptions,
+            interruptions=job.places,
+            returned=job.interruptions > 0,
             parallelism=demand.pods,
         )
 

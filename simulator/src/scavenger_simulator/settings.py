@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from scavenger_admitter.core.admission.cycle.fair_share_preemption import PreemptionRules
 from scavenger_admitter.core.admission.cycle.turns import PATIENCE
@@ -31,7 +31,8 @@ class Settings:
     metrics_period: between two measurements of a node, which are averages over as long. metrics_age: how long before
     the regulator looks the last one was made. prioritizer_period: between two rounds; the service's is 10.
     admission_interval: least time between two admission cycles; the service's is 0.1. Longer ones of both make a long
-    simulation shorter. keep_turn_after: a job waits so long before its turn is kept; 0: never. start_seconds: from
+    simulation shorter. keep_turn_after: a job waits so long before its turn is kept; 0: never. interrupted_first:
+    the admitter's setting of that name. start_seconds: from
     admission until the pods run. non_preemptible_wait: after which an ordinary pod may displace what is not
     preemptible. starved_after: a job that waited longer in one piece counts as starved.
     """
@@ -44,6 +45,7 @@ class Settings:
     prioritizer_period: float = 30.0
     preemption: PreemptionRules = field(default_factory=PreemptionRules)
     keep_turn_after: float = PATIENCE / SECOND
+    interrupted_first: Literal["always", "short-runs"] = "always"
     admission_interval: float = 5.0
     max_starts_per_cycle: int = 500
     count_candidate: bool = True

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scavenger_admitter.core.lifecycle.observation import InterruptDecision
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision, LifecycleSettings
 from scavenger_admitter.facts import candidate
 from scavenger_api.evictions import ANNOTATION_EVICTION_REASON, EvictionNote, EvictionReason
 from scavenger_api.job import Phase, ScavengerJob
@@ -106,6 +106,26 @@ def test_a_job_earns_one_place_per_reclaim_period_that_it_has_computed() -> None
     assert (job.status.interrupted_count, job.earned_count) == (7, 2)
 
 
+def test_interrupted_jobs_come_back_first_however_long_they_ran() -> None:
+    assert again(b.job(RUNNING, running=[10]), ran=7200).earned_count == 1
+
+
+def test_with_turns_a_run_as_long_as_a_checkpoint_interval_uses_up_all_places() -> None:
+    """Half an hour. Of two jobs that wait, the one that has had its turn stands behind who came before it."""
+    job = b.job(RUNNING, running=[10])
+    for _ in range(2):
+        job = again(job, ran=1799, turns=True)
+    assert (job.status.interrupted_count, job.earned_count) == (2, 2)
+    job = again(job, ran=1800, turns=True)
+    assert (job.status.interrupted_count, job.earned_count) == (3, 0)
+    assert again(job, ran=700, turns=True).earned_count == 1, "a short run is worth one again"
+
+
+def test_a_long_interval_is_believed_as_far_as_it_is_trusted() -> None:
+    job = b.job(RUNNING, running=[10], spec={"interruptionAfter": "7d"})
+    assert [again(job, ran=ran, turns=True).earned_count for ran in (7199, 7200)] == [1, 0]
+
+
 def test_places_stay_in_the_queue_in_which_they_were_earned() -> None:
     job = again(b.job(RUNNING, running=[10]), ran=700)
     assert job.earned_count == 1
@@ -115,7 +135,7 @@ def test_places_stay_in_the_queue_in_which_they_were_earned() -> None:
     assert again(moved, ran=10).earned_count == 0
 
 
-def again(job: ScavengerJob, *, ran: float) -> ScavengerJob:
+def again(job: ScavengerJob, *, ran: float, turns: bool = False) -> ScavengerJob:
     """The job as it is after one more run of so many seconds, which a preemption by others ends."""
     queued = max(job.status.queued_timestamp or b.at(0), b.at(0))
     start = (queued - b.BASE).total_seconds() + 10
@@ -131,7 +151,8 @@ def again(job: ScavengerJob, *, ran: float) -> ScavengerJob:
     )
     end = start + ran
     pod = b.pod(queued=start - 10, started=start, deleted=end, conditions=[b.disrupted("PreemptionByScheduler", end)])
-    now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod)
+    settings = LifecycleSettings(turns=turns)
+    now = b.seen(b.written(job, status), end + 1, b.batch(queued=start - 10), pod, settings=settings)
     after = b.decide(now).status
     assert after.phase is INTERRUPTED
     return b.written(job, after)

@@ -26,8 +26,8 @@ from scavenger_domain.gang import (
     cpu_seconds,
     estimated_at_risk,
     estimated_time_at_risk,
-    run_promised,
     safe_until,
+    short_run,
     start_over,
     time_at_risk,
 )
@@ -112,14 +112,11 @@ def test_a_liar_among_honest_jobs_is_not_the_last_for_ever() -> None:
         assert sum(other < risk for other in honest) == before
 
 
-def test_only_who_came_back_is_promised_a_run_and_no_longer_one_than_is_trusted() -> None:
-    def promised(interruptions: int, ran: int, interval: int) -> bool:
-        return run_promised(interruptions, 0, interval, ran, trusted=2 * HOUR)
-
-    assert [promised(count, 1799, 1800) for count in (0, 1, 7)] == [False, True, True]
-    assert not promised(1, 1800, 1800)
-    assert promised(1, 2 * HOUR - 1, WEEK)
-    assert not promised(1, 2 * HOUR, WEEK)
+def test_a_run_is_short_until_a_checkpoint_is_due_as_far_as_that_is_trusted() -> None:
+    assert short_run(0, 1800, 1799, trusted=2 * HOUR)
+    assert not short_run(0, 1800, 1800, trusted=2 * HOUR)
+    assert short_run(0, WEEK, 2 * HOUR - 1, trusted=2 * HOUR)
+    assert not short_run(0, WEEK, 2 * HOUR, trusted=2 * HOUR)
 
 
 # --- one figure, whoever is asked ---

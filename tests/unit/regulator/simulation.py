@@ -170,6 +170,7 @@ class World:
             started=self.time(job.started),
             checkpoint=None if job.checkpoint is None else self.time(job.checkpoint),
             interruptions=job.interruptions,
+            returned=job.interruptions > 0,
         )
 
     # --- what the regulator does ---

@@ -253,19 +253,19 @@ def time_at_risk(start: int, since: int, now: int, startup_cost: int, interval: 
     return lost + startup_cost if since == began else lost
 
 
-def run_promised(interruptions: int, start: int, interval: int, now: int, trusted: int = TRUSTED) -> bool:
-    """Whether a job that came back has the rest of a checkpoint interval before it, so that its restart pays.
+def short_run(start: int, interval: int, until: int, trusted: int = TRUSTED) -> bool:
+    """Whether a run is shorter than a checkpoint interval up to a moment: it may have saved nothing yet.
 
-    What an administrator may promise: such a job is no victim while another one would do.
+    An administrator may let only jobs whose run ended so go before others in their queue, and may promise a job that
+    came back that it is no victim while its run is so short and another one would do.
 
     Args:
-        interruptions: of the job until now; a first run is promised nothing.
-        start: of the present run.
+        start: of the run.
         interval: `interruptionAfter`, more than nothing.
-        now: the present.
-        trusted: no longer interval is promised.
+        until: the end of the run, or the present.
+        trusted: no longer interval is believed.
     """
-    return interruptions > 0 and now - start < min(interval, trusted)
+    return until - start < min(interval, trusted)
 
 
 def moment(micros: int) -> datetime:

@@ -116,6 +116,8 @@ class Reconciler:
             start_timeout=timedelta(seconds=settings.start_timeout),
             unschedulable_after=timedelta(seconds=settings.unschedulable_after),
             reclaim_period=timedelta(seconds=settings.reclaim_period),
+            trusted_interval=timedelta(seconds=settings.trusted_interval),
+            turns=settings.interrupted_first == "short-runs",
             quiet_for=timedelta(seconds=settings.explain_after),
         )
 

@@ -90,6 +90,11 @@ class AdmitterSettings(ServiceSettings):
         unit="seconds",
         ge=0,
     )
+    interrupted_first: Literal["always", "short-runs"] = option(
+        "always",
+        "which interrupted jobs go before others in their queue: all, or only those whose run was shorter than their "
+        "checkpoint interval; the others go behind those that wait",
+    )
     startup_cost: Seconds = STARTUP_COST
     trusted_interval: Seconds = TRUSTED_INTERVAL
     minimum_run: bool = MINIMUM_RUN

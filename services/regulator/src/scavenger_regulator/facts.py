@@ -150,6 +150,7 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[Po
         start_over=parse_time(status.priority_start_over_timestamp),
         checkpoint=max((c for c in checkpoints if c is not None), default=None),
         interruptions=job.earned_count,
+        returned=status.interrupted_count > 0,
         parallelism=max(1, spec.parallelism),
         stopping=spec.suspend or job.metadata.deletion_timestamp is not None,
         finished=finished,

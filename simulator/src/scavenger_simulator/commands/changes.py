@@ -25,10 +25,12 @@ OF_THE_RUN: Final = (
     "admission_interval",
     "start_seconds",
     "keep_turn_after",
+    "interrupted_first",
     "non_preemptible_wait",
     "starved_after",
 )
-"""Fields of Settings that are not the regulator's. All in seconds."""
+"""Fields of Settings that are not the regulator's. All in seconds but interrupted_first."""
+INTERRUPTED_FIRST: Final = ("always", "short-runs")
 _MICROSECONDS: Final = 1_000_000
 _OF_THE_REGULATOR: Final = {camel_case(name): name for name in RegulatorSettings.__annotations__}
 _NAMES: Final = {**_OF_THE_REGULATOR, **{camel_case(name): name for name in OF_THE_RUN}}
@@ -68,6 +70,10 @@ def _of_chart(path: Path) -> Changes:
 def _checked(name: str, value: Any, source: str) -> Any:
     field = _NAMES[name]
     try:
+        if field == "interrupted_first":
+            if value not in INTERRUPTED_FIRST:
+                raise ValueError(f"{value!r} is no value: choose from {', '.join(INTERRUPTED_FIRST)}")
+            return value
         if field in OF_THE_RUN:
             return parse_value(str(value))
         info = RegulatorSettings.model_fields[field]

@@ -133,6 +133,8 @@ class Gang:
     start_over: datetime | None = None
     checkpoint: datetime | None = None
     interruptions: int = 0
+    returned: bool = False
+    """It was interrupted before, whoever caused that."""
     parallelism: int = 1
     """Members that the job asks for."""
     stopping: bool = False

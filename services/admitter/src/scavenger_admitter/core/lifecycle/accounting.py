@@ -109,6 +109,13 @@ def run_start(status: ScavengerJobStatus) -> datetime | None:
     return last if last >= second(status.queued_timestamp) else None
 
 
+def short_run(status: ScavengerJobStatus, spec: ScavengerJobSpec, end: datetime, trusted: timedelta) -> bool:
+    """Whether the current run is short where it ends at `end` (`gang.short_run`); one that has not begun is."""
+    start = run_start(status)
+    interval, most = _micros(spec.checkpoint_interval), _micros(trusted)
+    return start is None or gang.short_run(micros(start), interval, micros(end), most)
+
+
 def requeued(status: ScavengerJobStatus, now: datetime) -> datetime:
     """The place in line from now on, in microseconds: never one it had before, and later than the start of any run."""
     places = [now]

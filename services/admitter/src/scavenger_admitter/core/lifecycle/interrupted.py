@@ -13,7 +13,7 @@ from scavenger_domain.nodes import cordoned
 from scavenger_domain.taints import blocking, tolerates
 from scavenger_kube import kinds
 
-from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second
+from scavenger_admitter.core.lifecycle.accounting import cores, rests_until, second, short_run
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import Removal
 from scavenger_admitter.core.lifecycle.termination import Removed
@@ -26,11 +26,13 @@ def interrupt(draft: Draft, found: Removed) -> None:
     """The run was ended from outside: count it, and put the job in line again."""
     at = min(found.at, draft.seen.now)
     before, last = draft.status, draft.run is None or all(pod.ended for pod in draft.run.pods)
+    settings = draft.seen.settings
+    had_turn = settings.turns and not short_run(before, draft.seen.job.spec, at, settings.trusted_interval)
     spent = draft.settle(at, kept=False)
     draft.spend(spent)
     draft.set(
         interrupted_count=before.interrupted_count + 1,
-        **_place(draft, found.removal),
+        **_place(draft, found.removal, had_turn=had_turn),
         interrupted_timestamps=(*before.interrupted_timestamps, second(at))[-names.MAX_RECENT_TIMESTAMPS :],
     )
     short = draft.count_short(found.removal.cause)
@@ -48,13 +50,16 @@ def interrupt(draft: Draft, found: Removed) -> None:
     draft.note(interruptions.EVENT_REASON, message)
 
 
-def _place(draft: Draft, removal: Removal) -> dict[str, Any]:
+def _place(draft: Draft, removal: Removal, *, had_turn: bool) -> dict[str, Any]:
     """Whether the interruption gives a place in line, as the status says it.
 
     At most one for each reclaim period that the job has computed, and only in the queue in which it was earned: nobody
-    is to come to the head of a line by interruptions that cost nothing (docs/designs/0011-tenancy.md).
+    is to come to the head of a line by interruptions that cost nothing (docs/designs/0011-tenancy.md). A job that has
+    had its turn gives up all places (docs/designs/0025-who-passes-whom.md).
     """
     status, queue = draft.status, draft.seen.job.spec.queue
+    if had_turn:
+        return {"own_interrupted_count": status.interrupted_count + 1, "earned_queue": queue}
     elsewhere = status.earned_queue not in (None, queue)
     own = status.interrupted_count if elsewhere else status.own_interrupted_count
     computed, since = status.useful_cpu_seconds + status.lost_cpu_seconds, status.earned_cpu_seconds

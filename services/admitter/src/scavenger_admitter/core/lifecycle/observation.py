@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from scavenger_api.job import Phase, ScavengerJob, ScavengerJobStatus
+from scavenger_api.names import DEFAULT_TRUSTED_INTERVAL_SECONDS
 from scavenger_api.reasons import InterruptionReason
 from scavenger_domain.pod_security import Level
 from scavenger_kube import kinds
@@ -30,6 +31,10 @@ class LifecycleSettings:
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
     reclaim_period: timedelta = timedelta(minutes=10)
     """An interruption gives a place in line when the job has computed for so long since the last one that did."""
+    trusted_interval: timedelta = timedelta(seconds=DEFAULT_TRUSTED_INTERVAL_SECONDS)
+    """No longer interval between checkpoints is believed."""
+    turns: bool = False
+    """A run as long as a checkpoint interval is a turn: the job goes behind the others in its queue after it."""
 
 
 def _by_nobody(_: str) -> bool:

@@ -23,7 +23,7 @@ from scavenger_regulator.core.snapshot import CpuTime, Gang, PodFacts, unknown_c
 class RiskRules:
     """startup_cost: seconds per core until the first checkpoint of a run. trusted_interval: seconds, the longest
     interval that is taken at its word. weights: of resources. minimum_run: whether jobs that came back are promised a
-    checkpoint interval (`scavenger_domain.gang.run_promised`)."""
+    checkpoint interval (`scavenger_domain.gang.short_run`)."""
 
     startup_cost: float = DEFAULT_STARTUP_COST_SECONDS
     trusted_interval: float = DEFAULT_TRUSTED_INTERVAL_SECONDS
@@ -88,7 +88,7 @@ def at_risk(
 def promised(gang: Gang, started: datetime, now: datetime, rules: RiskRules) -> bool:
     """Whether a gang has been promised that it runs on. started: of its present run."""
     interval, trusted = (round(seconds * MICROSECONDS) for seconds in (gang.interval, rules.trusted_interval))
-    return rules.minimum_run and rule.run_promised(gang.interruptions, micros(started), interval, micros(now), trusted)
+    return rules.minimum_run and gang.returned and rule.short_run(micros(started), interval, micros(now), trusted)
 
 
 def safe_since(gang: Gang, now: datetime) -> tuple[datetime, datetime]:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import TRUSTED, run_promised
+from scavenger_domain.gang import TRUSTED, short_run
 
 from scavenger_admitter.core.admission.cycle.cycle_usage import CycleUsage
 from scavenger_admitter.core.admission.cycle.lines import Lines
@@ -73,7 +73,7 @@ class PreemptionRules:
         interrupted = job.interrupted_at
         if interrupted and abs(now - interrupted) < self.period:
             return True
-        return self.minimum_run and run_promised(bool(interrupted), job.started, job.interval, now, self.trusted)
+        return self.minimum_run and interrupted > 0 and short_run(job.started, job.interval, now, self.trusted)
 
 
 @dataclass(frozen=True, slots=True)
