@@ -35,10 +35,10 @@ def look(page: Page, url: str, job: str) -> None:
     page.goto(url)
     page.wait_for_selector("body[data-time]")
     expect(page.locator("#link")).to_have_text("live")
-    expect(page.locator("#fresh")).to_contain_text("Yes: ")
+    expect(page.locator("#fresh")).to_contain_text("✓ Current: load measured")
     for service in SERVICES:
         expect(page.locator("#services")).to_contain_text(f"scavenger-{service}: answers")
-    expect(page.locator("#nodes .tile")).to_have_count(1)
+    expect(page.locator("#nodes [data-key]")).to_have_count(1)
     row = page.locator("#jobs [data-key]").filter(has_text=job)
     expect(row).to_contain_text("Running")
     row.click()
