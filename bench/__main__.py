@@ -68,12 +68,20 @@ BENCHMARKS: Final = {
     "bench.webhook.bench_guard": ("guard",),
     "bench.simulator.bench_simulator": ("simulator.day",),
     "bench.simulator.bench_replay": ("simulator.replay",),
-    "bench.simulator.bench_proof": ("proof",),
+    "bench.simulator.bench_proof": (
+        "loop.jobs_done_ratio_to_plain",
+        "loop.work_ratio_to_plain",
+        "loop.waited_4h_ratio_to_plain",
+        "loop.lost_ratio_to_plain",
+        "loop.ordinary_waited_over_60s",
+        "gain",
+    ),
     "bench.simulator.bench_classes": ("loop.class_writes_per_hour", "loop.budget_writes_per_hour"),
     "bench.simulator.bench_gpus": ("loop.gpu_hours_lost",),
     "bench.simulator.bench_loop": ("loop",),
     "bench.cli.bench_cli": ("cli",),
-    "bench.setup.bench_setup": ("setup",),
+    "bench.setup.bench_setup": ("setup.cold", "setup.warm"),
+    "bench.setup.bench_first_job": ("setup.first_job",),
 }
 """Module with a `run() -> list[Figure]`, and what the names of its figures begin with."""
 

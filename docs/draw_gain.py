@@ -1,4 +1,4 @@
-"""Draws docs/gain.svg, and the table beside it in docs/simulator.md: what scavenging adds to a day, and what it throws away.
+"""Draws docs/gain.svg, and the table beside it in docs/simulator.md: what scavenging adds to days, and what it loses.
 
 python -m docs.draw_gain             write the picture, from docs/gain.json, and print the table
 python -m docs.draw_gain --check     exit 1 where the picture is not what the data says
@@ -20,15 +20,25 @@ DATA = Path(__file__).with_name("gain.json")
 PICTURE = Path(__file__).with_name("gain.svg")
 LEFT, TOP, WIDTH, HEIGHT, GAP, BARS = 56, 44, 560, 240, 90, 150
 ORDINARY, JOBS, PLAIN, INK = "#9aa5b1", "#1f6fb2", "#b3261e", "#222222"
-NAMES: Final = {"none": "no scavenging", "plain": "Jobs of low priority", "ours": "scavenger jobs"}
+NAMES: Final = {
+    "none": "no scavenging",
+    "plain": "Jobs of low priority",
+    "ours": "scavenger jobs",
+    "short-runs": "scavenger jobs, `interruptedFirst: short-runs`",
+}
 BARS_OF: Final = {"plain": "plain Jobs", "ours": "scavenger jobs"}
+SHOWN_DAY: Final = "openb"
 COLUMNS: Final = (
     ("utilisation", "CPU in use, %", "{:.1f}"),
     ("progress", "core-hours of work done", "{:,.0f}"),
+    ("completed", "jobs completed", "{:,.0f}"),
+    ("starved", "jobs that waited over 4 h", "{:,.0f}"),
     ("lost", "core-hours lost", "{:.1f}"),
+    ("badput", "lost ÷ held, %", "{:.2f}"),
     ("preemptions", "jobs displaced", "{:,.0f}"),
     ("yields", "jobs that yielded at a checkpoint", "{:,.0f}"),
     ("delayed", "ordinary pods that waited", "{:.0f}"),
+    ("delayed_long", "over a minute", "{:.0f}"),
 )
 
 
@@ -55,7 +65,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
 def _day(data: dict[str, Any]) -> list[str]:
     ordinary, ours = data["course"]["ordinary"], data["course"]["ours"]
     parts = [
-        svg.text(LEFT, TOP - 18, f"CPU in use, % of {data['cores']:,.0f} cores", size=14),
+        svg.text(LEFT, TOP - 18, f"CPU in use, % of {data['days'][SHOWN_DAY]['cores']:,.0f} cores", size=14),
         _area([0.0] * len(ordinary), ordinary, ORDINARY),
         _area(ordinary, ours, JOBS),
     ]
@@ -72,11 +82,11 @@ def _day(data: dict[str, Any]) -> list[str]:
 
 
 def _lost(data: dict[str, Any]) -> list[str]:
-    """Bars of what was thrown away: means, and what single seeds came to."""
+    """Bars of what was thrown away on an average day, and what single days came to."""
     left = LEFT + WIDTH + GAP
     values = {policy: [run["lost"] for run in of(data, policy)] for policy in ("plain", "ours")}
     highest = max(max(found) for found in values.values()) or 1.0
-    parts = [svg.text(left, TOP - 18, "core-hours lost", size=14)]
+    parts = [svg.text(left, TOP - 18, f"lost, core-hours; {len(data['days'])} days", size=14)]
     for place, (policy, colour) in enumerate((("plain", PLAIN), ("ours", JOBS))):
         x, mean = left + place * (BARS / 2 + 10), fmean(values[policy])
         top = TOP + 20 + (HEIGHT - 20) * (1 - mean / highest)
@@ -105,14 +115,12 @@ def picture(data: dict[str, Any]) -> str:
 
 
 def table(data: dict[str, Any]) -> str:
-    """The means over all seeds, in Markdown."""
-    lines = ["| | " + " | ".join(title for _, title, _ in COLUMNS) + " |", "|---|" + "---:|" * len(COLUMNS)]
-    for policy, name in NAMES.items():
-        cells = []
-        for key, _, form in COLUMNS:
-            known = [run[key] for run in of(data, policy) if run[key] is not None]
-            cells.append(form.format(fmean(known)) if known else "-")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    """Every run, in Markdown."""
+    lines = ["| day | | " + " | ".join(title for _, title, _ in COLUMNS) + " |", "|---|---|" + "---:|" * len(COLUMNS)]
+    for run in data["runs"]:
+        values = {**run, "badput": 100 * run["lost"] / run["harvested"] if run["harvested"] else None}
+        cells = ["-" if values[key] is None else form.format(values[key]) for key, _, form in COLUMNS]
+        lines.append(f"| {run['day']} | {NAMES[run['policy']]} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

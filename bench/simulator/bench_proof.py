@@ -1,57 +1,66 @@
-"""The claim itself: the same day and the same line of jobs without scavenging, with plain Jobs, and with ours.
+"""The claim itself: the same days and lines of jobs with plain Jobs and with ours; `proof.py` says more.
 
-In the simulator, which is the services' own decisions in virtual time, with three seeds; `proof.py` says more.
+For each day, and with the sums over all days:
+
+- loop.jobs_done_ratio_to_plain, loop.work_ratio_to_plain, loop.waited_4h_ratio_to_plain, loop.lost_ratio_to_plain:
+  jobs completed, core-hours of work, jobs that waited longer than four hours in one piece, core-hours lost; ours ÷
+  plain Jobs.
+- loop.ordinary_waited_over_60s: ordinary pods that waited for longer than a minute, more than with plain Jobs.
+- gain.badput: core-hours lost ÷ harvested.
 """
 
 from __future__ import annotations
 
-from statistics import fmean
+from collections.abc import Iterable
 from typing import Any, Final
 
 from scavenger_simulator.inputs.reading import InputError
 from scavenger_simulator.policy import Policy
 
 from bench import Skipped, trace_folder
-from bench.simulator.proof import POLICIES, SCENARIO, measure
+from bench.simulator.proof import SHORT_RUNS, Run, measure
 
-SHOWN: Final = {
-    "utilisation": "%",
-    "useful": "core-h",
-    "lost": "core-h",
-    "progress": "core-h",
-    "preemptions": "jobs",
-    "yields": "jobs",
-    "delayed": "pods",
-    "delay_p50": "s",
+RATIOS: Final = {
+    "loop.jobs_done_ratio_to_plain": ("completed", ">= 1.0"),
+    "loop.work_ratio_to_plain": ("progress", ">= 0.98"),
+    "loop.waited_4h_ratio_to_plain": ("starved", "<= 1.5"),
+    "loop.lost_ratio_to_plain": ("lost", "<= 0.16"),
 }
+"""The figure of a run, and the goal."""
+Figure = dict[str, Any]
 
 
-def run() -> list[dict[str, Any]]:
-    """The figures: means over the seeds."""
+def run() -> list[Figure]:
+    """The figures."""
     try:
-        data = measure(trace_folder())
+        return figures_of([found for _, found, _ in measure(trace_folder())])
     except InputError as error:
         raise Skipped(f"{error}; BENCH_TRACE_DIR says where the public traces are") from None
-    return figures_of(data["runs"])
 
 
-def figures_of(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Means of each policy, and of ours ÷ plain Jobs with the same seed."""
-    found: list[dict[str, Any]] = []
-    for name, unit in SHOWN.items():
-        for policy in POLICIES:
-            values = [run[name] for run in runs if run["policy"] == policy and run[name] is not None]
-            if values:
-                figure = {"name": f"proof.{SCENARIO}.{policy}.{name}", "value": fmean(values), "unit": unit}
-                found.append({**figure, "goal": None})
-    by_seed = {(run["policy"], run["seed"]): run for run in runs}
-    for name in ("progress", "lost"):
-        ratios = [
-            run[name] / by_seed[Policy.PLAIN, seed][name]
-            for (policy, seed), run in by_seed.items()
-            if policy == Policy.OURS and by_seed[Policy.PLAIN, seed][name]
-        ]
-        if ratios:
-            figure = {"name": f"proof.{SCENARIO}.{name}_ratio_to_plain", "value": fmean(ratios), "unit": "ratio"}
-            found.append({**figure, "goal": None})
-    return found
+def figures_of(runs: Iterable[Run]) -> list[Figure]:
+    """The figures of all days together, then of each."""
+    by_day: dict[str, dict[str, Run]] = {}
+    for one in runs:
+        by_day.setdefault(one["day"], {})[one["policy"]] = one
+    groups = {"": list(by_day.values()), **{f".{day}": [policies] for day, policies in by_day.items()}}
+    return [figure for suffix, days in groups.items() for figure in _compared(suffix, days)]
+
+
+def _compared(suffix: str, days: list[dict[str, Run]]) -> Iterable[Figure]:
+    def total(policy: str, what: str) -> float:
+        return float(sum(day[policy][what] for day in days))
+
+    for name, (what, goal) in RATIOS.items():
+        if plain := total(Policy.PLAIN, what):
+            yield _figure(f"{name}{suffix}", total(Policy.OURS, what) / plain, "ratio", goal)
+            yield _figure(f"{name}{suffix}.{SHORT_RUNS}", total(SHORT_RUNS, what) / plain, "ratio", goal)
+    more = total(Policy.OURS, "delayed_long") - total(Policy.PLAIN, "delayed_long")
+    yield _figure(f"loop.ordinary_waited_over_60s{suffix}", more, "pods", "<= 0")
+    yield _figure(
+        f"gain.badput{suffix}", total(Policy.OURS, "lost") / total(Policy.OURS, "harvested"), "ratio", "<= 0.002"
+    )
+
+
+def _figure(name: str, value: float, unit: str, goal: str) -> Figure:
+    return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal}

@@ -1,10 +1,10 @@
-"""What scavenging adds to a day of a cluster: beside no scavenging, and beside Jobs of a low priority.
+"""What scavenging adds to days of clusters: beside no scavenging, and beside Jobs of a low priority.
 
-    python -m bench.simulator.proof --traces DIR FILE      writes what docs/draw_gain.py draws, and says how far it is
+    python -m bench.simulator.proof --traces DIR FILE                writes what docs/draw_gain.py draws
+    python -m bench.simulator.proof --traces DIR FILE --day openb    measures one day of it anew
 
 The same ordinary pods and the same line of jobs under each policy, in the simulator; docs/simulator.md says what that
-is and what is assumed. What is drawn by lot (intervals between checkpoints, real use) is drawn anew with each seed, and
-for all policies alike.
+is and what is assumed. The file is written after every run.
 """
 
 from __future__ import annotations
@@ -12,70 +12,75 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from scavenger_simulator.policy import Policy
-from scavenger_simulator.report.figures import Figures, figures
-from scavenger_simulator.result import Point
+from scavenger_simulator.report.figures import figures
+from scavenger_simulator.result import Point, RunResult
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
 
-from bench.traces.catalog import scenario_of
+from bench.traces.catalog import DAYS, scenario_of
 
-SCENARIO: Final = "openb"
-SEEDS: Final = (1, 2, 3)
-POLICIES: Final = (Policy.NONE, Policy.PLAIN, Policy.OURS)
+SHOWN_DAY: Final = "openb"
+"""In the picture."""
+MEASURED: Final = (SHOWN_DAY, "openb-141", "openb-140", "planetlab-20110303", "planetlab-20110322")
 DEMAND_SHARE: Final = 1.0
-"""Of all CPU time, how much work is asked for: from the afternoon on, more than there is room for."""
+"""Of all CPU time, how much work is asked for: from the afternoon on, more than there is capacity for."""
+SETTINGS: Final = Settings().changed(admission_interval=30.0)
+"""The defaults, but for fewer admission cycles: a run takes three quarters of the time."""
+SHORT_RUNS: Final = "short-runs"
+WAYS: Final = {
+    Policy.NONE.value: (Policy.NONE, SETTINGS),
+    Policy.PLAIN.value: (Policy.PLAIN, SETTINGS),
+    Policy.OURS.value: (Policy.OURS, SETTINGS),
+    SHORT_RUNS: (Policy.OURS, SETTINGS.changed(interrupted_first=SHORT_RUNS)),
+}
+"""The policies, and ours with another order of interrupted jobs."""
+SEED: Final = 1
+LONG: Final = 60.0
+"""Seconds that an ordinary pod does not wait for the grace period of a job alone."""
 BIN_SECONDS: Final = 900.0
 """Of a point in the picture."""
 KEPT: Final = (
-    "utilisation", "useful", "lost", "progress", "completed", "preemptions", "evictions", "yields",
-    "delayed", "delay_p50", "delay_p99",
+    "utilisation", "harvested", "useful", "lost", "progress", "completed", "starved", "preemptions", "evictions",
+    "yields", "delayed", "delay_p50", "delay_p99",
 )  # fmt: skip
 """Of the figures of a run."""
 
-Told = Callable[[str], None]
+Run = dict[str, Any]
 
 
-def measure(traces: Path, seeds: Sequence[int] = SEEDS, told: Told = lambda line: None) -> dict[str, Any]:
-    """Every policy with every seed.
-
-    Returns:
-        `runs`: `policy`, `seed` and KEPT of each; `course`: of the first seed, percent of all CPU that is used by
-        policy, and by ordinary pods (`ordinary`), for each BIN_SECONDS (`every`) of the day; and the scenario.
+def measure(
+    traces: Path, days: Sequence[str] = MEASURED, ways: Collection[str] = tuple(WAYS)
+) -> Iterator[tuple[dict[str, Any], Run, RunResult]]:
+    """Every way on every day: what the day is, the figures of the run, and its result.
 
     Raises InputError where a trace is missing.
     """
-    runs: list[dict[str, Any]] = []
-    course: dict[str, list[float]] = {}
-    about: dict[str, Any] = {}
-    for seed in seeds:
-        scenario = scenario_of(SCENARIO, traces, seed=seed, demand_share=DEMAND_SHARE)
-        about = about or {
-            "scenario": scenario.name,
+    for name in days:
+        scenario = scenario_of(name, traces, seed=SEED, demand_share=DEMAND_SHARE)
+        about = {
             "origin": scenario.origin,
             "nodes": len(scenario.nodes),
             "cores": sum(node.cpu_milli for node in scenario.nodes) / 1000,
             "ordinaryPods": len(scenario.ordinary),
             "jobs": len(scenario.jobs),
-            "every": BIN_SECONDS,
         }
-        for policy in POLICIES:
-            told(f"{scenario.name}: {policy.value}, seed {seed}")
-            result = simulate(scenario, Settings(), policy, seed)
-            runs.append({"policy": policy.value, "seed": seed, **kept(figures(result))})
-            if seed == seeds[0]:
-                course[policy.value] = binned(result.points, lambda point: point.cpu.load)
-                course["ordinary"] = binned(result.points, lambda point: point.cpu.ordinary)
-    return {**about, "course": course, "runs": runs}
+        for way in ways:
+            policy, settings = WAYS[way]
+            result = simulate(scenario, settings, policy, SEED)
+            yield about, {"day": name, "policy": way, **kept(result)}, result
 
 
-def kept(found: Figures) -> dict[str, Any]:
-    """The figures that are kept of a run, rounded to what they are good for."""
-    return {name: None if (value := getattr(found, name)) is None else round(value, 3) for name in KEPT}
+def kept(result: RunResult) -> Run:
+    """The figures that are kept of a run, rounded to what they are good for: KEPT, and how many ordinary pods waited
+    for longer than LONG (`delayed_long`)."""
+    found = figures(result)
+    values = {name: None if (value := getattr(found, name)) is None else round(value, 3) for name in KEPT}
+    return {**values, "delayed_long": sum(delay > LONG for delay in result.totals.delays)}
 
 
 def binned(points: Sequence[Point], of: Callable[[Point], float]) -> list[float]:
@@ -86,16 +91,39 @@ def binned(points: Sequence[Point], of: Callable[[Point], float]) -> list[float]
     return [round(sum(values) / len(values), 2) for _, values in sorted(bins.items())]
 
 
+def updated(data: dict[str, Any], about: dict[str, Any], run: Run, result: RunResult) -> dict[str, Any]:
+    """What was measured before, with one more run, in the order of MEASURED and WAYS."""
+    ways = list(WAYS)
+    runs = {(one["day"], one["policy"]): one for one in [*data.get("runs", ()), run]}
+    order = sorted(runs, key=lambda key: (MEASURED.index(key[0]), ways.index(key[1])))
+    days = {**data.get("days", {}), run["day"]: about}
+    course = dict(data.get("course", {}))
+    if run["day"] == SHOWN_DAY:
+        course[run["policy"]] = binned(result.points, lambda point: point.cpu.load)
+        course["ordinary"] = binned(result.points, lambda point: point.cpu.ordinary)
+    return {
+        "every": BIN_SECONDS,
+        "days": {name: days[name] for name in MEASURED if name in days},
+        "course": course,
+        "runs": [runs[key] for key in order],
+    }
+
+
 def main(words: list[str]) -> int:
     """Write the file."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.simulator.proof", description="What scavenging adds to a day."
+        prog="python -m bench.simulator.proof", description="What scavenging adds to days."
     )
     parser.add_argument("--traces", type=Path, required=True, help="folder of the public traces")
+    parser.add_argument("--day", action="append", choices=sorted(DAYS), help="only this one; may be repeated")
+    parser.add_argument("--way", action="append", choices=list(WAYS), help="only this one; may be repeated")
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args(words)
-    data = measure(arguments.traces, told=lambda line: print(line, file=sys.stderr, flush=True))
-    arguments.file.write_text(json.dumps(data, indent=1) + "\n")
+    data = json.loads(arguments.file.read_text()) if arguments.day or arguments.way else {}
+    for about, run, result in measure(arguments.traces, arguments.day or MEASURED, arguments.way or tuple(WAYS)):
+        data = updated(data, about, run, result)
+        arguments.file.write_text(json.dumps(data, indent=1) + "\n")
+        print(f"{run['day']}: {run['policy']}", file=sys.stderr, flush=True)
     return 0
 
 

@@ -23,7 +23,8 @@ from bench.traces.swf import read_swf
 
 OPENB_NODES: Final = "openb-nodes.csv"
 OPENB_PODS: Final = "openb-pods.csv.gz"
-OPENB_DAY: Final = Window(148 * DAY)
+OPENB_DAY: Final = 148
+"""Of the 149 days that openb has, the one with most ordinary pods."""
 LCG: Final = "lcg-week1.swf.gz"
 REQUESTED: Final = 0.5
 """Of the nodes' room, what ordinary pods request at their peak."""
@@ -38,6 +39,7 @@ class Trace:
 
     Attributes:
         machines: file of PlanetLab; empty for openb.
+        day: of openb.
         demand_start: seconds into the week of LCG at which its jobs begin.
         demand_share: its jobs are drawn until their work is this share of all the nodes' CPU time.
     """
@@ -48,6 +50,7 @@ class Trace:
     demand_share: float = 0.6
     seed: int = 1
     habits: Habits = field(default_factory=Habits)
+    day: int = OPENB_DAY
 
 
 TRACES: Final = {
@@ -60,6 +63,10 @@ TRACES: Final = {
 }
 
 
+DAYS: Final = {**TRACES, **{f"openb-{day}": Trace(f"openb-{day}", "", 4 * DAY, day=day) for day in (140, 141)}}
+"""With days that nothing was set by."""
+
+
 def missing(folder: Path | None) -> str:
     """What is wrong with the folder of traces, in words; empty where it is there."""
     if folder is None:
@@ -69,11 +76,11 @@ def missing(folder: Path | None) -> str:
 
 def scenario_of(name: str, folder: Path | None, **changes: Any) -> Scenario:
     """A trace, or a synthetic day of the simulator. changes: seed, demand_share, habits. Raises InputError."""
-    if name not in TRACES:
+    if name not in DAYS:
         return catalog.build(replace(catalog.named(name), **changes))
     if folder is None or missing(folder):
         raise InputError(missing(folder), "give it with --traces DIR or BENCH_TRACE_DIR", source=name)
-    trace = replace(TRACES[name], **changes)
+    trace = replace(DAYS[name], **changes)
     ordinary, nodes, jobs = _planetlab(trace, folder) if trace.machines else _openb(trace, folder)
     grid = read_swf(folder / LCG, Window(trace.demand_start))
     demands = {job.name: job.demand(trace.seed, trace.habits) for job in grid}
@@ -96,7 +103,7 @@ def _planetlab(trace: Trace, folder: Path) -> Parts:
 
 
 def _openb(trace: Trace, folder: Path) -> Parts:
-    ordinary, jobs = read_openb_pods(folder / OPENB_PODS, OPENB_DAY, seed=trace.seed, habits=trace.habits)
+    ordinary, jobs = read_openb_pods(folder / OPENB_PODS, Window(trace.day * DAY), seed=trace.seed, habits=trace.habits)
     return ordinary, sample_nodes(read_openb_nodes(folder / OPENB_NODES), ordinary, REQUESTED, trace.seed), jobs
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
 from scavenger_simulator.policy import Policy
-from scavenger_simulator.scenario import NodeSpec, ScavengerDemand, Scenario
+from scavenger_simulator.scenario import NodeSpec, OrdinaryPod, ScavengerDemand, Scenario, steady
 from scavenger_simulator.settings import Settings
 from scavenger_simulator.simulation import simulate
+
+from tests.unit.effort import examples
 
 GIB = 1 << 30
 HOUR = 3600.0
@@ -28,16 +33,16 @@ def job(name: str, submitted: float, cores: float, work: float, pods: int = 1) -
     )
 
 
-def stream(of_usable: float, hours: float, large: ScavengerDemand, seed: int) -> Scenario:
+def stream(of_usable: float, hours: float, large: ScavengerDemand, number: int) -> Scenario:
     """Four nodes of 8 cores, and jobs of one core and ten minutes that come by chance, `of_usable` of what the level
     lets run."""
-    rng = random.Random(seed)
+    rng = random.Random(number)
     nodes = tuple(NodeSpec(f"node-{i}", 8000, 64 * GIB) for i in range(4))
     rate = of_usable * 0.7 * 32 / 600.0
     jobs, at = [large], 0.0
     while (at := at + rng.expovariate(rate)) < hours * HOUR:
         jobs.append(job(f"small-{len(jobs)}", at, 1, 600.0))
-    return Scenario("stream", nodes, (), tuple(jobs), end=hours * HOUR, seed=seed)
+    return Scenario("stream", nodes, (), tuple(jobs), end=hours * HOUR, seed=number)
 
 
 def test_a_job_as_large_as_a_node_has_its_turn_under_a_stream_of_small_ones() -> None:
@@ -47,3 +52,37 @@ def test_a_job_as_large_as_a_node_has_its_turn_under_a_stream_of_small_ones() ->
     assert large.finished is not None
     assert large.longest_wait <= SETTINGS.keep_turn_after + 2 * (600.0 + 5 * SETTINGS.start_seconds)
     assert result.totals.lost == 0.0, "nobody is interrupted for it"
+
+
+def disturbed(number: int) -> Scenario:
+    """A stream like that, with larger jobs and gangs in it, and ordinary pods that take a core or more for a while: a
+    job may be interrupted again and again."""
+    rng = random.Random(number)
+    seen = stream(rng.uniform(0.5, 0.8), 8, job("large", HOUR, 8, 1200.0), number)
+    larger = [
+        job(
+            f"larger-{i}",
+            rng.uniform(0, 4 * HOUR),
+            rng.choice([2, 4, 6]),
+            rng.uniform(600.0, 2400.0),
+            rng.choice([1, 1, 2]),
+        )
+        for i in range(6)
+    ]
+    ordinary = []
+    for i in range(60):
+        at = rng.uniform(0, 8 * HOUR)
+        cores = rng.choice([1, 2, 4])
+        usage = steady(200 * cores, GIB)
+        ordinary.append(OrdinaryPod(f"web-{i}", at, at + rng.uniform(60.0, 1200.0), 1000 * cores, GIB, usage))
+    return replace(seen, jobs=(*seen.jobs, *larger), ordinary=tuple(ordinary))
+
+
+@seed(1)
+@settings(max_examples=examples(12))
+@given(st.integers(0, 10**6))
+def test_nobody_starves_who_fits(number: int) -> None:
+    """Whatever is interrupted how often: nothing waits for four hours, and all that comes in the first half ends."""
+    result = simulate(disturbed(number), SETTINGS, Policy.OURS, 1)
+    assert [one.name for one in result.jobs if one.longest_wait > SETTINGS.starved_after] == []
+    assert {one.name for one in result.jobs if one.submitted < 4 * HOUR and one.finished is None} == set()

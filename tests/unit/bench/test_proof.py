@@ -1,13 +1,14 @@
-"""What is told of a day is the mean of its runs."""
+"""What is told of days: each run is kept beside the others, and ratios are of sums and of single days."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scavenger_simulator.result import Point, ResourcePoint
+import pytest
+from scavenger_simulator.result import Point, ResourcePoint, RunResult, Totals
 
-from bench.simulator.bench_proof import SHOWN, figures_of
-from bench.simulator.proof import BIN_SECONDS, binned
+from bench.simulator.bench_proof import figures_of
+from bench.simulator.proof import BIN_SECONDS, KEPT, binned, kept, updated
 
 
 def point(at: float, load: float) -> Point:
@@ -20,20 +21,47 @@ def test_a_course_has_means() -> None:
     assert binned(points, lambda one: one.cpu.load) == [15.0, 50.0]
 
 
-def test_figures_are_means_and_ratios_are_of_equal_seeds() -> None:
-    def run(policy: str, seed: int, **values: Any) -> dict[str, Any]:
-        return {"policy": policy, "seed": seed, **dict.fromkeys(SHOWN, None), **values}
+def test_a_run_takes_the_place_of_the_one_before_and_the_course_is_of_one_day() -> None:
+    result = RunResult("x", "ours", 1, Totals(delays=(30.0, 60.0, 61.0)), points=(point(0.0, 10.0),))
+    found = kept(result)
+    assert set(found) == {*KEPT, "delayed_long"}
+    assert (found["delayed"], found["delayed_long"]) == (3, 1)
+    data: dict[str, Any] = {}
+    for day, policy, lost in (
+        ("openb-140", "ours", 1),
+        ("openb", "ours", 2),
+        ("openb", "plain", 3),
+        ("openb", "ours", 4),
+    ):
+        data = updated(data, {"cores": lost}, {"day": day, "policy": policy, "lost": lost}, result)
+    assert [(one["day"], one["policy"], one["lost"]) for one in data["runs"]] == [
+        ("openb", "plain", 3),
+        ("openb", "ours", 4),
+        ("openb-140", "ours", 1),
+    ]
+    assert data["days"] == {"openb": {"cores": 4}, "openb-140": {"cores": 1}}
+    assert data["course"] == {"ours": [10.0], "plain": [10.0], "ordinary": [0.0]}
+
+
+def test_ratios_are_of_sums_and_of_each_day() -> None:
+    def run(day: str, policy: str, completed: int, lost: float, late: int) -> dict[str, Any]:
+        values = {"completed": completed, "progress": 100.0, "starved": 0, "lost": lost, "harvested": 1000.0}
+        return {"day": day, "policy": policy, **values, "delayed_long": late}
 
     runs = [
-        run("none", 1, lost=0.0),
-        run("plain", 1, lost=10.0, useful=100.0, progress=100.0),
-        run("plain", 2, lost=20.0, useful=100.0, progress=100.0),
-        run("ours", 1, lost=5.0, useful=110.0, progress=110.0),
-        run("ours", 2, lost=2.0, useful=90.0, progress=90.0),
+        run("a", "none", 0, 0.0, 2),
+        run("a", "plain", 100, 10.0, 2),
+        run("a", "ours", 90, 1.0, 3),
+        run("b", "plain", 300, 30.0, 0),
+        run("b", "ours", 330, 3.0, 0),
+        run("a", "short-runs", 110, 2.0, 3),
+        run("b", "short-runs", 330, 3.0, 0),
     ]
     found = {figure["name"]: figure["value"] for figure in figures_of(runs)}
-    assert found["proof.openb.plain.lost"] == 15.0
-    assert found["proof.openb.ours.useful"] == 100.0
-    assert found["proof.openb.lost_ratio_to_plain"] == (0.5 + 0.1) / 2
-    assert found["proof.openb.progress_ratio_to_plain"] == 1.0
-    assert "proof.openb.none.useful" not in found, "nothing is known of it"
+    assert found["loop.jobs_done_ratio_to_plain"] == pytest.approx(1.05)
+    assert found["loop.jobs_done_ratio_to_plain.a"] == pytest.approx(0.9)
+    assert found["loop.jobs_done_ratio_to_plain.short-runs"] == pytest.approx(1.1)
+    assert found["loop.lost_ratio_to_plain"] == pytest.approx(0.1)
+    assert (found["loop.ordinary_waited_over_60s"], found["loop.ordinary_waited_over_60s.b"]) == (1, 0)
+    assert found["gain.badput"] == pytest.approx(0.002)
+    assert "loop.waited_4h_ratio_to_plain" not in found, "nobody waited beside plain Jobs"

@@ -184,7 +184,7 @@ def folder(tmp_path: Path) -> Path:
     pods = [
         openb_pod(f"pod-{i}", "BE" if i % 3 == 0 else "LS", created, created + 5000)
         for i in range(60)
-        if (created := OPENB_DAY.start + 600 * i)
+        if (created := OPENB_DAY * DAY.length + 600 * i)
     ]
     written(tmp_path / OPENB_PODS, [OPENB_HEADER, *pods])
     nodes = [f"n{i},{(8000, 16000, 32000)[i % 3]},131072,0," for i in range(40)]
