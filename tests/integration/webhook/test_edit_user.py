@@ -104,7 +104,7 @@ def test_an_eviction_asks_for_no_more_grace_than_any_job_may_have(place: Place) 
 def test_what_else_is_tried(place: Place) -> None:
     """By way of kinds that a user with `edit` may write."""
     owned = {"ownerReferences": [{**SJ, "name": "mine", "uid": place.get("scavengerjobs", "mine")["metadata"]["uid"]}]}
-    more = {"spec": {"parallelism": 200, "completions": 200}}
+    more = {"spec": {"parallelism": 200}}
     label = {"metadata": {"labels": {"scavenger.dev/preemption-class": "non-preemptible"}}}
     attempts: list[tuple[str, str, str, Object]] = [
         ("more pods", "PATCH", place.path("jobs", "mine"), more),
