@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.effort import register_profiles
+
+register_profiles()
+
 HERE = Path(__file__).parent
 CLUSTER_SECONDS = 900
 """For a test on a cluster, with the bringing up of the cluster; a unit test has the default of pyproject.toml."""

@@ -7,10 +7,6 @@ from scavenger_kube.client import ApiClient
 from scavenger_testing import FakeApi
 from scavenger_testing.scripted import Server
 
-from tests.unit.effort import register_profiles
-
-register_profiles()
-
 
 @pytest.fixture
 async def api() -> AsyncIterator[FakeApi]:
