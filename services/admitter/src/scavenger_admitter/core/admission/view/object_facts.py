@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, DEFAULT_RESOURCE_WEIGHTS, LABEL_JOB, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.nodes import counts, karpenter_made, schedulable
@@ -27,6 +27,9 @@ AUTOSCALER_TAINTS: Final = (
     "karpenter.sh/disrupted",
 )
 """Keys of the taints by which autoscalers take nodes away."""
+
+GPUS: Final = tuple(name for name in DEFAULT_RESOURCE_WEIGHTS if name not in ("cpu", "memory"))
+"""Resources of devices for which alone a node is kept."""
 
 UNTRIED: Final = 60 * SECOND
 """A pod that no scheduler has looked at for so long has a `schedulerName` of nobody."""
@@ -109,16 +112,22 @@ def autoscaled(node: Node) -> bool:
 
 
 def spare(nodes: Iterable[NodeView]) -> frozenset[str]:
-    """Nodes of which ordinary pods request less than half, of CPU and of memory: by default Cluster Autoscaler removes
-    such nodes (--scale-down-utilization-threshold), and Karpenter finds their pods a place elsewhere."""
-    return frozenset(
-        node.name
-        for node in nodes
-        if all(
-            2 * (node.used.get(name, 0) - node.scavenger.get(name, 0)) < node.allocatable.get(name, 0)
-            for name in ("cpu", "memory")
-        )
-    )
+    """Nodes of which ordinary pods request less than half: by default Cluster Autoscaler removes such nodes
+    (--scale-down-utilization-threshold), and Karpenter finds their pods a place elsewhere.
+
+    Of CPU and memory the more used one counts, and on a node with GPUs these alone
+    (cluster-autoscaler/simulator/utilization/info.go, Calculate).
+    """
+    return frozenset(node.name for node in nodes if all(_underused(node, name) for name in _judged(node)))
+
+
+def _judged(node: NodeView) -> Sequence[str]:
+    return [name for name in GPUS if node.allocatable.get(name)] or ("cpu", "memory")
+
+
+def _underused(node: NodeView, resource: str) -> bool:
+    ordinary = node.used.get(resource, 0) - node.scavenger.get(resource, 0)
+    return 2 * ordinary < node.allocatable.get(resource, 0)
 
 
 def _run(pod: Pod) -> str:
