@@ -203,7 +203,7 @@ class Go:
         names = ", ".join(tool.name for tool in tools)
         began = time.monotonic()
         try:
-            self._compile(module, tools, scratch, report)
+            self.compile(module_dir(module), tools, scratch, report)
             for tool in tools:
                 target = self.cached(tool)
                 target.parent.mkdir(exist_ok=True)
@@ -212,8 +212,15 @@ class Go:
             shutil.rmtree(scratch, ignore_errors=True)
         report(f"built {names} in {time.monotonic() - began:.0f} s")
 
-    def _compile(self, module: str, tools: Sequence[Tool], scratch: Path, report: Report) -> None:
-        folder = module_dir(module)
+    def compile(self, folder: Path, tools: Sequence[Tool], scratch: Path, report: Report) -> None:
+        """Compile and link programs of the module in a folder; CommandError.
+
+        Args:
+            folder: where the module is.
+            tools: the programs.
+            scratch: the folder that they are written to, each by the name of its `output`.
+            report: gets lines on how far it is.
+        """
         env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", **_compiler_memory()}
         packages = [tool.package for tool in tools]
         flags = [*COMPILER_FLAGS, "-buildvcs=false"]
