@@ -720,6 +720,30 @@ def test_dashboards_go_where_the_sidecar_looks(helm: Path) -> None:
         assert board["metadata"]["labels"] == labels
 
 
+def test_kube_state_metrics_gets_a_file_and_the_right_to_list_when_asked_for(helm: Path) -> None:
+    others = {"userRoles": {"create": False}}
+    assert not {"ClusterRole", "ClusterRoleBinding"} & Chart(helm, "base").objects(others).keys()
+    values = {**others, "stateMetrics": {"enabled": True, "namespace": "monitoring", "serviceAccount": "ksm"}}
+    objects = Chart(helm, "base").objects(values, namespace="scavenger-system")
+
+    (made,) = _dashboards(objects)
+    assert made["metadata"]["namespace"] == "monitoring"
+    written = ROOT / "charts/scavenger-base/files/state-metrics/scavenger.yaml"
+    assert yaml.safe_load(made["data"]["scavenger.yaml"]) == yaml.safe_load(written.read_text())
+    rules = objects["ClusterRole"]["rules"]
+    assert {(name, *rule["verbs"]) for rule in rules for name in rule["resources"]} == {
+        ("scavengerjobs", "list", "watch"),
+        ("customresourcedefinitions", "list", "watch"),
+    }
+    binding = objects["ClusterRoleBinding"]
+    assert binding["roleRef"]["name"] == objects["ClusterRole"]["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "ksm", "namespace": "monitoring"}]
+    here = {"enabled": True, "namespace": "", "serviceAccount": ""}
+    objects = Chart(helm, "base").objects({**others, "stateMetrics": here}, namespace="scavenger-system")
+    assert _dashboards(objects)[0]["metadata"]["namespace"] == "scavenger-system"
+    assert "ClusterRoleBinding" not in objects
+
+
 def test_alerts_are_there_when_asked_for_and_link_to_where_the_runbooks_are(helm: Path) -> None:
     assert "PrometheusRule" not in Chart(helm, "base").objects()
     written = yaml.safe_load((ROOT / "charts/scavenger-base/files/rules/scavenger.rules.yaml").read_text())

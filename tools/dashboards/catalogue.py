@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Final
 
 import scavenger_runtime
+import yaml
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -19,6 +20,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 RUNTIME: Final = "runtime"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook")
 SCHEDULER: Final = "scheduler"
+STATE_METRICS: Final = "kube-state-metrics"
+STATE_METRICS_SOURCE: Final = ROOT / "charts" / "scavenger-base" / "files" / "state-metrics" / "scavenger.yaml"
 SCHEDULER_SOURCE: Final = ROOT / "services" / "scheduler" / "pkg" / "preemption" / "metrics.go"
 
 BOUNDS: Final = {
@@ -27,6 +30,8 @@ BOUNDS: Final = {
     "code": "HTTP status, or the kind of failure of a connection",
     "component": "the service",
     "informer": "the lists a service follows",
+    "job_name": "ScavengerJobs, only where kube-state-metrics is told to show them",
+    "job_namespace": "namespaces with ScavengerJobs, only where kube-state-metrics is told to show them",
     "kind": "the kinds of write of the prioritizer",
     "lease": "the Lease of a service",
     "level": "`lower`, `admission`, `upper`",
@@ -59,8 +64,8 @@ apart; a metric's own label of that name would be renamed."""
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. name: as it is queried, of a histogram without `_bucket`. shown_by: a service, or `runtime` for all of
-    those written in Python."""
+    """A metric. name: as it is queried, of a histogram without `_bucket`. shown_by: a service, `runtime` for all of
+    those written in Python, or kube-state-metrics."""
 
     name: str
     type: str
@@ -91,6 +96,7 @@ def catalogue() -> list[Metric]:
     for service in SERVICES:
         found += _of_module(import_module(f"scavenger_{service}.metrics"), service)
     found += _of_go(SCHEDULER_SOURCE.read_text())
+    found += _of_state_metrics(STATE_METRICS_SOURCE.read_text())
     return found
 
 
@@ -152,3 +158,13 @@ def _of_go(source: str) -> list[Metric]:
         names = tuple(re.findall(r'"(\w+)"', labels))
         found.append(Metric(f"{subsystem}_{name}", kind.lower(), names, "".join(words), SCHEDULER))
     return sorted(found, key=lambda metric: metric.name)
+
+
+def _of_state_metrics(source: str) -> Iterator[Metric]:
+    """The metrics of a CustomResourceStateMetrics configuration, from its text."""
+    for resource in yaml.safe_load(source)["spec"]["resources"]:
+        for made in resource["metrics"]:
+            state = made["each"].get("stateSet", {}).get("labelName")
+            labels = (*resource["labelsFromPath"], *([state] if state else []))
+            name = f"{resource['metricNamePrefix']}_{made['name']}"
+            yield Metric(name, "gauge", labels, made["help"], STATE_METRICS)

@@ -626,6 +626,7 @@ def test_what_the_models_write_is_accepted_unchanged(api_cluster: Kubectl, names
         "interruptedCount": 2,
         "queuedTimestamp": format_micro_time(now),
         "runningTimestamps": [format_time(now)],
+        "starts": 3,
         "interruptedTimestamps": [format_time(now)] * names.MAX_RECENT_TIMESTAMPS,
         "endedTimestamp": format_time(now),
         "usefulCPUSeconds": 1.5,

@@ -181,6 +181,18 @@ def test_the_last_twenty_starts_are_kept() -> None:
     assert status.running_timestamps == (*(b.at(t) for t in before[1:]), b.at(10))
 
 
+@pytest.mark.parametrize(("known", "recorded", "starts"), [(None, 0, 1), (1, 1, 2), (None, 3, 4), (25, 20, 26)])
+def test_starts_are_counted_beyond_those_that_are_kept(known: int | None, recorded: int, starts: int) -> None:
+    job = b.job(STARTING, running=range(-recorded, 0), starts=known)
+    assert b.decide(b.seen(job, 12, b.batch(), b.pod())).status.starts == starts
+
+
+def test_a_start_that_fails_is_none() -> None:
+    status = b.decide(b.seen(b.job(STARTING), 12, b.batch(), b.pod(started=None, deleted=5))).status
+    assert status.phase is WAITING
+    assert status.starts is None
+
+
 def test_a_run_shorter_than_a_second_keeps_its_own_record() -> None:
     """Recorded starts are whole seconds, places in line microseconds: the next place is past the last start."""
     job = b.job(RUNNING, queued=9.1, running=[10])

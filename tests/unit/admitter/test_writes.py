@@ -52,6 +52,7 @@ async def test_the_life_of_a_job_is_six_writes() -> None:
         assert found[:4] == ["POST Job", "POST pod", "PATCH status", "PATCH status"]
         assert sorted(found[4:]) == ["PATCH Job", "PATCH pod"]
         assert c.status("a")["queuedTimestamp"] <= c.status("a")["runningTimestamps"][0]
+        assert c.status("a")["starts"] == 1, "written with the status Running"
 
 
 async def test_the_life_of_a_protected_job_is_eight_writes() -> None:

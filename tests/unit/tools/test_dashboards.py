@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from scavenger_api import crd, names
+from scavenger_api.states import Phase
 
 from tools.dashboards.__main__ import FOLDER, generated, unfounded
-from tools.dashboards.catalogue import Metric, catalogue, problems
+from tools.dashboards.catalogue import STATE_METRICS_SOURCE, Metric, catalogue, problems
 from tools.dashboards.promql import of_targets, parse, wrong
 from tools.generated import out_of_date
 
@@ -21,7 +24,15 @@ GOOD = Metric("scavenger_lost_cpu_seconds_total", "counter", ("queue",), "What w
 
 def test_every_service_shows_some() -> None:
     by_service = {metric.shown_by for metric in METRICS}
-    assert by_service == {"runtime", "admitter", "regulator", "prioritizer", "webhook", "scheduler"}
+    assert by_service == {
+        "runtime",
+        "admitter",
+        "regulator",
+        "prioritizer",
+        "webhook",
+        "scheduler",
+        "kube-state-metrics",
+    }
 
 
 def test_of_go_name_type_and_labels_are_read() -> None:
@@ -31,6 +42,19 @@ def test_of_go_name_type_and_labels_are_read() -> None:
     assert victims.help.startswith("Pods removed for a pending pod")
     assert found["scavenger_scheduler_preemption_decision_duration_seconds"].type == "histogram"
     assert len(found) == 4
+
+
+def test_kube_state_metrics_is_told_fields_and_phases_that_jobs_have() -> None:
+    (resource,) = yaml.safe_load(STATE_METRICS_SOURCE.read_text())["spec"]["resources"]
+    kind = resource["groupVersionKind"]
+    assert f"{kind['group']}/{kind['version']}" == names.API_VERSION
+    schema = crd.job_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    figures = [made["each"].get("gauge") or made["each"]["stateSet"] for made in resource["metrics"]]
+    for path in (*resource["labelsFromPath"].values(), *(figure["path"] for figure in figures)):
+        if path[0] != "metadata":
+            assert path[1] in schema["properties"][path[0]]["properties"], path
+    (phases,) = (figure["list"] for figure in figures if "list" in figure)
+    assert phases == [phase.value for phase in Phase]
 
 
 def test_names_are_unique() -> None:

@@ -442,6 +442,8 @@ class ScavengerJobStatus(Model):
     """The last 20 times when all pods of the gang were running."""
     interrupted_timestamps: Annotated[tuple[Timestamp, ...], Field(max_length=names.MAX_RECENT_TIMESTAMPS)] = ()
     """The last 20 times when the gang was interrupted."""
+    starts: Annotated[int | None, Field(ge=1, json_schema_extra={"format": "int32"})] = None
+    """How often all pods of the gang have been running: its first start, and a start after each run that ended."""
     ended_timestamp: Timestamp | None = None
     """When the last run ended, however it did; nothing while one is running."""
     finished_timestamp: Timestamp | None = None

@@ -31,8 +31,10 @@ def record_start(draft: Draft, run: Run) -> None:
         start = max((at for pod in run.pods if (at := started_at(pod))), default=draft.seen.now)
         start = max(second(min(start, draft.seen.now)), second(queued))
         in_line = max(queued, draft.status.ended_timestamp or queued)  # a place that was kept is older
-        entries = (*draft.status.running_timestamps, start)[-names.MAX_RECENT_TIMESTAMPS :]
-        draft.set(running_timestamps=entries, priority_start_over_timestamp=start, ended_timestamp=None)
+        known = draft.status.running_timestamps
+        entries = (*known, start)[-names.MAX_RECENT_TIMESTAMPS :]
+        starts = (draft.status.starts or len(known)) + 1  # an older version has not counted them
+        draft.set(running_timestamps=entries, priority_start_over_timestamp=start, ended_timestamp=None, starts=starts)
         draft.waited = max(0.0, (start - in_line).total_seconds())
     if draft.phase is not Phase.RUNNING and run.batch is not None:
         draft.enter(Phase.RUNNING, StateReason.STARTED, "running")
