@@ -106,6 +106,10 @@ test-older: sync ## Against an older Kubernetes, which is built first; KUBERNETE
 scheduler-matrix: ## Build the scheduler for older versions of Kubernetes, and run its tests with each; VERSIONS="v1.36.3"
 	services/scheduler/matrix.sh $(VERSIONS)
 
+.PHONY: test-snapshots
+test-snapshots: ## Programs on snapshots, each interrupted 20 times at random moments: minutes, no cluster
+	snapshot/verify.sh long
+
 .PHONY: test-e2e
 test-e2e: sync ## Against real kubelets and containers, or kwok nodes where those cannot run (it says which)
 	$(PYTEST) tests/e2e $(CLUSTER_TESTS)
@@ -133,6 +137,7 @@ verify: lint ## lint, and generated files, charts and manifests, Go
 	$(MAKE) docs
 	$(PYTEST) tests/charts -q -n 2
 	services/scheduler/verify.sh
+	snapshot/verify.sh
 
 .PHONY: docs
 docs: sync ## The documentation as a site, in dist/docs; fails where a link leads nowhere

@@ -64,6 +64,7 @@ BENCHMARKS: Final = {
     "bench.scheduler.bench_throughput": ("scheduler.throughput", "scheduler.cpu_per_pod"),
     "bench.scheduler.bench_preemption": ("scheduler.preempt",),
     "bench.science.bench_science": ("science.gromacs", "science.tuner"),
+    "bench.snapshot.bench_snapshot": ("snapshot",),
     "bench.webhook.bench_webhook": ("webhook",),
     "bench.webhook.bench_guard": ("guard",),
     "bench.simulator.bench_simulator": ("simulator.day",),

@@ -3,8 +3,8 @@
     python tools/audit.py
 
 Python: all of uv.lock, by pip-audit, which asks PyPI. Go, by govulncheck, which asks vuln.go.dev: what the scheduler
-calls, and the packages in the programs of the embedded cluster, which is for development. Exit code 1 when there is
-something to do, 2 when one could not look: who could not look has not found nothing.
+and snapshots call, and the packages in the programs of the embedded cluster, which is for development. Exit code 1 when
+there is something to do, 2 when one could not look: who could not look has not found nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ VULNERABLE: Final = 3
 
 MODULES: Final[Mapping[str, Sequence[str]]] = {
     "services/scheduler": ["./..."],
+    "snapshot": ["./..."],
     "cluster/go": ["-scan=package", "tool", "./..."],
 }
 """Folders with a go.mod, and how each is looked at. Which functions are called in Kubernetes would take hours."""

@@ -154,9 +154,9 @@ def context_of(component: str, empty: Path) -> tuple[Path, Path]:
     if component in IN_PYTHON:
         prepared = DIST / "image" / component
         return prepared, prepared / "Containerfile"
-    if component == "scheduler":
-        home = ROOT / "services" / "scheduler"
-        program = ensure_tools(["scavenger-scheduler"], say)["scavenger-scheduler"]
+    if component in sbom.IN_GO:
+        home, name = sbom.IN_GO[component], f"scavenger-{component}"
+        program = ensure_tools([name], say)[name]
     else:
         home = ROOT / "demo-apps" / "counter"
         program = home / "counter.py"
@@ -174,7 +174,7 @@ def parts_of(release: Release) -> dict[str, Part]:
         "cli": partial(cli, release),
         "sbom": partial(sboms, release),
     }
-    return found | {f"images/{name}": partial(image, name, release) for name in (*IN_PYTHON, "scheduler", "counter")}
+    return found | {f"images/{name}": partial(image, name, release) for name in (*IN_PYTHON, *sbom.IN_GO, "counter")}
 
 
 # --- all of it ---

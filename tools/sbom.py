@@ -2,7 +2,7 @@
 
     python tools/sbom.py
 
-Of what is in Python it is what `uv.lock` has for them, without what only developers need; of the scheduler the
+Of what is in Python it is what `uv.lock` has for them, without what only developers need; of the programs in Go the
 modules that its program is built from. What the base image of the Python services brings is not in it: that is said by
 whoever publishes the base.
 """
@@ -21,8 +21,8 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 OUTPUT: Final = ROOT / "dist" / "sbom"
 SERVICES: Final = ("admitter", "regulator", "prioritizer", "webhook", "board")
-COMPONENTS: Final = (*SERVICES, "scheduler", "tuner", "cli")
-SCHEDULER: Final = ROOT / "services" / "scheduler"
+IN_GO: Final = {"scheduler": ROOT / "services" / "scheduler", "snapshot": ROOT / "snapshot"}
+COMPONENTS: Final = (*SERVICES, *IN_GO, "tuner", "cli")
 MODULE: Final = (
     "{{with .Module}}{{if not .Main}}{{with .Replace}}{{.Path}} {{.Version}}{{else}}{{.Path}} {{.Version}}{{end}}"
     "{{end}}{{end}}"
@@ -41,13 +41,14 @@ def of_service(service: str) -> dict[str, Any]:
     return made
 
 
-def of_scheduler() -> dict[str, Any]:
-    """The modules in the scheduler's program. Raises subprocess.CalledProcessError."""
-    command = ["go", "list", "-deps", "-f", MODULE, "./cmd/scavenger-scheduler"]
+def of_program(component: str) -> dict[str, Any]:
+    """The modules in a program in Go. Raises subprocess.CalledProcessError."""
+    name = f"scavenger-{component}"
+    command = ["go", "list", "-deps", "-f", MODULE, f"./cmd/{name}"]
     environment = os.environ | {"GOFLAGS": "-mod=readonly", "GOWORK": "off", "CGO_ENABLED": "0"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=SCHEDULER, env=environment)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=IN_GO[component], env=environment)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    return go_document("scavenger-scheduler", version, done.stdout.splitlines())
+    return go_document(name, version, done.stdout.splitlines())
 
 
 def go_document(name: str, version: str, modules: Iterable[str]) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def go_document(name: str, version: str, modules: Iterable[str]) -> dict[str, An
 
 def write(component: str, into: Path) -> Path:
     """Write one of COMPONENTS into a folder; the file. Raises OSError and subprocess.CalledProcessError."""
-    document = of_scheduler() if component == "scheduler" else of_service(component)
+    document = of_program(component) if component in IN_GO else of_service(component)
     file = into / f"{component}.cdx.json"
     file.write_text(json.dumps(document, indent=2) + "\n")
     return file

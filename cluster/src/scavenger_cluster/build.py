@@ -109,6 +109,8 @@ EXTRA_TOOLS = (
     ),
 )
 TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS)}
+SNAPSHOT: Final = Tool("scavenger-snapshot", "./cmd/scavenger-snapshot", "snapshot")
+"""For programs and not for clusters, so it is built where somebody asks for it by name."""
 
 
 def go_dir() -> Path:
@@ -118,18 +120,21 @@ def go_dir() -> Path:
 
 
 def module_dir(module: str) -> Path:
-    """Return the folder of a module: under go/, but for the scheduler's, which a checkout has among the services."""
+    """Return the folder of a module: under go/, but for those of the scheduler and of snapshots, which are parts of a
+    checkout themselves."""
     if module == OTHER_VERSION:
         return other_version.folder(KUBERNETES_VERSION)
-    folder = go_dir() / module
-    return folder if folder.is_dir() else Path(__file__).parents[3] / "services" / module
+    checkout = Path(__file__).parents[3]
+    folders = (go_dir() / module, checkout / "services" / module)
+    return next((folder for folder in folders if folder.is_dir()), checkout / module)
 
 
 def ensure_tools(names: Iterable[str], report: Report) -> dict[str, Path]:
     """Return the path of each program, building what the cache does not have; reports one line per build."""
-    wanted = [tool for tool in TOOLS.values() if tool.name in set(names)]
+    known = {**TOOLS, SNAPSHOT.name: SNAPSHOT}
+    wanted = [tool for tool in known.values() if tool.name in set(names)]
     if unknown := set(names) - {tool.name for tool in wanted}:
-        raise ClusterError(f"cannot build {', '.join(sorted(unknown))}; known are: {', '.join(TOOLS)}")
+        raise ClusterError(f"cannot build {', '.join(sorted(unknown))}; known are: {', '.join(known)}")
     go = Go.find()
     _ensure_modules(go, wanted, report)
     paths = {tool.name: go.cached(tool) for tool in wanted}

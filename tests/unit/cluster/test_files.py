@@ -492,6 +492,14 @@ def test_the_scheduler_is_built_anew_when_its_source_changes(tmp_path: Path, mon
     assert {folder.name for folder in folders} == {"scavenger-scheduler"}
 
 
+def test_snap_is_pinned_and_no_part_of_a_cluster() -> None:
+    folder = module_dir(build.SNAPSHOT.module)
+    assert build.SNAPSHOT.name not in TOOLS
+    assert build.SNAPSHOT.output == build.SNAPSHOT.name
+    assert (folder / build.SNAPSHOT.package / "main.go").is_file()
+    assert re.search(r"^\tgvisor\.dev/gvisor v0\.0\.0-\d{14}-[0-9a-f]{12}$", (folder / "go.mod").read_text(), re.M)
+
+
 def test_waiting_ends_with_the_value_or_names_what_it_waited_for() -> None:
     now = [0.0]
     values = iter([None, None, "here"])
