@@ -39,6 +39,11 @@ POD_META: Object = {
 }
 
 
+def task(index: str, name: str) -> Object:
+    """What a pod of an array has in its metadata."""
+    return {"name": name, "labels": {**POD_META["labels"], "scavenger.dev/task": index}}
+
+
 def of_job(name: str, *expected: str, namespace: str = "", meta: Object | None = None, **spec: Any) -> Case:
     """A pod by the admitter, as it creates them for its Jobs but for what is said."""
     check = spec.pop("check", {})
@@ -77,6 +82,9 @@ PODS_BY_ADMITTER = [
         "of another Job", "belongs to the Job of its ScavengerJob", meta={"ownerReferences": [{**OF_JOB, "name": "k"}]}
     ),
     of_job("of another name", "and has its name", meta={"name": "coredns-0"}),
+    of_job("of a task", meta=task("7", "j-7")),
+    of_job("of another task", "is the index of a task", meta=task("8", "j-7")),
+    of_job("of a task with no number", "is the index of a task", meta=task("x", "j-x")),
     of_job("without a label", "change pods of ScavengerJobs only", meta={"labels": {"app": "a"}}),
     of_job("without the finalizer", "its label and the finalizer", meta={"finalizers": []}),
     of_job("of another class", "has the class scavenger-preemptible", priorityClassName="high"),

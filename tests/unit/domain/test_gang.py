@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scavenger_admitter.core.admission.running import RunningJobs
+from scavenger_admitter.core.admission.running import BoundPod, RunningJobs
 from scavenger_admitter.core.admission.view.object_facts import pod_facts as admitter_pod
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.facts import running_job
+from scavenger_admitter.facts import running_job, running_task
 from scavenger_api.checkpoints import COMPLETION_INDEX
 from scavenger_api.job import ScavengerJob as AdmitterJob
 from scavenger_api.times import format_time, micros
-from scavenger_api.weights import Weights, weights_of
+from scavenger_api.weights import DEFAULT_WEIGHTS, Weights, weights_of
 from scavenger_cli.objects import Job
 from scavenger_domain.gang import (
     PER_CPU_SECOND,
@@ -26,10 +26,12 @@ from scavenger_domain.gang import (
     cpu_seconds,
     estimated_at_risk,
     estimated_time_at_risk,
+    job_of,
     safe_until,
     short_run,
     start_over,
     time_at_risk,
+    unit,
 )
 from scavenger_kube.kinds import Pod
 from scavenger_kube.scavenger_kinds import ScavengerJob
@@ -122,7 +124,9 @@ def test_a_run_is_short_until_a_checkpoint_is_due_as_far_as_that_is_trusted() ->
 # --- one figure, whoever is asked ---
 
 CASES_FILE = Path(__file__).parents[3] / "services/scheduler/pkg/preemption/testdata/gang_cases.json"
-GANGS: list[dict[str, Any]] = json.loads(CASES_FILE.read_text())
+TABLE: list[dict[str, Any]] = json.loads(CASES_FILE.read_text())
+GANGS = [case for case in TABLE if "units" not in case]
+ARRAYS = [case for case in TABLE if "units" in case]
 
 
 @pytest.mark.parametrize("case", GANGS, ids=[case["name"] for case in GANGS])
@@ -131,6 +135,47 @@ def test_all_who_ask_get_the_figure_of_the_table(case: dict[str, Any]) -> None:
     assert set(_answers(case).values()) == {case["atRisk"]}
     (gang,) = _as_prioritizer_sees(*_objects(case), _weights(case))
     assert cpu_seconds(estimated_at_risk(gang.pods, micros(NOW), reclaimed=case["reclaimed"])) == case["estimate"]
+
+
+@pytest.mark.parametrize("case", ARRAYS, ids=[case["name"] for case in ARRAYS])
+def test_each_task_of_an_array_has_a_figure_of_its_own(case: dict[str, Any]) -> None:
+    job, pods = _objects(case)
+    now, seen, own = micros(NOW), msgspec.convert(job, ScavengerJob), AdmitterJob.model_validate(job)
+    by_unit: dict[str, dict[str, BoundPod]] = {}
+    for pod in pods:
+        by_unit.setdefault(unit(pod), {})[pod.metadata.key] = admitter_pod(pod)
+    tasks = RunningJobs(by_unit)
+    for pod in pods:
+        if (task := running_task(own, pod)) is not None:
+            tasks.apply(task)
+    ranked = rank(PrioritizerSnapshot(now, Share(None, Source.KEPT), _as_prioritizer_sees(job, pods, DEFAULT_WEIGHTS)))
+    want = {f"{own.key}[{task}]": figures for task, figures in case["units"].items()}
+    assert {gang.key: at_risk(gang, NOW, RiskRules()).cpu_seconds for gang in regulator_gangs([seen], pods)} == {
+        key: figures["atRisk"] for key, figures in want.items()
+    }
+    assert {one.gang.job.key: one.risk / PER_CPU_SECOND for one in ranked} == {
+        key: figures["atRisk"] for key, figures in want.items()
+    }
+    assert {one.gang.job.key: _estimate(one.gang, case) for one in ranked} == {
+        key: figures["estimate"] for key, figures in want.items()
+    }
+    assert {gang.job.key: gang.risk(now, STARTUP_COST) / PER_CPU_SECOND for gang in tasks.gangs()} == {
+        key: figures["atRisk"] for key, figures in want.items()
+    }
+
+
+def _estimate(gang: PrioritizerGang, case: dict[str, Any]) -> int:
+    return cpu_seconds(estimated_at_risk(gang.pods, micros(NOW), reclaimed=case["reclaimed"]))
+
+
+def test_a_unit_is_a_job_or_a_task() -> None:
+    assert unit(builders.pod("web")) == ""
+    job = builders.pod("p", labels={"scavenger.dev/job": "j"})
+    task = builders.pod("p", labels={"scavenger.dev/job": "j", "scavenger.dev/task": "7"})
+    where = job.metadata.namespace
+    assert (unit(job), unit(task)) == (f"{where}/j", f"{where}/j[7]")
+    assert job_of(unit(task)) == job_of(unit(job)) == unit(job)
+    assert unit(builders.pod("p", labels={"scavenger.dev/task": "7"})) == ""
 
 
 reports = st.none() | st.integers(-100, 10_000)
@@ -254,7 +299,7 @@ def _pod(name: str, case: dict[str, Any], run: dict[str, Any], *, reclaimed: boo
     found = builders.pod_dict(
         name,
         owner=run,
-        labels={"scavenger.dev/job": "job"},
+        labels={"scavenger.dev/job": "job"} | ({"scavenger.dev/task": case["task"]} if "task" in case else {}),
         annotations=annotations,
         node="n",
         requests=asked,

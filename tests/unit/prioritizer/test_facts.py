@@ -247,6 +247,8 @@ def test_no_text_breaks_a_fact(moment: str, phase: str, interval: str, count: in
 
 # --- gangs ---
 
+TASKS = (("0", 1), ("11", None))
+
 
 def test_pods_belong_to_the_present_run() -> None:
     owner = builders.job("j", run="j-2")
@@ -265,6 +267,19 @@ def test_the_run_of_a_job_that_does_not_name_it_has_the_name_of_the_job() -> Non
     own, other = builders.pod("a", job="j", run="j"), builders.pod("b", job="j", run="x")
     (found,) = gangs([job_facts(job({"jobName": ""}))], [own, other])
     assert found.pods == (own,)
+
+
+def test_each_task_of_an_array_is_a_gang() -> None:
+    array = builders.job("j", run="j", class_="preemptible", written=7)
+    pods = [builders.pod(f"j-{task}", job="j", run="j", task=task, started=started) for task, started in TASKS]
+    found = gangs([array], pods)
+    assert [(g.job.key, g.job.phase, g.pods) for g in found] == [
+        ("lab/j[0]", "Running", (pods[0],)),
+        ("lab/j[11]", "Starting", (pods[1],)),
+    ]
+    assert len({g.job.uid for g in found}) == 2
+    assert {(g.job.class_, g.job.written) for g in found} == {("", None)}, "what a status says is of no task"
+    assert [g.job.key for g in gangs([array], [])] == ["lab/j"], "a status is written of what waits, too"
 
 
 # --- nodes, budgets, levels ---

@@ -24,7 +24,7 @@ from scavenger_regulator.sources.prometheus import (
     combine,
     parse_vector,
 )
-from scavenger_testing.builders import condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
+from scavenger_testing.builders import CREATED, condition, job_dict, node, node_dict, pod, running, scavengerjob_dict
 
 from .builders import GIB, NOW
 
@@ -100,8 +100,9 @@ def test_what_computes_is_neither_the_init_phase_nor_the_overhead() -> None:
 
 
 def job_of(name: str = "job", run: str = "run", **status: Any) -> ScavengerJob:
+    fields: dict[str, Any] = {"suspend": True} if status.pop("suspend", False) else {}
     made = scavengerjob_dict(
-        name, namespace="lab", phase=status.pop("phase", "Running"), status={"jobName": run, **status}
+        name, namespace="lab", phase=status.pop("phase", "Running"), status={"jobName": run, **status}, **fields
     )
     return msgspec.convert(made, ScavengerJob)
 
@@ -152,6 +153,41 @@ def test_pods_of_a_job_that_is_deleted_or_runs_anew_are_there_until_they_have_st
     ]
     assert len({gang.uid for gang in found}) == 3
     assert all(leaving(gang, NOW) and gang.stopping and not gang.running for gang in found[1:])
+
+
+def task(index: int, **fields: Any) -> kinds.Pod:
+    labels = {"scavenger.dev/job": "job", "scavenger.dev/task": str(index)}
+    return member(f"job-{index}", run="job", **{"labels": labels, "started": CREATED, **fields})
+
+
+def test_each_task_of_an_array_is_a_gang() -> None:
+    pods = [
+        task(0),
+        task(1, phase="Succeeded"),
+        task(2, deleted=T0, grace_seconds=60),
+        task(11, phase="Pending", started=None),
+        task(12, node=None),
+    ]
+    found = gangs([job_of(run="")], pods)
+    assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [
+        ("lab/job[0]", ["lab/job-0"]),
+        ("lab/job[2]", ["lab/job-2"]),
+        ("lab/job[11]", ["lab/job-11"]),
+    ]
+    assert len({gang.uid for gang in found}) == 3
+    assert [leaving(gang, NOW) for gang in found] == [False, True, False]
+    assert [gang.running for gang in found] == [True, True, False]
+    assert all(gang.stopping for gang in gangs([job_of(run="", suspend=True)], pods))
+
+
+def test_tasks_of_an_array_that_is_deleted_are_there_until_they_have_stopped() -> None:
+    going: dict[str, Any] = {"deleted": T0, "grace_seconds": 60}
+    found = gangs([], [task(0, **going), task(7, **going)])
+    assert [(gang.key, [p.key for p in gang.pods]) for gang in found] == [
+        ("lab/job[0]", ["lab/job-0"]),
+        ("lab/job[7]", ["lab/job-7"]),
+    ]
+    assert len({gang.uid for gang in found}) == 2
 
 
 def test_members_that_have_succeeded_are_known() -> None:

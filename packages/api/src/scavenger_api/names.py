@@ -24,6 +24,8 @@ PRIORITY_VALUES: Final = {
 
 # --- labels ---
 LABEL_JOB: Final = f"{GROUP}/job"
+# On a pod of an array: the index of its task.
+LABEL_TASK: Final = f"{GROUP}/task"
 LABEL_QUEUE: Final = f"{GROUP}/queue"
 LABEL_PREEMPTION_CLASS: Final = f"{GROUP}/preemption-class"
 # On an Eviction, not on a pod: the guard is to look up which pod it is about (docs/designs/0010-the-guard.md).

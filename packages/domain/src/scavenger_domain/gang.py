@@ -1,4 +1,4 @@
-"""What a gang has at risk, and its place in line: the one owner of both rules (section 6 of the design).
+"""What a gang is, what it has at risk, and its place in line: the one owner of these rules (section 6 of the design).
 
 Prioritizer, regulator, admitter, command line and simulator ask here. The scheduler plugin, in Go, is tested against
 the same table of cases (services/scheduler/pkg/preemption/testdata/gang_cases.json).
@@ -16,7 +16,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from scavenger_api.checkpoints import gang_checkpoint
-from scavenger_api.names import DEFAULT_STARTUP_COST_SECONDS, DEFAULT_TRUSTED_INTERVAL_SECONDS
+from scavenger_api.names import (
+    DEFAULT_STARTUP_COST_SECONDS,
+    DEFAULT_TRUSTED_INTERVAL_SECONDS,
+    LABEL_JOB,
+    LABEL_TASK,
+)
 from scavenger_api.times import EPOCH
 
 MICROSECONDS: Final = 1_000_000
@@ -105,6 +110,54 @@ class AtRisk(NamedTuple):
     cost: int
     started: int
     since: int
+
+
+# --- a unit ---
+
+
+class Metadata(Protocol):
+    """Of a pod."""
+
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+    @property
+    def labels(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+class Labelled(Protocol):
+    """A pod, as far as its labels tell what it belongs to."""
+
+    @property
+    def metadata(self) -> Metadata: ...  # noqa: D102
+
+
+def unit(pod: Labelled) -> str:
+    """What is ranked, interrupted and booked as a whole, and a pod is part of: its job, or one task of an array.
+
+    Returns:
+        `NAMESPACE/NAME` of the ScavengerJob, or `NAMESPACE/NAME[INDEX]`; empty for a pod of no ScavengerJob. A pod's
+        labels do not change (admission policy `job-pods`).
+    """
+    labels = pod.metadata.labels
+    job = labels.get(LABEL_JOB)
+    if not job:
+        return ""
+    return task_unit(f"{pod.metadata.namespace}/{job}", labels.get(LABEL_TASK, ""))
+
+
+def task_unit(job: str, task: str) -> str:
+    """The unit of a task.
+
+    Args:
+        job: `NAMESPACE/NAME`.
+        task: its index; empty for a job without tasks, which is a unit itself.
+    """
+    return f"{job}[{task}]" if task else job
+
+
+def job_of(unit: str) -> str:
+    """`NAMESPACE/NAME` of the ScavengerJob of a unit. No name has a bracket in it."""
+    return unit.partition("[")[0]
 
 
 # --- a run ---

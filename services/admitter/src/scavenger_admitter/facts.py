@@ -13,6 +13,7 @@ from scavenger_api.job import ConditionType, ScavengerJob
 from scavenger_api.quantity import amounts
 from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import task_unit, unit
 from scavenger_domain.node_affinity import required_terms
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
@@ -203,6 +204,26 @@ def running_job(job: ScavengerJob, rate: Rate | None) -> RunningJob:
         interrupted_at=micros(max(status.interrupted_timestamps)) if status.interrupted_timestamps else 0,
         computes_with=tuple(sorted(job.spec.requests.items())),
         millicores=round(cores * 1000) if cores is not None else None,
+    )
+
+
+def running_task(job: ScavengerJob, pod: Pod) -> RunningJob | None:
+    """A task of an array that runs; None for one that does not. What is known of a run stands on its pod."""
+    meta, started = pod.metadata, parse_time(pod.status.start_time)
+    if pod.ended or pod.status.phase != "Running" or started is None:
+        return None
+    written = meta.annotations.get(names.ANNOTATION_RUNNING_PRIORITY, "")
+    checkpoint = parse_time(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT))
+    return RunningJob(
+        key=unit(pod),
+        uid=task_unit(job.metadata.uid, meta.labels.get(names.LABEL_TASK, "")),
+        queue=job.spec.queue,
+        preemptible=meta.labels.get(names.LABEL_PREEMPTION_CLASS) != names.NON_PREEMPTIBLE,
+        priority=float(written) if written.isdecimal() else None,
+        since=micros(checkpoint if checkpoint is not None else started),
+        started=micros(started),
+        interval=max(1, job.spec.checkpoint_interval // timedelta(microseconds=1)),
+        computes_with=tuple(sorted(job.spec.requests.items())),
     )
 
 

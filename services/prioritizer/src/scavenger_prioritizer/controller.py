@@ -268,7 +268,7 @@ class Prioritizer:
                 continue
             log.info(
                 "class changed",
-                job=f"{verdict.gang.job.namespace}/{verdict.gang.job.name}",
+                job=verdict.gang.job.key,
                 to=verdict.class_,
                 running_priority=verdict.priority,
                 position=position,

@@ -18,10 +18,10 @@ from scavenger_api.checkpoints import completion_index
 from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.job import Capacity
 from scavenger_api.reasons import InterruptionReason
-from scavenger_api.states import ConditionType
+from scavenger_api.states import ConditionType, Phase
 from scavenger_api.times import micros, parse_time
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import MICROSECONDS, run_name
+from scavenger_domain.gang import MICROSECONDS, run_name, task_unit
 from scavenger_domain.nodes import LEAVING, cordoned
 from scavenger_domain.requests import computing_requests, on_reclaimed_capacity
 from scavenger_kube.kinds import Node, ObjectMeta, Pod, true_because
@@ -117,6 +117,7 @@ def pod_facts(pod: Pod, weights: Weights = DEFAULT_WEIGHTS) -> PodFacts:
         cost=weights.cost(requests),
         requests=requests if on_reclaimed_capacity(pod) else {},
         job=meta.labels.get(names.LABEL_JOB, ""),
+        task=meta.labels.get(names.LABEL_TASK, ""),
         run=controller.name if controller is not None and controller.kind == "Job" else "",
         node=pod.spec.node_name,
         live=not pod.ended and not deleted,
@@ -200,7 +201,7 @@ class FactsCache(Generic[Obj, F]):
 
 
 def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
-    """Each job with the pods of its present run.
+    """Each job with the pods of its present run, and each task of an array with its pod.
 
     Pods count when the Job that the status names controls them: a pod of an earlier run stuck on a dead node is not the
     job's CPU time, and a pod with a borrowed label must not make a job look expensive.
@@ -208,11 +209,31 @@ def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
     members: dict[tuple[str, str], list[PodFacts]] = {}
     for pod in pods:
         members.setdefault((pod.namespace, pod.job), []).append(pod)
-    found = []
+    found: list[Gang] = []
     for job in jobs:
         own = members.get((job.namespace, job.name), ())
-        found.append(Gang(job, tuple(pod for pod in own if pod.run == job.run)))
+        run = tuple(pod for pod in own if pod.run == job.run)
+        tasks = [pod for pod in run if pod.task]
+        found.extend(Gang(_task(job, pod), (pod,)) for pod in tasks)
+        if len(tasks) < len(run) or not run:
+            found.append(Gang(job, tuple(pod for pod in run if not pod.task) if tasks else run))
     return found
+
+
+def _task(job: JobFacts, pod: PodFacts) -> JobFacts:
+    """One task of an array: all but its promise and its spec stands on its pod."""
+    return JobFacts(
+        namespace=job.namespace,
+        name=job.name,
+        uid=task_unit(job.uid, pod.task),
+        phase=Phase.STARTING if pod.started is None else Phase.RUNNING,
+        interval=job.interval,
+        run=job.run,
+        reclaimed=job.reclaimed,
+        created=job.created,
+        stopping=job.stopping,
+        task=pod.task,
+    )
 
 
 # --- changes that a new pass is worth ---
@@ -222,7 +243,9 @@ def pod_signature(pod: Pod) -> Hashable:
     """What of a pod a class depends on; our own label and figure are not part of it."""
     meta = pod.metadata
     checkpoint = meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT)
-    return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint
+    # Of a task nothing else says that it runs.
+    started = pod.status.start_time if names.LABEL_TASK in meta.labels else None
+    return pod.spec.node_name, pod.ended, meta.deletion_timestamp is not None, checkpoint, started
 
 
 def job_signature(job: ScavengerJob) -> Hashable:

@@ -86,7 +86,7 @@ class PlanWriter:
         self._concurrent_writes = concurrent_writes
         self._now = 0
         self.written_at: dict[str, int] = {}
-        """Jobs by `namespace/name`, and when their running priority was written, for those that must not be again."""
+        """Jobs and tasks by unit, and when their running priority was written, for those that must not be again."""
         self.exposed_at: dict[str, int] = {}
         """The same, and when they were written to be preemptible."""
         self.idle_budgets: Mapping[str, int] = {}
@@ -198,9 +198,9 @@ class PlanWriter:
         await self._client.strategic_patch(PODS, pod.namespace, pod.name, {"metadata": metadata})
         self._pods.note(pod, class_=write.class_, written=write.priority, exempt=write.exempt)
         if write.class_ == names.PREEMPTIBLE:
-            self.exposed_at[f"{pod.namespace}/{pod.job}"] = self._now
+            self.exposed_at[pod.unit] = self._now
         if write.class_ is not None or write.priority is not None:
-            self._wrote(pod.namespace, pod.job)
+            self.written_at[pod.unit] = self._now
 
     async def _write_status(self, write: StatusWrite) -> None:
         """No UID here: the API server ignores metadata sent to a status. A class that lands on a later job of the same
@@ -214,10 +214,7 @@ class PlanWriter:
         else:
             await self._apply_status(job, write.class_, write.priority)
         self._jobs.note(job, class_=write.class_ or "", written=write.priority)
-        self._wrote(job.namespace, job.name)
-
-    def _wrote(self, namespace: str, job: str) -> None:
-        self.written_at[f"{namespace}/{job}"] = self._now
+        self.written_at[job.key] = self._now
 
     async def _apply_status(self, job: JobFacts, class_: str, priority: int) -> None:
         """Server-side apply of the one field that is ours; the admitter's fields keep their manager."""

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from scavenger_api import names
+from scavenger_domain.gang import job_of
 from scavenger_kube.client import ApiClient
 from scavenger_kube.errors import ApiError
 from scavenger_kube.kinds import Node, Pod
@@ -224,7 +225,7 @@ class Regulator:
         )
 
     def _queue_of(self, key: str) -> str | None:
-        job = self.jobs.get(key)
+        job = self.jobs.get(job_of(key))
         return job.spec.queue if job is not None else None
 
     def _node_names(self) -> set[str]:
@@ -245,7 +246,7 @@ class Regulator:
 
     async def _evict(self, victims: Sequence[Victim]) -> None:
         """Evict, and remember what really went, and who was refused."""
-        outcomes = await self.writer.evict(victims, self.jobs.get)
+        outcomes = await self.writer.evict(victims, lambda unit: self.jobs.get(job_of(unit)))
         now = self._clock.now()
         done = []
         for victim, outcome in zip(victims, outcomes, strict=True):

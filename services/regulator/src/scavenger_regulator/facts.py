@@ -13,7 +13,7 @@ from scavenger_api.duration import DurationError, parse_duration
 from scavenger_api.quantity import QuantityError, parse_quantity
 from scavenger_api.reclaimed import RECLAIMED
 from scavenger_api.times import parse_time
-from scavenger_domain.gang import run_name
+from scavenger_domain.gang import run_name, task_unit, unit
 from scavenger_domain.nodes import counts, pressed
 from scavenger_domain.requests import computing_requests, counted_requests, on_reclaimed_capacity
 from scavenger_kube.kinds import Container, Node, Pod, true_because
@@ -157,6 +157,20 @@ def gang_facts(job: ScavengerJob, pods: tuple[PodFacts, ...], finished: tuple[Po
     )
 
 
+def task_facts(job: ScavengerJob, pod: Pod) -> Gang:
+    """A task of an array, which is a gang of one: all but its promise and its spec stands on its pod."""
+    task, facts = pod.metadata.labels[names.LABEL_TASK], pod_facts(pod)
+    return Gang(
+        key=unit(pod),
+        uid=task_unit(job.metadata.uid, task),
+        pods=(replace(facts, resizable={}) if job.spec.template is not None else facts,),
+        interval=_interval(job.spec.interruption_after),
+        cores=job.spec.requests.get("cpu", 0) / 1000,
+        running=facts.running_since is not None,
+        stopping=job.spec.suspend or job.metadata.deletion_timestamp is not None,
+    )
+
+
 def _interval(text: str) -> float:
     try:
         return max(timedelta(milliseconds=1), parse_duration(text)).total_seconds()
@@ -165,7 +179,7 @@ def _interval(text: str) -> float:
 
 
 def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]:
-    """Each job with those of its pods that take room on a node; jobs without any are left out.
+    """Each job, or task of an array, with those of its pods that take room on a node; those without any are left out.
 
     Pods count when the Job that the status names controls them: a pod with a borrowed label is not the job's, and must
     not be evicted for it. The status does not speak of a start that takes a few seconds, nor of what is left of the
@@ -177,14 +191,12 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
         name = pod.metadata.labels.get(names.LABEL_JOB)
         if name and (occupies(pod) or pod.status.phase == "Succeeded"):
             members.setdefault((pod.metadata.namespace, name), []).append(pod)
-    found = []
+    found: list[Gang] = []
     for job in jobs:
         own = members.pop((job.metadata.namespace, job.metadata.name), [])
         name = run_name(job.status.job_name, job.metadata.name)
         run = [pod for pod in own if _of_run(pod, name)]
-        present = tuple(pod_facts(pod) for pod in run if occupies(pod))
-        if present:
-            found.append(gang_facts(job, present, tuple(pod_facts(pod) for pod in run if not occupies(pod))))
+        found.extend(_gangs_of(job, run))
         if len(run) < len(own):
             found.extend(_stopping_runs(pod for pod in own if not _of_run(pod, name)))
     for left in members.values():
@@ -192,16 +204,28 @@ def gangs(jobs: Iterable[ScavengerJob], pods: Iterable[Pod]) -> tuple[Gang, ...]
     return tuple(found)
 
 
+def _gangs_of(job: ScavengerJob, run: Iterable[Pod]) -> Iterable[Gang]:
+    """The gang of a job, or those of its tasks."""
+    present: list[PodFacts] = []
+    finished: list[PodFacts] = []
+    for pod in run:
+        if names.LABEL_TASK not in pod.metadata.labels:
+            (present if occupies(pod) else finished).append(pod_facts(pod))
+        elif occupies(pod):
+            yield task_facts(job, pod)
+    if present:
+        yield gang_facts(job, tuple(present), tuple(finished))
+
+
 def _stopping_runs(pods: Iterable[Pod]) -> Iterable[Gang]:
     """The runs of these pods, as far as they are stopping; nobody is ever asked to go from one."""
-    runs: dict[str, list[Pod]] = {}
+    runs: dict[tuple[str, str], list[Pod]] = {}
     for pod in pods:
         owner = pod.metadata.controller
         if owner is not None and owner.kind == "Job" and pod.leaving:
-            runs.setdefault(owner.name, []).append(pod)
-    for run, members in sorted(runs.items()):
-        meta, facts = members[0].metadata, tuple(pod_facts(pod) for pod in members)
-        key = f"{meta.namespace}/{meta.labels[names.LABEL_JOB]}"
+            runs.setdefault((owner.name, unit(pod)), []).append(pod)
+    for (run, key), members in sorted(runs.items()):
+        facts = tuple(pod_facts(pod) for pod in members)
         yield Gang(
             key,
             f"{key}/{run}",

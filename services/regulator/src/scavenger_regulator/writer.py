@@ -219,7 +219,7 @@ class Writer:
     async def evict(
         self, victims: Sequence[Victim], job_of: Callable[[str], ScavengerJob | None]
     ) -> list[EvictionOutcome]:
-        """Evict in order; what became of each. job_of: the job of a key, to tell its user."""
+        """Evict in order; what became of each. job_of: the job of a unit, to tell its user."""
         at_once = 1 if len(victims) <= ONE_BY_ONE else AT_ONCE
         return await in_order([partial(self._evict, one, job_of) for one in victims], at_once)
 

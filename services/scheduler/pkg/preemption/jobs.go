@@ -15,14 +15,17 @@ import (
 // jobIndex is the name of an index of the pod informer: pods by job.
 const jobIndex = "scavenger.dev/job"
 
-// jobKey names one run of a job: pods of an earlier run that do not go are no members of the gang. A scavenger pod
-// without the label is a job of its own.
+// jobKey names one run of a job, or of one task of an array: pods of an earlier run that do not go are no members of the
+// gang. A scavenger pod without the label is a job of its own.
 type jobKey struct {
 	namespace, job, run string
 }
 
 func keyOf(pod *v1.Pod) jobKey {
 	if job := pod.Labels[labelJob]; job != "" {
+		if task := pod.Labels[labelTask]; task != "" {
+			job += "[" + task + "]"
+		}
 		return jobKey{pod.Namespace, job, pod.Annotations[annotationRun]}
 	}
 	return jobKey{pod.Namespace, "/" + pod.Name, ""}
@@ -33,9 +36,10 @@ func (k jobKey) String() string {
 	return k.namespace + "/" + k.job + "/" + k.run
 }
 
-// runOf identifies one run of a job: the batch Job it has for this run, or the pod itself where there is none.
+// runOf identifies one run of a job: the batch Job it has for this run, or the pod itself where there is none. All tasks
+// of an array have one Job, and the pod of each is a run.
 func runOf(pod *v1.Pod) types.UID {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
+	if owner := metav1.GetControllerOf(pod); owner != nil && pod.Labels[labelTask] == "" {
 		return owner.UID
 	}
 	return pod.UID

@@ -122,8 +122,10 @@ func TestTableOfGangs(t *testing.T) {
 			Overhead   int64
 			Started    int64
 			Checkpoint *int64
+			Task       string
 		}
 		Estimate float64
+		Units    map[string]struct{ Estimate float64 }
 	}
 	if err := json.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
@@ -151,7 +153,24 @@ func TestTableOfGangs(t *testing.T) {
 				}
 				p.Spec.InitContainers = []v1.Container{{Name: "fetch", Resources: v1.ResourceRequirements{Requests: milliCPU(member.Init)}}}
 				p.Spec.Overhead = milliCPU(member.Overhead)
+				if member.Task != "" {
+					p = p.label(labelTask, member.Task)
+				}
 				pods = append(pods, p.Pod)
+			}
+			byKey := map[jobKey][]*v1.Pod{}
+			for _, p := range pods {
+				byKey[keyOf(p)] = append(byKey[keyOf(p)], p)
+			}
+			for task, want := range tt.Units {
+				key := keyOf(pods[0])
+				key.job = "gang[" + task + "]"
+				if got, annotated := riskOf(byKey[key], noon, w); got != want.Estimate || annotated {
+					t.Errorf("task %s: got %v, annotated %t; want %v", task, got, annotated, want.Estimate)
+				}
+			}
+			if tt.Units != nil {
+				return
 			}
 			if got, annotated := riskOf(pods, noon, w); got != tt.Estimate || annotated {
 				t.Errorf("got %v, annotated %t; want %v", got, annotated, tt.Estimate)
@@ -192,6 +211,27 @@ func TestPodOfAnEarlierRun(t *testing.T) {
 				t.Errorf("%s is taken for %+v", p.Name, j)
 			}
 		}
+	}
+}
+
+// A task of an array goes alone, though all of them have one batch Job.
+func TestTaskGoesAlone(t *testing.T) {
+	tasks := gang("array", []string{"node-000", "node-001"}, "1", "10")
+	for i, p := range tasks {
+		tasks[i] = p.label(labelTask, fmt.Sprint(i))
+	}
+	tasks[1] = tasks[1].annotate(annotationRisk, "30")
+	web := pending("web", "1")
+	s := world{nodes: nodes(2, "1"), pods: append(slices.Clone(tasks), web)}.start(t)
+	s.dry()
+	before := s.lostSeconds(preemptible)
+	s.preempt(web)
+	checkVictims(t, []string{"array-0"}, s.victims())
+	if lost := s.lostSeconds(preemptible) - before; lost != 10 {
+		t.Errorf("%v CPU-seconds counted as lost, want 10", lost)
+	}
+	if j := s.plugin.newAttempt(web.Pod, noon).job(keyOf(tasks[1].Pod), tasks[1].Pod); j.lost || j.seconds != 30 {
+		t.Errorf("the other task is taken for %+v", j)
 	}
 }
 

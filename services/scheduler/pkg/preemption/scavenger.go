@@ -16,6 +16,7 @@ import (
 // The names of the contract that a scheduler needs (package scavenger_api, module names).
 const (
 	labelJob                    = "scavenger.dev/job"
+	labelTask                   = "scavenger.dev/task"
 	labelClass                  = "scavenger.dev/preemption-class"
 	annotationRisk              = "scavenger.dev/running-priority"
 	annotationCheckpoint        = "scavenger.dev/last-checkpoint"

@@ -352,7 +352,8 @@ def _starting_preemptible(gangs: Iterable[Gang]) -> Iterable[PodWrite]:
 
 def _statuses(verdicts: Sequence[Verdict], snapshot: Snapshot) -> tuple[StatusWrite, ...]:
     """Class and running priority stand in the status of all running jobs, but for those that have only just started and
-    are what their pods were born as: many of these end before anybody reads it."""
+    are what their pods were born as: many of these end before anybody reads it. What is decided of the tasks of an
+    array stands on their pods only."""
     writes = [StatusWrite(v.gang.job, v.class_, v.priority) for v in verdicts if _status_differs(v, snapshot)]
     # It says something about running pods. Once they are gone it would only mislead whoever reads of a job in line; of
     # a finished one it says what it was, and that is not worth a write.
@@ -366,6 +367,8 @@ def _in_line(job: JobFacts) -> bool:
 
 def _status_differs(verdict: Verdict, snapshot: Snapshot) -> bool:
     job, rules = verdict.gang.job, snapshot.rules
+    if job.task:
+        return False
     if not job.class_ and verdict.class_ == PREEMPTIBLE:
         return snapshot.now - verdict.start >= rules.shown_after
     if job.class_ != verdict.class_:

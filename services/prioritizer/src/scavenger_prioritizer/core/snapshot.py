@@ -16,7 +16,7 @@ import msgspec
 from scavenger_api.levels import LevelsView, Visibility
 from scavenger_api.names import FALLBACK_PREEMPTIBLE_PERCENT
 from scavenger_api.weights import DEFAULT_WEIGHTS, Weights
-from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED
+from scavenger_domain.gang import MICROSECONDS, STARTUP_COST, TRUSTED, task_unit
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +67,8 @@ class PodFacts(Record, frozen=True, gc=False):
     """Of its requests; on reclaimed capacity, of what was asked for of that."""
     job: str = ""
     """Name of the ScavengerJob, from its label."""
+    task: str = ""
+    """Index of its task, from its label; empty but for pods of arrays."""
     run: str = ""
     """Name of the batch/v1 Job that controls it; empty without one."""
     node: str = ""
@@ -96,9 +98,14 @@ class PodFacts(Record, frozen=True, gc=False):
     requests: Mapping[str, int] = {}
     """On reclaimed capacity, what it costs beside the CPU that it uses; empty for all others."""
 
+    @property
+    def unit(self) -> str:
+        """What it is part of (`scavenger_domain.gang.unit`)."""
+        return task_unit(f"{self.namespace}/{self.job}", self.task)
+
 
 class JobFacts(Record, frozen=True, gc=False):
-    """A ScavengerJob. All times are as recorded, and may lie in the future where clocks differ."""
+    """A ScavengerJob, or one task of it. All times are as recorded, and may lie in the future where clocks differ."""
 
     namespace: str
     name: str
@@ -130,15 +137,17 @@ class JobFacts(Record, frozen=True, gc=False):
     """status.preemption.class as it is now."""
     written: int | None = None
     """status.preemption.runningPriority as it is now, in CPU-seconds."""
+    task: str = ""
+    """Index of the task; empty for a job without tasks. What its status says of a run is of no task."""
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+        """Its unit (`scavenger_domain.gang.unit`)."""
+        return task_unit(f"{self.namespace}/{self.name}", self.task)
 
 
 class Gang(Record, frozen=True, gc=False):
-    """A job with the pods of its present run. One pod is a gang as well."""
+    """A job with the pods of its present run, or a task with its pod. One pod is a gang as well."""
 
     job: JobFacts
     pods: tuple[PodFacts, ...]
@@ -183,8 +192,8 @@ class Snapshot:
 
     now: microseconds since the epoch. cordoned: names of nodes that take no new pods. budgets: namespaces in which the
     budget exists, and whether it says what it should. used: pods on reclaimed capacity by UID, and the cost of what
-    each really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs by
-    `namespace/name`, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
+    each really used on average since `gang_safe_until`; those not in it are not measured. written_at: jobs and
+    tasks by unit, and when this process last wrote their running priority, as far as it remembers. exposed_at: the
     same, and when it last wrote that they are preemptible. idle_budgets: namespaces in which the budget selects
     nothing, and since when this process has seen that. lone: nodes without an ordinary pod, whose pods the budget is to
     leave out; None while that is not known, and pods keep what they have.

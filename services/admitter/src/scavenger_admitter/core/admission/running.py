@@ -1,4 +1,4 @@
-"""Jobs that run, and pods that are on their way out: what preemption takes from, and what it has taken.
+"""Jobs and tasks that run, and pods that are on their way out: what preemption takes from, and what it has taken.
 
 A gang is a possible victim only while all of its pods run that have not finished by themselves: one that is starting,
 losing members or ending is no room to count on. Pods that are terminating still fill their nodes, and their room is as
@@ -30,10 +30,10 @@ OVERDUE: Final = 60 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """What is known of a job in phase Running.
+    """What is known of a job in phase Running, or of a task of an array that runs.
 
     Attributes:
-        key: namespace/name.
+        key: its unit (`scavenger_domain.gang.unit`).
         uid: of the ScavengerJob.
         queue: its share is used by it.
         parallelism: pods in the gang.
@@ -157,7 +157,7 @@ class BoundPod(Protocol):
     @property
     def uid(self) -> str: ...  # noqa: D102
     @property
-    def job(self) -> str: ...  # noqa: D102
+    def unit(self) -> str: ...  # noqa: D102
     @property
     def queue(self) -> str: ...  # noqa: D102
     @property
@@ -180,7 +180,7 @@ class RunningJobs:
     """Jobs that run, jobs whose room was taken back, and pods on their way out; kept up to date change by change.
 
     Args:
-        pods: all scavenger pods by job and key; a live view of somebody else's.
+        pods: all scavenger pods by unit and key; a live view of somebody else's.
     """
 
     def __init__(self, pods: Mapping[str, Mapping[str, BoundPod]]) -> None:
@@ -219,8 +219,8 @@ class RunningJobs:
 
     def touched(self, pod: BoundPod, *, there: bool) -> None:
         """A scavenger pod appeared, changed or went."""
-        if pod.job in self._jobs:
-            self._stale.add(pod.job)
+        if (unit := pod.unit) in self._jobs:
+            self._stale.add(unit)
         if there and pod.leaves_by and pod.node and not pod.ended:
             self._terminating[pod.key] = pod
         else:
@@ -267,7 +267,7 @@ class RunningJobs:
         return tuple(
             TerminatingPod(pod.node, pod.queue, pod.requests, counts.get(pod.node, False), pod.started)
             for pod in sorted(self._going(), key=lambda pod: pod.key)
-            if pod.job not in kept and (not pod.leaves_by or now <= pod.leaves_by + OVERDUE)
+            if pod.unit not in kept and (not pod.leaves_by or now <= pod.leaves_by + OVERDUE)
         )
 
     def _going(self) -> Iterator[BoundPod]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, DEFAULT_RESOURCE_WEIGHTS, LABEL_JOB, LABEL_QUEUE
+from scavenger_api.names import ANNOTATION_RUN, DEFAULT_QUEUE, DEFAULT_RESOURCE_WEIGHTS, LABEL_QUEUE
 from scavenger_api.quantity import amounts
 from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import job_of, unit
 from scavenger_domain.nodes import counts, karpenter_made, schedulable
 from scavenger_domain.taints import lasting
 from scavenger_kube.kinds import Node, Pod, Taint
@@ -53,6 +54,21 @@ class PodFacts:
     started: int = NOT_STARTED  # second; scavenger pods only
     shape: Shape | None = None  # of unbound pods only: a bound one has its place
     pending: PendingPod | None = None
+    task: str = ""  # the unit of a pod of an array (`scavenger_domain.gang.unit`)
+
+    @property
+    def unit(self) -> str:
+        """What it is part of: its job, or one task of an array."""
+        return self.task or self.job
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has a node, or needs none any more."""
+        return bool(self.node) or self.ended
+
+    def same_run(self, other: PodFacts) -> bool:
+        """Whether this is an earlier state of the other: no run but the first one counts a pod as one of its own."""
+        return (self.uid, self.unit, self.run) == (other.uid, other.unit, other.run)
 
     @property
     def counted(self) -> Requests:
@@ -75,11 +91,12 @@ class NodeFacts:
 def pod_facts(pod: Pod) -> PodFacts:
     """What is kept of this pod. Raises QuantityError."""
     meta, spec = pod.metadata, pod.spec
-    label = meta.labels.get(LABEL_JOB, "")
+    part_of = unit(pod)
+    job = job_of(part_of)
     requests = requests_of(pod)
     unbound = not (spec.node_name or pod.ended or meta.deletion_timestamp)
     shape = Shape.of(dict(requests), spec.node_selector, spec.tolerations) if unbound else None
-    if not label:
+    if not job:
         return PodFacts(
             key=meta.key,
             uid=meta.uid,
@@ -95,7 +112,8 @@ def pod_facts(pod: Pod) -> PodFacts:
         node=spec.node_name,
         requests=requests,
         ended=pod.ended,
-        job=f"{meta.namespace}/{label}",
+        job=job,
+        task=part_of if part_of != job else "",
         queue=meta.labels.get(LABEL_QUEUE, DEFAULT_QUEUE),
         run=_run(pod),
         succeeded=pod.status.phase == "Succeeded",

@@ -70,13 +70,13 @@ class ClusterState:
         self._keep_scale_down = keep_scale_down
         self._pods: dict[str, PodFacts] = {}
         self._nodes = NodeSums(tolerated_taints)
-        # scavenger pods by job
-        self._by_job: dict[str, dict[str, PodFacts]] = {}
-        self.running: Final = RunningJobs(self._by_job)
+        # scavenger pods by unit (`scavenger_domain.gang.unit`)
+        self._by_unit: dict[str, dict[str, PodFacts]] = {}
+        self.running: Final = RunningJobs(self._by_unit)
         self._unbound: dict[str, dict[str, PodFacts]] = {}
         self._allocated: dict[str, dict[str, int]] = {}
         self._reclaimed: dict[str, int] = {}
-        self.held: Final = HeldCapacity(self._by_job, self._unbound)
+        self.held: Final = HeldCapacity(self._by_unit, self._unbound)
         self.assumed_starts: Final = self.held.starts
         self.kept_room: Final = self.held.kept
         self.futile: Final = FutileStarts()
@@ -121,9 +121,9 @@ class ClusterState:
         self._pods[facts.key] = facts
         self._account(facts, +1)
         if facts.job:
-            self._by_job.setdefault(facts.job, {})[facts.key] = facts
+            self._by_unit.setdefault(facts.unit, {})[facts.key] = facts
             self.running.touched(facts, there=True)
-            if facts.node or facts.ended:
+            if facts.settled and not (old is not None and old.settled and old.same_run(facts)):
                 self.assumed_starts.release(facts)
 
     def delete_pod(self, key: str) -> None:
@@ -136,10 +136,12 @@ class ClusterState:
     def _remove_pod(self, pod: PodFacts, *, gone: bool) -> None:
         self._account(pod, -1)
         if pod.job:
-            _drop(self._by_job, pod.job, pod.key)
+            _drop(self._by_unit, pod.unit, pod.key)
             self.running.touched(pod, there=False)
-            if gone:
+            if gone and not pod.settled:
                 self.assumed_starts.release(pod)
+            if gone and pod.task:
+                self.running.delete(pod.task)
 
     def _account(self, pod: PodFacts, times: int) -> None:
         """Put a pod into all sums, or take it out; what has ended is in none."""
@@ -330,10 +332,10 @@ class ClusterState:
         waiting = self._waiting.keys() if closed else ()
         blocked = {key: wait for key in waiting if (wait := waits.get(key.partition("/")[0])) is not None}
         blocked.update(dict.fromkeys(self.assumed_starts.keys() & self._waiting.keys(), _PODS_STARTING))
-        for key in self._by_job.keys() & self._waiting.keys():
+        for key in self._by_unit.keys() & self._waiting.keys():
             if key in blocked:
                 continue
-            alive = sorted((pod.node, pod.key) for pod in self._by_job[key].values() if self._may_compute(pod))
+            alive = sorted((pod.node, pod.key) for pod in self._by_unit[key].values() if self._may_compute(pod))
             if alive:
                 blocked[key] = _pods_remain(*alive[0])
         return blocked | self.refused.blocked(self._waiting.lines(), blocked, now)
