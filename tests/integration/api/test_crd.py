@@ -675,6 +675,7 @@ def test_queue_is_accepted_and_its_defaults_are_filled_in(kubectl: Kubectl) -> N
 
 # Another valid value for every field that may not change; one that is missing here fails a test.
 OTHER_VALUES: dict[str, Any] = {
+    "array": {"tasks": 5},
     "template": {"spec": {"affinity": None, "dnsPolicy": "Default"}},
     "mainContainer": "log",
     "image": "example/app:2",
@@ -716,7 +717,8 @@ IMMUTABLE = [
 def jobs(api_cluster: Kubectl, module_namespace: str) -> Kubectl:
     kubectl = api_cluster.inside(module_namespace)
     full = changed(FULL_JOB, {"metadata.name": "full", "spec.capacity": "Guaranteed"})
-    for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB):
+    array = changed(MINIMAL_JOB, {"metadata.name": "array", "spec.array": {"tasks": 10}})
+    for manifest in (MINIMAL_JOB, full, TEMPLATE_JOB, array):
         kubectl.ok("create", "-f", "-", stdin=json.dumps(manifest))
     return kubectl
 
@@ -740,12 +742,22 @@ TRANSITIONS = [
 
 @pytest.mark.parametrize(("field", "how"), TRANSITIONS)
 def test_spec_is_immutable(jobs: Kubectl, field: str, how: str) -> None:
-    name = "minimal" if how == "added" else "templated" if field in ("template", "mainContainer") else "full"
+    of = {"template": "templated", "mainContainer": "templated", "array": "array"}
+    name = "minimal" if how == "added" else of.get(field, "full")
     value = None if how == "removed" else OTHER_VALUES[field]
 
     message = jobs.refused("patch", "sj", name, *patch({field: value}))
 
     assert f"spec: Forbidden: spec.{field}: immutable; create a new ScavengerJob instead" in message
+
+
+def test_how_many_tasks_run_may_change_and_retry_only_grows(jobs: Kubectl) -> None:
+    jobs.ok("patch", "sj", "array", *patch({"array": {"maxRunning": 3, "retry": 2}}))
+
+    message = jobs.refused("patch", "sj", "array", *patch({"array": {"retry": 1}}))
+
+    assert "spec.array.retry: Invalid value" in message
+    assert "it only grows" in message
 
 
 def test_all_fields_that_were_changed_are_named(jobs: Kubectl) -> None:

@@ -140,10 +140,12 @@ def immutability_rule(spec: type[ScavengerJobSpec], schema: Schema) -> dict[str,
     for name, field in schema["properties"].items():
         if name in spec.MUTABLE:
             continue
-        same[name] = f"self.{name} == oldSelf.{name}"
+        parts = [f"{name}.{part}" for part in spec.FIXED_PARTS.get(name, ())] or [name]
+        same[name] = " && ".join(f"self.{part} == oldSelf.{part}" for part in parts)
         if name not in required and "default" not in field:
             there, was_there = f"has(self.{name})", f"has(oldSelf.{name})"
-            same[name] = f"{there} == {was_there} && (!{there} || {same[name]})"
+            whole = f"({same[name]})" if len(parts) > 1 else same[name]
+            same[name] = f"{there} == {was_there} && (!{there} || {whole})"
     changed = "".join(f"(({rule}) ? '' : 'spec.{name}: ') + " for name, rule in same.items())
     return cel(
         "self == oldSelf || (" + " && ".join(f"({rule})" for rule in same.values()) + ")",

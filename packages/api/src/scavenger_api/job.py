@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import ConfigDict, Field
 
 from scavenger_api import names
+from scavenger_api.array import ArraySpec, ArrayStatus, array_rules
 from scavenger_api.duration import parse_duration
 from scavenger_api.failure_policy import PodFailurePolicy
 from scavenger_api.model import (
@@ -142,6 +143,8 @@ class ScavengerJobSpec(Model):
 
     MUTABLE: ClassVar[frozenset[str]] = frozenset({"suspend", "ttlSecondsAfterFinished", "queue", "priority"})
     """Fields that may change after creation (`queue` only while no pod exists)."""
+    FIXED_PARTS: ClassVar[dict[str, tuple[str, ...]]] = {"array": ("tasks", "failFast")}
+    """Fields of which only these parts, and that they are there, stay as they were."""
 
     queue: DnsLabel = names.DEFAULT_QUEUE
     """The ScavengerQueue this job stands in line in. May change while no pod of the job exists."""
@@ -185,6 +188,8 @@ class ScavengerJobSpec(Model):
     """What each pod gets. Mandatory without template, and so are its cpu and memory."""
     parallelism: Annotated[int, Field(ge=1, le=MAX_PARALLELISM, json_schema_extra={"format": "int32"})] = 1
     """Pods in the gang, with the same resources each; all run or none."""
+    array: ArraySpec | None = None
+    """Makes the job an array of independent tasks: each starts, is interrupted and is counted alone."""
     persistent_volume_claims: Annotated[
         tuple[VolumeMount, ...] | None, Field(max_length=MAX_ITEMS, json_schema_extra=_MERGED_BY_MOUNT_PATH)
     ] = None
@@ -293,6 +298,7 @@ class ScavengerJobSpec(Model):
                 "0 is root, and securityContext.runAsNonRoot is true; write another id, such as 65532",
                 field_path=".runAsUser",
             ),
+            *array_rules(),
             _bounded("command", ".map(x, size(x))"),
             _bounded("args", ".map(x, size(x))"),
             _bounded("env", ".filter(x, has(x.value)).map(x, size(x.value))"),
@@ -472,6 +478,8 @@ class ScavengerJobStatus(Model):
     """The batch/v1 Job of the run in progress, or of the last one once finished."""
     message: Annotated[str | None, Field(max_length=4096)] = None
     """Why the job is where it is, for people."""
+    array: ArrayStatus | None = None
+    """What became of the tasks of an array."""
     preemption: Preemption | None = None
     """The class of a job and its unsaved work, while it runs. Without it a running job is preemptible."""
 

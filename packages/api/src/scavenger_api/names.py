@@ -106,6 +106,9 @@ ENV_PARALLELISM: Final = "SCAVENGER_PARALLELISM"
 ENV_PEERS: Final = "SCAVENGER_PEERS"
 ENV_RESTARTS: Final = "SCAVENGER_RESTARTS"
 ENV_CHECKPOINT_INTERVAL: Final = "SCAVENGER_CHECKPOINT_INTERVAL"
+# Of tasks only; a variable of the user's with such a name gives way.
+ENV_TASK: Final = "SCAVENGER_TASK"
+ENV_TASKS: Final = "SCAVENGER_TASKS"
 RESERVED_ENV: Final = (ENV_INDEX, ENV_PARALLELISM, ENV_PEERS, ENV_RESTARTS, ENV_CHECKPOINT_INTERVAL)
 
 # The reason of condition Running while it is True, and of no condition before it in the list: by it `kubectl get

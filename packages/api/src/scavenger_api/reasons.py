@@ -169,6 +169,7 @@ class FailureReason(Reason):
         "Failed",
         "A container ended by itself with another exit code than 0, or a pod was over its own limit of storage.",
     )
+    TASKS_FAILED = "TasksFailed", "All tasks of the array have ended, and some of them failed."
     POD_FAILURE_POLICY = "PodFailurePolicy", "A rule of its podFailurePolicy with the action FailJob matched."
     NOT_FOUND = "NotFound", "A claim, ConfigMap or Secret that it names does not exist."
     INVALID_REFERENCE = "InvalidReference", "It names a key that is not there, or a claim whose volume is gone."

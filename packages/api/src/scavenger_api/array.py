@@ -1,0 +1,121 @@
+"""Arrays: many independent tasks of one program as one ScavengerJob (docs/designs/0023-arrays.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from scavenger_api.indexes import (
+    MAX_COUNT,
+    MAX_COUNTS_LENGTH,
+    MAX_SET_LENGTH,
+    MAX_TASKS,
+    parse_counts,
+    parse_indexes,
+)
+from scavenger_api.model import Model, cel, validations
+
+MAX_COUNTED: Final = 500
+"""Pods that one write of the status counts."""
+
+_COUNT: Final = {"json_schema_extra": {"format": "int32"}}
+
+
+def _indexes(text: str) -> str:
+    parse_indexes(text)
+    return text
+
+
+def _counts(text: str) -> str:
+    parse_counts(text)
+    return text
+
+
+Indexes = Annotated[str, AfterValidator(_indexes), Field(max_length=MAX_SET_LENGTH)]
+Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS, **_COUNT)]
+
+
+class ArraySpec(Model):
+    """How many tasks, and how many of them at a time."""
+
+    tasks: Annotated[int, Field(ge=1, le=MAX_TASKS, **_COUNT)]
+    """Tasks of the array. Each has an index, from 0 on, as SCAVENGER_TASK."""
+    max_running: Annotated[int | None, Field(ge=1, le=MAX_TASKS, **_COUNT)] = None
+    """At most so many tasks run at a time; by default as many as there is capacity for. May change at any time. Tasks
+    that run already go on."""
+    fail_fast: bool = False
+    """The first task that fails makes the array Failed, and the others are stopped. By default they go on."""
+    retry: Annotated[int, Field(ge=0, le=2**31 - 1, **_COUNT)] = 0
+    """A larger number than before lets all tasks that failed start again. May change at any time."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "self == oldSelf || self.retry >= oldSelf.retry",
+                "it only grows: add 1 to start the tasks that failed again",
+                field_path=".retry",
+            ),
+        )
+    )
+
+
+class ArrayStatus(Model):
+    """What became of the tasks. Sets of indexes are ranges such as `0-41,57`, or `bits:` and base64 where these would
+    be longer than 16 KiB."""
+
+    completed: Tasks = 0
+    """Tasks that completed."""
+    failed: Tasks = 0
+    """Tasks that failed, and start again only by spec.array.retry."""
+    running: Tasks = 0
+    """Tasks whose container runs, as of the last write."""
+    completed_indexes: Indexes = ""
+    failed_indexes: Indexes = ""
+    running_indexes: Indexes = ""
+    interrupted_indexes: Indexes = ""
+    """Tasks that others interrupted. They start before those that have not run."""
+    retries_used: Annotated[str, AfterValidator(_counts), Field(max_length=MAX_COUNTS_LENGTH)] = ""
+    """How often each task started again because a container failed by itself, such as `7:1,40-42:2`."""
+    retry: Annotated[int, Field(ge=0, **_COUNT)] = 0
+    """The spec.array.retry that was acted on."""
+    counted: Annotated[tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=2 * MAX_COUNTED)] = ()
+    """Pods that are counted here and may still have their finalizer: index and the first digits of the UID."""
+
+
+def array_rules() -> list[dict[str, str]]:
+    """CEL on the spec of a ScavengerJob: what an array cannot have."""
+    return [
+        cel(
+            "!has(self.array) || self.parallelism == 1",
+            "an array has parallelism 1, as each task is a pod of its own; leave it out",
+            field_path=".parallelism",
+        ),
+        cel(
+            f"!has(self.array) || !has(self.backoffLimit) || self.backoffLimit <= {MAX_COUNT}",
+            f"it counts for each task of an array, and is at most {MAX_COUNT} there",
+            field_path=".backoffLimit",
+        ),
+        cel(
+            "!has(self.array) || self.capacity == 'Guaranteed'",
+            "an array cannot have capacity: Reclaimed; leave it out",
+            field_path=".capacity",
+        ),
+        *(
+            cel(
+                f"!has(self.array) || !has(self.{field})",
+                "an array cannot have it; leave it out",
+                field_path=f".{field}",
+            )
+            for field in NOT_WITH_ARRAY
+        ),
+    ]
+
+
+NOT_WITH_ARRAY: Final = (
+    "checkpointExitCode",
+    "progressDeadlineIntervals",
+    "podFailurePolicy",
+    "activeDeadlineSeconds",
+)
+"""Fields of a job that arrays do not have."""
