@@ -35,6 +35,19 @@ class CreatePods:
 
 
 @dataclass(frozen=True, slots=True)
+class StartTasks:
+    """Create the pods of tasks that admission has granted, and before them the Job of the array, where it is not there.
+
+    Attributes:
+        job: of the array.
+        indexes: of the tasks.
+    """
+
+    job: CreateJob
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndJob:
     """Write into the status of a managed Job how it ended, or that it is about to fail (uid as precondition)."""
 
@@ -50,6 +63,7 @@ class EndJob:
     """completionTime; Jobs that failed have none."""
     succeeded: int = 0
     failed: int = 0
+    completed_indexes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,10 @@ OfPod: TypeAlias = DeletePod | ReleasePod
 Cleanup: TypeAlias = EndJob | DeleteJob | OfPod | DeleteScavengerJob
 """What clears away, or says how it ended. Its answer changes nothing: the next reconcile does what is still to do."""
 
-Action: TypeAlias = CreateJob | CreatePods | Cleanup
+Creation: TypeAlias = CreateJob | CreatePods | StartTasks
+"""What begins something."""
+
+Action: TypeAlias = Creation | Cleanup
 
 
 @dataclass(frozen=True, slots=True)

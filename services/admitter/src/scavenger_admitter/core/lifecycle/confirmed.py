@@ -14,7 +14,8 @@ from scavenger_api.job import Phase
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.actions import Cleanup, Creation
+from scavenger_admitter.core.lifecycle.array.plan import plan_array
 from scavenger_admitter.core.lifecycle.lifecycle import plan_lifecycle
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import deleting
@@ -48,23 +49,24 @@ def confirm(seen: Observation) -> Confirmed[Outcome] | None:
     asked = seen.asked is Asked.RUN
     if not asked and _doubtful(seen):
         return None
-    outcome = plan_lifecycle(seen)
+    outcome = _plan(seen)
     return None if not asked and _final(seen, outcome) else Confirmed(outcome, _PROOF)
 
 
-def confirm_creation(seen: Observation) -> Confirmed[CreateJob | CreatePods | None] | None:
+def confirm_creation(seen: Observation) -> Confirmed[Creation | None] | None:
     """What is to be created for a job; None where the API server is to be asked for its pods first. It is not asked
     where there was no Job of this name: the pods from before this process began to lead are shown."""
-    if seen.asked is Asked.NOTHING and seen.name_used:
+    # Two pods of one task have the same name, so nothing can be created twice.
+    if seen.asked is Asked.NOTHING and seen.name_used and seen.job.spec.array is None:
         return None
-    actions = plan_lifecycle(seen).actions
-    return Confirmed(next((one for one in actions if isinstance(one, CreateJob | CreatePods)), None), _PROOF)
+    actions = _plan(seen).actions
+    return Confirmed(next((one for one in actions if isinstance(one, Creation)), None), _PROOF)
 
 
 def cleanups(decided: Confirmed[Outcome], done: Collection[Cleanup]) -> Confirmed[tuple[Cleanup, ...]]:
     """What follows but to create something, without what has been done and is not shown yet."""
     actions = decided.value.actions
-    wanted = (one for one in actions if not isinstance(one, CreateJob | CreatePods))
+    wanted = (one for one in actions if not isinstance(one, Creation))
     return Confirmed(tuple(one for one in wanted if one not in done), _PROOF)
 
 
@@ -75,6 +77,10 @@ def placed(seen: Observation) -> Iterator[tuple[str, Pod]]:
             yield pod.spec.node_name, pod
 
 
+def _plan(seen: Observation) -> Outcome:
+    return plan_lifecycle(seen) if seen.job.spec.array is None else plan_array(seen)
+
+
 def _doubtful(seen: Observation) -> bool:
     """Whether something is missing that the status, or a pod, says was there: either it is gone, or its informer is
     behind the others, and what follows from the one must not be done for the other."""
@@ -82,6 +88,8 @@ def _doubtful(seen: Observation) -> bool:
     active = seen.was_starting or (status.phase is not None and status.phase.active)
     if any(deleting(pod) and not pod.ended and seen.nodes.get(name) is None for name, pod in placed(seen)):
         return True
+    if seen.job.spec.array is not None:  # pods say what became of tasks; that their Job is gone, it has to say itself
+        return seen.batch is None and any(not pod.ended for pod in seen.pods)
     if seen.batch is None and refused is not None and refused.server_trouble:
         return True  # the Job may have been created all the same, and its informer be behind
     if seen.batch is None:
@@ -98,6 +106,8 @@ def _final(seen: Observation, outcome: Outcome) -> bool:
     """Whether there is a verdict that the pods shown do not prove: the job is Completed because its Job says so, or
     finished no longer, or a run that nobody interrupted ends because the job is suspended."""
     before, after = seen.job.status.phase, outcome.status.phase
+    if seen.job.spec.array is not None:
+        return False  # each task ended as its own pod says
     if before is not None and before.finished:
         return after is not None and not after.finished
     if before is not None and before.active and after is Phase.SUSPENDED:

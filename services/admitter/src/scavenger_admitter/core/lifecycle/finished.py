@@ -35,7 +35,7 @@ def _completed(draft: Draft, at: datetime) -> None:
 
 
 def _failed_by_exit(draft: Draft, found: Failed, at: datetime) -> None:
-    spec, message = draft.seen.job.spec, _words(found.exit)
+    spec, message = draft.seen.job.spec, words_of(found.exit)
     pod = next((pod for pod in draft.run.pods if pod.metadata.name == found.exit.pod), None) if draft.run else None
     matched = matching_rule(spec.pod_failure_policy, pod)
     limit, retries = spec.backoff_limit or 0, draft.status.retries or 0
@@ -57,7 +57,8 @@ def _try_again(draft: Draft, at: datetime, message: str, follows: str) -> None:
     draft.note("Retrying", message, warning=True)
 
 
-def _words(ended: Exit) -> str:
+def words_of(ended: Exit) -> str:
+    """How a container failed, in words."""
     said = without_checkpoint(ended.message)
     words = [word for word in (ended.reason if ended.reason != "Error" else "", said) if word]
     kind = "init container" if ended.init else "container"
@@ -110,6 +111,12 @@ def finish(draft: Draft) -> None:
         draft.actions.append(DeleteJob(batch.metadata.uid, "the job failed before it ran"))
     elif batch is not None:
         managed.end(draft, batch)
+    expire(draft)
+
+
+def expire(draft: Draft) -> None:
+    """A finished job goes itself when its time is over."""
+    seen = draft.seen
     ttl, finished = seen.job.spec.ttl_seconds_after_finished, draft.status.finished_timestamp
     if ttl is None or finished is None:
         return

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from scavenger_api import names
 from scavenger_api.job import ConditionType, Phase, ScavengerJob, ScavengerJobStatus
-from scavenger_api.reasons import FailureReason, WaitReason
+from scavenger_api.reasons import FailureReason, InterruptionReason, WaitReason
 from scavenger_kube.kinds import Pod
 
 from scavenger_admitter.core.lifecycle import (
@@ -58,10 +58,10 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     9. a finished job lets go of its pods, and goes itself when its time is over;
     10. conditions and jobName follow from all this.
     """
-    draft = Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status))
+    draft = draft_of(seen)
     if seen.job.metadata.deletion_timestamp is not None:
-        _delete(draft)
-        return _outcome(draft)
+        delete(draft)
+        return outcome_of(draft)
     waiting.enter_line(draft)
     _find_run(draft)
     finished.reopen(draft)
@@ -72,11 +72,16 @@ def plan_lifecycle(seen: Observation) -> Outcome:
     waiting.clear_leftovers(draft)
     waiting.line_up(draft)
     finished.finish(draft)
-    _summarise(draft)
-    return _outcome(draft)
+    summarise(draft)
+    return outcome_of(draft)
 
 
-def _delete(draft: Draft) -> None:
+def draft_of(seen: Observation) -> Draft:
+    """The status as observed, to be changed."""
+    return Draft(seen, seen.job.status, _reason(seen.job.status), _interrupted(seen.job.status))
+
+
+def delete(draft: Draft) -> None:
     """A ScavengerJob that is being deleted takes its Job along, and lets go of its pods."""
     batch = draft.own_job
     if batch is not None and batch.metadata.deletion_timestamp is None:
@@ -144,7 +149,7 @@ def _progress(draft: Draft) -> None:
         finished.end(draft, found)
 
 
-def _summarise(draft: Draft) -> None:
+def summarise(draft: Draft) -> None:
     """Conditions and jobName follow from the rest."""
     seen, status = draft.seen, draft.status
     if draft.phase.active:
@@ -196,7 +201,25 @@ def _in_line(draft: Draft) -> bool:
     return draft.explained or draft.reason == WaitReason.QUEUED
 
 
-def _outcome(draft: Draft) -> Outcome:
+def outcome_of(
+    draft: Draft,
+    *,
+    counted: int = 0,
+    interruptions: tuple[InterruptionReason, ...] = (),
+    startable: int = 0,
+    interrupted_waits: bool = False,
+    last_start: datetime | None = None,
+) -> Outcome:
+    """What the draft has come to.
+
+    Args:
+        draft: the next status.
+        counted: pods of tasks that it counts.
+        interruptions: causes of those of tasks.
+        startable: tasks that may start now.
+        interrupted_waits: whether others interrupted one of them.
+        last_start: when the container of a task started last.
+    """
     before = draft.seen.job.status
     verdict = draft.phase if draft.phase.finished and draft.phase is not before.phase else None
     known = before.condition(ConditionType.STALLED)
@@ -204,7 +227,7 @@ def _outcome(draft: Draft) -> Outcome:
     return Outcome(
         status=draft.status,
         changed=draft.status != before,
-        quiet_until=_quiet_until(draft),
+        quiet_until=_quiet_until(draft) if not counted else None,
         actions=tuple(dict.fromkeys(draft.actions)),
         events=tuple(draft.events),
         candidate=draft.candidate,
@@ -213,6 +236,11 @@ def _outcome(draft: Draft) -> Outcome:
         pulls_on=draft.pulls_on,
         requeue_after=max(0.0, min(draft.wakeups)) if draft.wakeups else None,
         unsettled=draft.unsettled,
+        counted=counted,
+        interruptions=interruptions,
+        startable=startable,
+        interrupted_waits=interrupted_waits,
+        last_start=last_start,
         figures=Figures(
             draft.cause, draft.short_run, stalled, verdict, draft.waited, draft.spent.useful, draft.spent.lost
         ),

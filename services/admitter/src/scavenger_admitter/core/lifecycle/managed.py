@@ -42,8 +42,28 @@ def stop_members(draft: Draft, run: Run) -> None:
         _stop_members(draft, run.batch, run.pods, "PodFailed", "a pod of the gang has failed")
 
 
-def end(draft: Draft, batch: kinds.Job) -> None:
-    """A job that is over says so in the status of its Job, when no pod of it runs any more."""
+def has_ended(batch: kinds.Job) -> bool:
+    """Whether the Job says how it ended, or is about to fail."""
+    return any(_has(batch, kind) for kind in ("Complete", "Failed", "FailureTarget"))
+
+
+def end(
+    draft: Draft,
+    batch: kinds.Job,
+    *,
+    succeeded: int | None = None,
+    size: int | None = None,
+    completed_indexes: str = "",
+) -> None:
+    """A job that is over says so in the status of its Job, when no pod of it runs any more.
+
+    Args:
+        draft: of the job.
+        batch: its Job.
+        succeeded: how many pods have; None: as the pods that are there say.
+        size: of all; None: those of the gang.
+        completed_indexes: which have, where that is to be said.
+    """
     if not is_managed(batch) or _has(batch, "Complete") or _has(batch, "Failed"):
         return
     seen, status = draft.seen, draft.status
@@ -52,8 +72,9 @@ def end(draft: Draft, batch: kinds.Job) -> None:
         if draft.phase is Phase.FAILED:
             _stop_members(draft, batch, pods, draft.reason, status.message or "")
         return
-    completed, size = draft.phase is Phase.COMPLETED, seen.job.spec.parallelism
-    done = size if completed else sum(pod.status.phase == "Succeeded" for pod in pods)
+    completed, size = draft.phase is Phase.COMPLETED, seen.job.spec.parallelism if size is None else size
+    done = sum(pod.status.phase == "Succeeded" for pod in pods) if succeeded is None else succeeded
+    done = size if completed else done
     started = moment(batch.metadata.creation_timestamp) or seen.now
     finished = max(status.finished_timestamp or second(seen.now), started)
     draft.actions.append(
@@ -67,6 +88,7 @@ def end(draft: Draft, batch: kinds.Job) -> None:
             finished=finished if completed else None,
             succeeded=done,
             failed=size - done,
+            completed_indexes=completed_indexes,
         )
     )
 

@@ -92,6 +92,14 @@ class Observation:
     """What is measured of the pods; counts for jobs on reclaimed capacity."""
     granted: bool = False
     """Admission has given the job room, for a start from this very place in line."""
+    granted_tasks: int = 0
+    """To so many tasks of an array."""
+    posted_tasks: int = 0
+    """Tasks whose pods were created and are not shown yet: a set of indexes, as in `scavenger_api.indexes`."""
+    held_tasks: int = 0
+    """Tasks that cannot start, as the names of their pods are taken by pods of others: such a set."""
+    stopped_tasks: Mapping[str, InterruptDecision] = field(default_factory=dict)
+    """Pods of tasks, by uid, whose room is taken from them, and why."""
     assumed_started: bool = False
     """The Job was created from this place in line; the informer has not shown it yet."""
     was_starting: bool = False
@@ -164,4 +172,14 @@ class Outcome:
     """Seconds until time alone changes the outcome; None when only an event can."""
     unsettled: bool = False
     """What its pods say as they end may still show that something was saved which counts as lost."""
+    counted: int = 0
+    """Pods of tasks that the status counts for the first time."""
+    interruptions: tuple[InterruptionReason, ...] = ()
+    """Why tasks were interrupted, one entry for each."""
+    startable: int = 0
+    """Tasks that may start now."""
+    interrupted_waits: bool = False
+    """One of them was interrupted by others."""
+    last_start: datetime | None = None
+    """When the container of a task started last that runs."""
     figures: Figures = Figures()

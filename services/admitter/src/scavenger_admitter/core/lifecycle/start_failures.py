@@ -54,6 +54,7 @@ _TERMINATING: Final = "because it is being terminated"
 _NO_PRIORITY_CLASS: Final = "no PriorityClass with name"
 
 NAME_TAKEN: Final = "NameTaken"
+UNMANAGED: Final = "Unmanaged"
 ABSENT: Final = "ReferenceAbsent"
 """The reason of a refusal of our own: an object that the job cannot use has a name that it needs."""
 
@@ -197,7 +198,7 @@ def pulls_on(run: Run) -> str:
 
 
 def _created(run: Run) -> datetime | None:
-    return moment(run.batch.metadata.creation_timestamp) if run.batch else None
+    return run.created or (moment(run.batch.metadata.creation_timestamp) if run.batch else None)
 
 
 def _waits_since(run: Run, spec: ScavengerJobSpec) -> datetime | None:

@@ -105,6 +105,8 @@ class Run:
     """All pods have been there: one that is missing now has been removed."""
     checkpoint_exit_code: int | None = None
     """`spec.checkpointExitCode` of the job."""
+    created: datetime | None = None
+    """When it was, where its Job is older than the run: that of an array."""
 
     def saved(self, ended: Exit) -> bool:
         """Whether this exit says that the state is saved, and is no failure."""

@@ -103,8 +103,8 @@ def line_up(draft: Draft) -> None:
         return
     left = find_leftover_pods(draft.left_over, seen.nodes, seen.now, harmless=_shares_nothing(draft))
     draft.wakeups += [(r.until - seen.now).total_seconds() for r in left if r.until and r.until > seen.now]
-    stuck = _stuck(draft, left) or _job_held(draft)
-    free = not left and batch is None and not seen.assumed_started and stuck is None
+    held_by = stuck(draft, left) or _job_held(draft)
+    free = not left and batch is None and not seen.assumed_started and held_by is None
     queued, rest = draft.status.queued_timestamp, _rest(draft)
     if rest > 0:
         draft.wakeups.append(rest)
@@ -118,18 +118,18 @@ def line_up(draft: Draft) -> None:
                 accounting.run_id(queued), draft.status.interrupted_count, seen.level, token=seen.token, user=seen.user
             )
         )
-    if stuck is not None:
-        _hold(draft, stuck)
+    if held_by is not None:
+        hold(draft, held_by)
     elif draft.reason in _STUCK:
         draft.reason = WaitReason.QUEUED
         draft.set(message="in line for admission")
     fresh = draft.start_failed or draft.cause is not None  # why it is in line again is worth reading first
-    if seen.wait is not None and stuck is None and not fresh:
+    if seen.wait is not None and held_by is None and not fresh:
         draft.explained = True
-        _hold(draft, seen.wait)
+        hold(draft, seen.wait)
 
 
-def _hold(draft: Draft, wait: Wait) -> None:
+def hold(draft: Draft, wait: Wait) -> None:
     """The status says why the job waits. Where no waiting helps, it says so first, and an Event once."""
     message = wait.message
     if draft.seen.missing:
@@ -158,7 +158,7 @@ def _rest(draft: Draft) -> float:
 _STUCK: Final = (WaitReason.HELD_BACK, WaitReason.POD_SECURITY, WaitReason.SPEC_TOO_LARGE)
 
 
-def _stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
+def stuck(draft: Draft, left: Sequence[LeftoverPod]) -> Wait | None:
     """What keeps a job from starting until somebody does something about it."""
     batch = draft.seen.batch
     if batch is not None and draft.own_job is None:

@@ -1,0 +1,173 @@
+"""How pods of tasks ended, and what that counts as.
+
+A pod is judged when none of its containers can run any more: what it saved as it was told to stop is known by then. Its
+finalizer comes off after the write that counts it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from scavenger_api import names
+from scavenger_api.job import ScavengerJobStatus
+from scavenger_api.reasons import InterruptionReason
+from scavenger_domain import interruptions
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import accounting, finished, interrupted, start_failures
+from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.pods import Exit, Removal, moment, started_at
+from scavenger_admitter.core.lifecycle.start_failures import Problem, StartLimits
+from scavenger_admitter.core.lifecycle.termination import (
+    Completed,
+    Failed,
+    Removed,
+    Run,
+    Termination,
+    Undecided,
+    find_termination,
+)
+
+
+@dataclass(slots=True)
+class Endings:
+    """What is counted in this step.
+
+    Attributes:
+        draft: the next status.
+        tasks: of the array.
+        counted: pods that are counted now (`tasks.mark`).
+        removals: interruptions, with what each lost in core-seconds.
+        failures: exits after which a task does not start again.
+        retried: exits after which it does.
+        short: runs that failed within a minute of their start.
+        long: whether a run completed, or took longer.
+        problem: why a start did not come off.
+    """
+
+    draft: Draft
+    tasks: Tasks
+    counted: set[str] = field(default_factory=set)
+    removals: list[tuple[Removal, float]] = field(default_factory=list)
+    failures: list[Exit] = field(default_factory=list)
+    retried: list[Exit] = field(default_factory=list)
+    short: int = 0
+    long: bool = False
+    problem: Problem | None = None
+
+    def count(self, index: int, pod: kinds.Pod) -> bool:
+        """Count a pod that has surely ended; False where it is not known yet how."""
+        run, started = run_of_task(self.draft, pod), started_at(pod)
+        found = self._verdict(run, pod, started)
+        if isinstance(found, Undecided):
+            self.draft.wakeups.append((found.until - self.draft.seen.now).total_seconds())
+            return False
+        self.counted.add(mark(index, pod))
+        match found:
+            case Completed():
+                self._book(pod, found.at, kept=True)
+                self.tasks.end(index, completed=True)
+                self.long = True
+            case Failed():
+                self._failed(index, pod, found.exit)
+            case Removed() if started is not None:
+                self._interrupted(index, pod, found)
+            case _:  # it never ran: the task waits as before
+                pass
+        return True
+
+    def _verdict(self, run: Run, pod: kinds.Pod, started: datetime | None) -> Termination | None:
+        seen = self.draft.seen
+        if started is None:
+            limits = StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
+            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+            if problem is not None and problem.exit is not None:
+                return Failed(problem.exit)
+            if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
+                self.problem = self.problem or problem
+        return find_termination(run, seen.nodes, seen.now, seen.reboots)
+
+    def _failed(self, index: int, pod: kinds.Pod, ended: Exit) -> None:
+        used, limit = self.tasks.retries.get(index, 0), self.draft.seen.job.spec.backoff_limit or 0
+        started = started_at(pod)
+        self._book(pod, ended.at, kept=False)
+        if started is None or ended.at - started < accounting.LEAST_CYCLE:
+            self.short += 1
+        else:
+            self.long = True
+        if used < limit:
+            self.tasks.retries[index] = used + 1
+            self.retried.append(ended)
+        else:
+            self.failures.append(ended)
+        self.tasks.end(index, failed=used >= limit)
+
+    def _interrupted(self, index: int, pod: kinds.Pod, found: Removed) -> None:
+        draft, removal = self.draft, found.removal
+        decided = draft.seen.stopped_tasks.get(pod.metadata.uid)
+        if decided is not None and removal.cause is InterruptionReason.DELETED:  # by the admitter itself
+            removal = replace(removal, cause=decided.cause, detail=decided.detail)
+        lost = self._book(pod, found.at, kept=False)
+        if draft.seen.job.spec.suspend or draft.phase.finished:  # its own user, or its array, took it off
+            self.tasks.end(index, interrupted=bool(self.tasks.interrupted >> index & 1))
+            return
+        before, at = draft.status, second(min(found.at, draft.seen.now))
+        stamps = sorted((*before.interrupted_timestamps, at))[-names.MAX_RECENT_TIMESTAMPS :]
+        draft.set(interrupted_count=before.interrupted_count + 1, interrupted_timestamps=tuple(stamps))
+        self.removals.append((removal, lost))
+        self.tasks.end(index, interrupted=interrupted.by_others(draft.seen, removal))
+
+    def _book(self, pod: kinds.Pod, at: datetime, *, kept: bool) -> float:
+        """What the run computed, kept and lost; returns what it lost in core-seconds."""
+        started, draft = started_at(pod), self.draft
+        if started is None:
+            return 0.0
+        seen, start = draft.seen, second(min(started, draft.seen.now))
+        run = ScavengerJobStatus(queued_timestamp=start, running_timestamps=(start,))
+        used = accounting.cpu_time(seen.job.spec, (pod,), seen.usage)
+        checkpoint = accounting.newer_checkpoint(run, (pod,), seen.job.spec, seen.now)
+        end = second(min(at, seen.now))
+        spent = accounting.settle(run, seen.job.spec, end, used, kept=kept, checkpoint=checkpoint)
+        draft.spend(spent)
+        if checkpoint is not None:
+            known = draft.status.last_checkpoint_timestamp
+            draft.set(last_checkpoint_timestamp=max(checkpoint, known) if known is not None else checkpoint)
+        return spent.lost
+
+    def tell(self) -> None:
+        """Say in Events what has been counted."""
+        draft = self.draft
+        if self.removals:
+            draft.interrupted = self.removals[-1][0].cause.value
+            draft.note(interruptions.EVENT_REASON, _tell(self.removals))
+        for reason, ended, what in (("Retrying", self.retried, "start again"), ("TaskFailed", self.failures, "failed")):
+            if ended:
+                more = f", and so did {len(ended) - 1} more" if len(ended) > 1 else ""
+                draft.note(reason, f"{finished.words_of(ended[0])}{more}; {len(ended)} tasks {what}", warning=True)
+
+    @property
+    def causes(self) -> tuple[InterruptionReason, ...]:
+        """Why tasks were interrupted, one entry for each."""
+        return tuple(removal.cause for removal, _ in self.removals)
+
+
+def run_of_task(draft: Draft, pod: kinds.Pod) -> Run:
+    """A task as a run of one pod. A pod whose Job is gone has none."""
+    batch, owner = draft.own_job, pod.metadata.controller
+    mine = batch is not None and owner is not None and owner.uid == batch.metadata.uid
+    created = moment(pod.metadata.creation_timestamp)
+    return Run(batch if mine else None, (pod,), 1, complete=True, created=created)
+
+
+def _tell(removals: list[tuple[Removal, float]]) -> str:
+    if len(removals) == 1:
+        removal, lost = removals[0]
+        return interruptions.tell(removal.cause, removal.pod, removal.detail, lost, at_most=False)
+    causes = Counter(removal.cause.value for removal, _ in removals)
+    by = ", ".join(f"{cause}: {count}" for cause, count in sorted(causes.items()))
+    lost = round(sum(lost for _, lost in removals))
+    return f"{len(removals)} tasks were interrupted ({by}), and lost {lost} core-seconds"

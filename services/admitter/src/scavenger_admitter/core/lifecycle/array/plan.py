@@ -1,0 +1,464 @@
+"""What is known of an array, its Job and its pods, turned into its next status and what follows from it.
+
+As for jobs, the status write is the commit (`lifecycle.py`). It counts pods that have ended, up to `MAX_COUNTED` at
+once, and names them; their finalizers come off after it, and whoever follows sees the names and counts none of them
+again. Which tasks run follows from their pods, and no write of its own says so but once in a while.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Self
+
+from scavenger_api import names
+from scavenger_api.array import MAX_COUNTED, ArraySpec, ArrayStatus
+from scavenger_api.indexes import MAX_TASKS, format_indexes, indexes_of, set_of
+from scavenger_api.job import Phase, ScavengerJobStatus
+from scavenger_api.reasons import FailureReason, StateReason, WaitReason
+from scavenger_api.rules.template import start_problems
+from scavenger_api.times import micros
+from scavenger_domain import gang
+from scavenger_kube import kinds
+
+from scavenger_admitter.core.lifecycle import (
+    accounting,
+    finished,
+    leftover_pods,
+    lifecycle,
+    managed,
+    start_failures,
+    waiting,
+)
+from scavenger_admitter.core.lifecycle.accounting import second
+from scavenger_admitter.core.lifecycle.actions import CreateJob, DeleteJob, DeletePod, ReleasePod, StartTasks
+from scavenger_admitter.core.lifecycle.array.endings import Endings, run_of_task
+from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark, task_of
+from scavenger_admitter.core.lifecycle.draft import Draft
+from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
+from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import deleting, ended_at, held, moment, over, started_at
+from scavenger_admitter.core.lifecycle.start_failures import Problem, StartLimits
+from scavenger_admitter.core.lifecycle.termination import Run, announced
+from scavenger_admitter.core.waits import Wait
+
+WRITE_EVERY: Final = timedelta(seconds=1)
+"""Writes of one array are so far apart."""
+WRITE_LARGE_EVERY: Final = timedelta(seconds=5)
+"""And so far, where the status is large."""
+LARGE: Final = 16 * 1024
+"""Characters of the sets of a large status."""
+SHOW_EVERY: Final = timedelta(seconds=10)
+"""How many tasks run is written so often by itself."""
+KEPT_PODS: Final = 1000
+"""Pods of tasks that are over are kept for their logs, so many of an array."""
+
+
+@dataclass(slots=True)
+class _Pods:
+    """The pods of the array by index, each in one of these.
+
+    Attributes:
+        alive: may still run.
+        ended: surely ended, and not counted.
+        counted: counted, or with nothing to be counted, and still there.
+        strangers: of an earlier job of this name, or of no task.
+    """
+
+    alive: dict[int, kinds.Pod] = field(default_factory=dict)
+    ended: dict[int, kinds.Pod] = field(default_factory=dict)
+    counted: dict[int, kinds.Pod] = field(default_factory=dict)
+    strangers: list[kinds.Pod] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, draft: Draft, tasks: Tasks) -> Self:
+        """As they are seen."""
+        found, seen = cls(), draft.seen
+        queued = draft.status.queued_timestamp
+        for pod in seen.pods:
+            task = task_of(pod)
+            run = moment(pod.metadata.annotations.get(names.ANNOTATION_RUN))
+            if task is None or task >= tasks.size or run != queued:
+                found.strangers.append(pod)
+            elif mark(task, pod) in tasks.counted or not held(pod):
+                found.counted[task] = pod
+            elif surely_ended(pod, seen.nodes):
+                found.ended[task] = pod
+            else:
+                found.alive[task] = pod
+        return found
+
+    @property
+    def present(self) -> int:
+        """Tasks whose name is taken."""
+        strangers = (found for pod in self.strangers if (found := task_of(pod)) is not None)
+        return set_of((*self.alive, *self.ended, *self.counted, *(one for one in strangers if one < MAX_TASKS)))
+
+
+def plan_array(seen: Observation) -> Outcome:
+    """The next status of the array and what follows from it. Pure; raises nothing for what the schema lets in.
+
+    The steps, in this order:
+    1. an array without a status gets its place in line;
+    2. failed tasks wait again where spec.array.retry has grown;
+    3. pods that have ended are counted, as many as one write may;
+    4. pods that are counted lose their finalizer, and those in the way of another start are deleted;
+    5. pods that cannot start, or should not run, are deleted;
+    6. the array is over, suspended, or in the phase that its pods and its tasks give;
+    7. tasks that were granted start, or the array stands for admission;
+    8. sets, counts and conditions follow from all this.
+    """
+    spec = seen.job.spec.array
+    assert spec is not None, "not an array"
+    draft = lifecycle.draft_of(seen)
+    if seen.job.metadata.deletion_timestamp is not None:
+        lifecycle.delete(draft)
+        return lifecycle.outcome_of(draft)
+    waiting.enter_line(draft)
+    tasks = Tasks.of(spec.tasks, draft.status.array)
+    plan = _Plan(draft, spec, tasks, _Pods.of(draft, tasks), Endings(draft, tasks), may_write=_may_write(draft))
+    if plan.may_write:
+        plan.retry()
+        plan.count()
+    plan.clear()
+    plan.stop()
+    if plan.may_write:
+        plan.enter_phase()
+    plan.line_up()
+    return plan.outcome()
+
+
+@dataclass(slots=True)
+class _Plan:
+    draft: Draft
+    spec: ArraySpec
+    tasks: Tasks
+    pods: _Pods
+    endings: Endings
+    may_write: bool
+    startable: int = 0
+    problem: Problem | None = None
+
+    # --- what has ended ---
+
+    def retry(self) -> None:
+        """Failed tasks wait again, where their user wants that."""
+        if self.spec.retry <= self.tasks.retry:
+            return
+        again = self.tasks.failed.bit_count()
+        self.tasks.forget_failures()
+        self.tasks.retry = self.spec.retry
+        if self.draft.phase is Phase.FAILED:
+            self.draft.set(finished_timestamp=None, short_runs=None, ended_timestamp=None)
+            self.draft.enter(Phase.WAITING, WaitReason.QUEUED, f"{again} tasks that failed start again")
+
+    def count(self) -> None:
+        """Count pods that have ended."""
+        there = {mark(one, pod) for one, pod in self.pods.counted.items() if held(pod)}
+        self.tasks.counted &= there
+        most = min(MAX_COUNTED, 2 * MAX_COUNTED - len(self.tasks.counted))
+        for task, pod in sorted(self.pods.ended.items()):
+            if len(self.endings.counted) >= most:
+                self.draft.wakeups.append(WRITE_EVERY.total_seconds())
+                break
+            if self.endings.count(task, pod):
+                self.pods.counted[task] = self.pods.ended.pop(task)
+        self.tasks.counted |= self.endings.counted
+        self._count_short()
+        self.endings.tell()
+
+    def _count_short(self) -> None:
+        """Failures right after the start, and nothing else: the pause before the next start grows."""
+        draft, found = self.draft, self.endings
+        if found.long:
+            draft.set(short_runs=None)
+        elif found.short and found.retried:
+            draft.set(short_runs=(draft.status.short_runs or 0) + 1, ended_timestamp=second(draft.seen.now))
+
+    def clear(self) -> None:
+        """What is counted is released; a pod in the way of the next start of its task is deleted."""
+        draft = self.draft
+        job = draft.own_job
+        uid = job.metadata.uid if job is not None and job.metadata.deletion_timestamp is None else None
+        draft.actions += leftover_pods.clear(self.pods.strangers, draft.seen.nodes, job_uid=uid)
+        kept = []
+        for task, pod in sorted(self.pods.counted.items()):
+            name, own = pod.metadata.name, pod.metadata.uid
+            if held(pod):
+                draft.actions.append(ReleasePod(name, own))
+            if deleting(pod):
+                continue
+            if not self.tasks.over >> task & 1:
+                draft.actions.append(DeletePod(name, own))
+            elif pod.ended:
+                kept.append(pod)
+            else:  # somebody took its finalizer off, or a former leader started the task again
+                draft.actions.append(DeletePod(name, own))
+        kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
+        oldest = kept[: max(0, len(kept) - KEPT_PODS)][:MAX_COUNTED]
+        draft.actions += [DeletePod(pod.metadata.name, pod.metadata.uid) for pod in oldest]
+
+    # --- what runs ---
+
+    def stop(self) -> None:
+        """Pods that cannot start, or are not to run, are deleted."""
+        draft, seen = self.draft, self.draft.seen
+        limits = StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
+        stay: list[kinds.Pod] = []
+        for task, pod in sorted(self.pods.alive.items()):
+            if deleting(pod):
+                continue
+            run = run_of_task(draft, pod)
+            problem = None
+            if started_at(pod) is None and self.may_write:
+                problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+                wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+                draft.wakeups += [wait] if wait is not None else []
+                self.problem = self.problem or problem
+            if problem or over(pod) or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
+                draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+            else:
+                stay.append(pod)
+        excess = len(stay) - (self.spec.max_running or self.spec.tasks)
+        for pod in sorted(stay, key=self._at_risk)[: max(0, excess)]:
+            draft.actions.append(DeletePod(pod.metadata.name, pod.metadata.uid))
+
+    def _unwanted(self, task: int, pod: kinds.Pod, run: Run) -> bool:
+        """Whether the pod is not to run, or has no Job any more."""
+        seen = self.draft.seen
+        stopped = seen.job.spec.suspend or pod.metadata.uid in seen.stopped_tasks
+        return stopped or run.batch is None or bool(self.tasks.over >> task & 1)
+
+    def _at_risk(self, pod: kinds.Pod) -> tuple[int, str]:
+        """What sorts the pods of which some have to go: the least unsaved work first."""
+        started, now = started_at(pod), micros(self.draft.seen.now)
+        if started is None:
+            return -1, pod.metadata.name
+        spec, start = self.draft.seen.job.spec, micros(started)
+        interval = spec.checkpoint_interval // timedelta(microseconds=1)
+        reported = accounting.reported_checkpoint((pod,), spec, self.draft.seen.now)
+        since = gang.safe_until(start, interval, (micros(reported) if reported else None,), now)
+        trusted = self.draft.seen.settings.trusted_interval // timedelta(microseconds=1)
+        lost = gang.time_at_risk(start, since, now, gang.STARTUP_COST, interval, trusted)
+        return lost, pod.metadata.name
+
+    @property
+    def running(self) -> dict[int, kinds.Pod]:
+        """The tasks whose container runs."""
+        return {task: pod for task, pod in self.pods.alive.items() if started_at(pod) is not None and not over(pod)}
+
+    # --- the array ---
+
+    def enter_phase(self) -> None:
+        """The phase follows from spec, tasks and pods."""
+        draft, seen = self.draft, self.draft.seen
+        self._record_start()
+        failures = self.endings.failures
+        refused = start_failures.refusal_problem(seen.refused, seen.job.spec) if seen.refused is not None else None
+        problem = refused or self.problem or self.endings.problem
+        if draft.phase.finished:
+            pass
+        elif failures and self.spec.fail_fast:
+            self._fail(FailureReason.FAILED, f"{finished.words_of(failures[0])}; failFast stops the other tasks")
+        elif problem is not None and problem.final and problem.exit is None:
+            self._fail(problem.reason, problem.message)
+        elif self.tasks.all_over and not self.pods.alive and not self.pods.ended:
+            self._end()
+        else:
+            self._go_on(problem if problem is not None and problem.exit is None else None)
+        if draft.phase.finished:
+            self._finish()
+
+    def _record_start(self) -> None:
+        """The first task that runs ends the wait of the array."""
+        draft = self.draft
+        pods = (*self.pods.alive.values(), *self.pods.counted.values())
+        starts = [at for pod in pods if (at := started_at(pod)) is not None]
+        queued = draft.status.queued_timestamp
+        if starts and queued is not None and not draft.status.running_timestamps:
+            start = max(second(min(*starts, draft.seen.now)), second(queued))
+            draft.set(running_timestamps=(start,))
+            draft.waited = max(0.0, (start - queued).total_seconds())
+
+    def _go_on(self, problem: Problem | None) -> None:
+        draft = self.draft
+        phase = self._phase()
+        told = phase.queued and draft.phase is phase and self._same_tasks()  # why it waits stands there already
+        if problem is not None:
+            draft.start_failed, draft.retry_late = True, problem.lasting
+            draft.pulls_on = problem.pulls_on
+            draft.note("StartFailed", problem.message, warning=True)
+        if problem is not None and phase.queued:
+            draft.enter(phase, problem.reason, f"{self.summary}; the start did not come off: {problem.message}")
+        elif not told:
+            reason = {Phase.SUSPENDED: WaitReason.SUSPENDED}.get(phase, WaitReason.QUEUED)
+            draft.enter(phase, StateReason.STARTED if phase.active else reason, self.summary)
+        if phase in (Phase.RUNNING, Phase.SUSPENDED):
+            draft.interrupted = None
+
+    def _phase(self) -> Phase:
+        if self.draft.seen.job.spec.suspend:
+            return Phase.SUSPENDED
+        if self.running:
+            return Phase.RUNNING
+        if self.pods.alive or self.pods.ended or self.draft.seen.posted_tasks:
+            return Phase.STARTING
+        waits = self.tasks.waiting(0)
+        return Phase.INTERRUPTED if waits & self.tasks.interrupted else Phase.WAITING
+
+    def _same_tasks(self) -> bool:
+        status = self.draft.seen.job.status.array
+        before = Tasks.of(self.spec.tasks, status)
+        return (before.over, before.interrupted) == (self.tasks.over, self.tasks.interrupted)
+
+    @property
+    def summary(self) -> str:
+        """How far the array is, in words."""
+        tasks, running = self.tasks, len(self.running)
+        failed = f", {tasks.failed.bit_count()} failed" if tasks.failed else ""
+        runs = f", {running} running" if running else ""
+        return f"{tasks.completed.bit_count()} of {tasks.size} tasks completed{failed}{runs}"
+
+    def _end(self) -> None:
+        draft, tasks = self.draft, self.tasks
+        if not tasks.failed:
+            draft.set(finished_timestamp=second(draft.seen.now))
+            draft.enter(Phase.COMPLETED, StateReason.COMPLETED, f"all {tasks.size} tasks completed")
+            return
+        which = format_indexes(tasks.failed)
+        shown = which if len(which) <= 200 else f"{which[:200].rpartition(',')[0]}, …"
+        self._fail(FailureReason.TASKS_FAILED, f"{tasks.failed.bit_count()} of {tasks.size} tasks failed: {shown}")
+
+    def _fail(self, reason: str, message: str) -> None:
+        draft = self.draft
+        draft.set(finished_timestamp=second(draft.seen.now))
+        draft.enter(Phase.FAILED, reason, message)
+        draft.note("Failed", message, warning=True)
+
+    def _finish(self) -> None:
+        """Pods of an array that is over stop, its Job says how it ended, and it goes when its time is over."""
+        draft, batch = self.draft, self.draft.own_job
+        if batch is not None and batch.metadata.deletion_timestamp is None:
+            done = self.tasks.completed
+            text = format_indexes(done)
+            managed.end(
+                draft,
+                batch,
+                succeeded=done.bit_count(),
+                size=self.tasks.size,
+                completed_indexes=text if text[:1].isdecimal() else "",
+            )
+        if batch is None or draft.phase is Phase.COMPLETED:
+            draft.actions += leftover_pods.stop(self.pods.alive.values())
+        finished.expire(draft)
+
+    # --- starts ---
+
+    def line_up(self) -> None:
+        """Tasks that were granted start, or the array stands for admission."""
+        draft, seen = self.draft, self.draft.seen
+        if draft.phase.finished or seen.job.spec.suspend:
+            return
+        if self.may_write and (problems := [f"{one.field}: {one.message}" for one in start_problems(seen.job.spec)]):
+            self._fail(FailureReason.INVALID, "; ".join(problems))
+            return
+        batch, stuck = draft.own_job, waiting.stuck(draft, ())
+        if batch is not None and batch.metadata.deletion_timestamp is None and managed.has_ended(batch):
+            draft.actions.append(DeleteJob(batch.metadata.uid, "its array goes on"))
+        usable = seen.batch is None or (
+            batch is not None and batch.metadata.deletion_timestamp is None and not managed.has_ended(batch)
+        )
+        taken = self.pods.present | seen.posted_tasks | seen.held_tasks
+        busy = set_of((*self.pods.alive, *self.pods.ended)) | seen.posted_tasks
+        room = (self.spec.max_running or self.spec.tasks) - busy.bit_count()
+        most = max(0, min(room, self.tasks.waiting(taken).bit_count()))
+        free = usable and stuck is None and most > 0 and not draft.start_failed and self._rest() <= 0
+        queued = draft.status.queued_timestamp
+        self.startable = most if free and not seen.granted else 0
+        draft.candidate = self.startable > 0
+        if free and seen.granted_tasks and queued is not None:
+            job = CreateJob(accounting.run_id(queued), 0, seen.level, token=seen.token, user=seen.user)
+            draft.actions.append(StartTasks(job, self.tasks.next(min(most, seen.granted_tasks), taken)))
+        wait = stuck or self._taken(most) or seen.wait
+        if self.may_write and wait is not None and draft.phase.queued and not draft.start_failed:
+            draft.explained = True
+            waiting.hold(draft, wait)
+
+    def _taken(self, startable: int) -> Wait | None:
+        """Why nothing starts though tasks wait: pods of others have the names of theirs."""
+        waits = self.tasks.waiting(self.pods.present) & self.draft.seen.held_tasks
+        if startable or not waits:
+            return None
+        name = f"{self.draft.seen.job.metadata.name}-{next(indexes_of(waits))}"
+        said = f"held back by pod {name}, which has the name of a task's and does not belong to it: delete that pod"
+        return Wait(WaitReason.HELD_BACK, said)
+
+    def _rest(self) -> float:
+        """Seconds until tasks may start again whose last runs failed at once."""
+        status, now = self.draft.status, self.draft.seen.now
+        short, ended = status.short_runs or 0, status.ended_timestamp
+        if short < 2 or ended is None:
+            return 0.0
+        pause = min(accounting.LEAST_CYCLE * (1 << min(short - 2, 20)), accounting.MOST_PAUSE)
+        left = min((ended + pause - now).total_seconds(), pause.total_seconds())
+        if left > 0:
+            self.draft.wakeups.append(left)
+        return left
+
+    # --- the result ---
+
+    def outcome(self) -> Outcome:
+        """The status, as far as it may be written now, and what follows."""
+        draft, before = self.draft, self.draft.seen.job.status
+        if self.may_write:
+            draft.set(array=self.tasks.status(set_of(self.running)))
+            lifecycle.summarise(draft)
+            self._hold_back(before)
+        elif self.pods.ended or draft.seen.refused is not None:
+            draft.wakeups.append(WRITE_EVERY.total_seconds())
+        starts = [at for pod in self.running.values() if (at := started_at(pod)) is not None]
+        return lifecycle.outcome_of(
+            draft,
+            counted=len(self.endings.counted),
+            interruptions=self.endings.causes,
+            startable=self.startable,
+            interrupted_waits=bool(self.startable and self.tasks.waiting(self.pods.present) & self.tasks.interrupted),
+            last_start=max(starts, default=None),
+        )
+
+    def _hold_back(self, before: ScavengerJobStatus) -> None:
+        """What only says which tasks run is written once in a while."""
+        draft = self.draft
+        if before.array is None or _without_running(draft.status) != _without_running(before) or draft.events:
+            return
+        if draft.phase is not before.phase and Phase.STARTING is not draft.phase:
+            return
+        left = _left(draft, SHOW_EVERY)
+        if left > 0 and draft.status != before:
+            draft.status = before
+            draft.wakeups.append(left)
+
+
+def _without_running(status: ScavengerJobStatus) -> object:
+    array = status.array
+    kept = array.model_copy(update={"running": 0, "running_indexes": ""}) if array is not None else None
+    shown = {"array": kept, "phase": None, "message": None, "conditions": (), "job_name": None}
+    return status.model_copy(update=shown)
+
+
+def _may_write(draft: Draft) -> bool:
+    """Whether the last write is so long ago that the next one may be."""
+    array = draft.status.array
+    left = _left(draft, WRITE_LARGE_EVERY if array is not None and _size(array) > LARGE else WRITE_EVERY)
+    if left > 0:
+        draft.wakeups.append(left)
+    return left <= 0
+
+
+def _left(draft: Draft, every: timedelta) -> float:
+    last, now = draft.seen.last_write, draft.seen.now
+    return (last + every - now).total_seconds() if last is not None and last <= now else 0.0
+
+
+def _size(array: ArrayStatus) -> int:
+    return len(array.completed_indexes) + len(array.failed_indexes) + len(array.retries_used)

@@ -1,0 +1,387 @@
+"""What follows from what is known of an array: one row for each kind of event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scavenger_admitter.core.lifecycle.actions import (
+    DeleteJob,
+    DeletePod,
+    EndJob,
+    ReleasePod,
+    StartTasks,
+)
+from scavenger_admitter.core.lifecycle.array.plan import KEPT_PODS, plan_array
+from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Observation, Outcome
+from scavenger_admitter.core.lifecycle.start_failures import Refusal
+from scavenger_api import names
+from scavenger_api.array import ArrayStatus
+from scavenger_api.job import Phase, ScavengerJob
+from scavenger_api.reasons import InterruptionReason
+from scavenger_kube import kinds
+
+from . import builders as b
+
+NOON = 1000.0
+
+
+def array(
+    phase: Phase | None = Phase.RUNNING, *, tasks: int = 10, spec: dict[str, Any] | None = None, **status: Any
+) -> ScavengerJob:
+    """An array; what its status says of tasks is given by Python names, as all of a status is."""
+    sets = {name: status.pop(name) for name in list(status) if name in ArrayStatus.model_fields}
+    own = {key: value for key, value in (spec or {}).items() if key in ("maxRunning", "failFast", "retry")}
+    beside = {key: value for key, value in (spec or {}).items() if key not in own}
+    return b.job(
+        phase,
+        spec={"array": {"tasks": tasks, **own}, **beside},
+        array=ArrayStatus(**sets),
+        running_timestamps=(b.at(10),),
+        **status,
+    )
+
+
+def task(index: int, **more: Any) -> kinds.Pod:
+    """The pod of a task; it runs since 10 s unless told otherwise."""
+    created = more.pop("created", None)
+    pod = b.pod(index, uid=more.pop("uid", f"{index:04d}cafe-0000"), **more)
+    labels = {**pod.metadata.labels, names.LABEL_TASK: str(index)}
+    meta = kinds.ObjectMeta(
+        name=pod.metadata.name,
+        namespace="ns",
+        uid=pod.metadata.uid,
+        generation=pod.metadata.generation,
+        creation_timestamp=pod.metadata.creation_timestamp if created is None else b.stamp(created),
+        deletion_timestamp=pod.metadata.deletion_timestamp,
+        deletion_grace_period_seconds=pod.metadata.deletion_grace_period_seconds,
+        labels=labels,
+        annotations=pod.metadata.annotations,
+        owner_references=pod.metadata.owner_references,
+        finalizers=pod.metadata.finalizers,
+    )
+    return kinds.Pod(metadata=meta, spec=pod.spec, status=pod.status)
+
+
+def job_of_array() -> kinds.Job:
+    found = b.batch()
+    return kinds.Job(metadata=found.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=found.status)
+
+
+def see(job: ScavengerJob, *pods: kinds.Pod, now: float = NOON, **more: Any) -> Observation:
+    return b.seen(job, now, more.pop("batch", job_of_array()), *pods, **more)
+
+
+def decide(seen: Observation) -> Outcome:
+    """`plan_array`, and the proof that it counts nothing twice: seen again once written, sums and sets stay."""
+    outcome = plan_array(seen)
+    again = plan_array(replace(seen, job=b.written(seen.job, outcome.status), refused=None, wait=None))
+    assert again.status == outcome.status
+    assert not again.counted
+    assert not again.events
+    return outcome
+
+
+def sets(outcome: Outcome) -> ArrayStatus:
+    assert outcome.status.array is not None
+    return outcome.status.array
+
+
+def actions(outcome: Outcome, kind: type[Any]) -> list[Any]:
+    return [one for one in outcome.actions if isinstance(one, kind)]
+
+
+def test_a_task_that_ended_with_0_is_completed() -> None:
+    outcome = decide(see(array(), task(3, ended=110), task(4)))
+    assert sets(outcome).completed_indexes == "3"
+    assert sets(outcome).running_indexes == "4"
+    assert sets(outcome).counted == ("3-0003cafe",)
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-3", "0003cafe-0000")]
+    assert outcome.status.useful_cpu_seconds == 200.0  # 2 CPUs for 100 s
+    assert outcome.status.lost_cpu_seconds == 0
+    assert outcome.status.interrupted_count == 0
+    assert outcome.status.message == "1 of 10 tasks completed, 1 running"
+
+
+def test_what_is_counted_is_released_and_not_counted_again() -> None:
+    job = array(completed=1, completed_indexes="3", counted=("3-0003cafe",))
+    outcome = decide(see(job, task(3, ended=110)))
+    assert outcome.counted == 0
+    assert outcome.status.useful_cpu_seconds == 0
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-3", "0003cafe-0000")]
+    assert sets(outcome).counted == ("3-0003cafe",)
+
+
+def test_what_is_released_is_listed_no_more() -> None:
+    job = array(completed=1, completed_indexes="3", counted=("3-0003cafe",))
+    assert sets(decide(see(job, task(3, ended=110, held=False)))).counted == ()
+
+
+def test_another_pod_of_a_counted_task_is_counted() -> None:
+    job = array(counted=("3-0003cafe",), spec={"backoffLimit": 3}, retries_used="3:1")
+    outcome = decide(see(job, task(3, ended=110, uid="beefbeef-0000")))
+    assert sets(outcome).completed_indexes == "3"
+    assert sets(outcome).counted == ("3-beefbeef",)
+
+
+def test_an_interrupted_task_waits_first() -> None:
+    job = array(spec={"interruptionAfter": "1m"})
+    pod = task(7, ended=160, code=143, deleted=150, conditions=[b.disrupted("PreemptionByScheduler", 150)])
+    outcome = decide(see(job, pod, now=161))
+    assert sets(outcome).interrupted_indexes == "7"
+    assert outcome.status.interrupted_count == 1
+    assert outcome.status.interrupted_timestamps == (b.at(150),)
+    assert (outcome.status.useful_cpu_seconds, outcome.status.lost_cpu_seconds) == (240.0, 40.0)
+    assert actions(outcome, ReleasePod)
+    assert outcome.candidate
+    assert outcome.startable == 9  # its pod is in the way until it is gone
+    granted = decide(see(b.written(job, outcome.status), now=170, granted=True, granted_tasks=2))
+    (start,) = actions(granted, StartTasks)
+    assert start.indexes == (7, 0)
+
+
+def test_an_interruption_that_its_own_user_may_have_caused_gives_no_place() -> None:
+    outcome = decide(see(array(), task(7, ended=160, code=143, deleted=150), now=161))
+    assert outcome.status.interrupted_count == 1
+    assert sets(outcome).interrupted_indexes == ""
+
+
+def test_a_task_whose_room_another_queue_takes() -> None:
+    why = InterruptDecision(InterruptionReason.QUEUE_RECLAIMED, "queue b has less than it deserves")
+    stopped = {"0007cafe-0000": why}
+    outcome = decide(see(array(), task(7), stopped_tasks=stopped))
+    assert actions(outcome, DeletePod) == [DeletePod("job-7", "0007cafe-0000")]
+    outcome = decide(see(array(), task(7, ended=1002, code=143, deleted=1000), now=1003, stopped_tasks=stopped))
+    assert outcome.interruptions == (InterruptionReason.QUEUE_RECLAIMED,)
+    assert sets(outcome).interrupted_indexes == "7"
+
+
+def test_a_pod_that_is_asked_to_go_is_counted_when_it_has_ended() -> None:
+    outcome = decide(see(array(), task(7, deleted=150), now=161))
+    assert outcome.status.interrupted_count == 0
+    assert actions(outcome, ReleasePod) == []
+
+
+def test_a_task_that_never_ran_goes_back_without_an_interruption() -> None:
+    outcome = decide(see(array(), task(7, started=None, node="", deleted=150), task(8), now=161))
+    assert outcome.status.interrupted_count == 0
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-7", "0007cafe-0000")]
+    assert sets(outcome).interrupted_indexes == ""
+
+
+def test_a_failed_task_starts_again_while_it_may() -> None:
+    job = array(spec={"backoffLimit": 2}, retries_used="5:1")
+    outcome = decide(see(job, task(5, ended=200, code=1), now=201))
+    assert sets(outcome).retries_used == "5:2"
+    assert sets(outcome).failed == 0
+    assert actions(outcome, DeletePod) == [DeletePod("job-5", "0005cafe-0000")]
+    assert outcome.status.lost_cpu_seconds == 380.0
+    again = decide(see(b.written(job, outcome.status), task(5, ended=300, code=1, uid="beef0000-0"), now=301))
+    assert sets(again).failed_indexes == "5"
+    assert actions(again, DeletePod) == []
+
+
+def test_an_array_goes_on_past_a_failed_task() -> None:
+    outcome = decide(see(array(), task(5, ended=200, code=1), task(6)))
+    assert outcome.status.phase is Phase.RUNNING
+    assert sets(outcome).failed_indexes == "5"
+    assert [event.reason for event in outcome.events] == ["TaskFailed"]
+
+
+def test_fail_fast() -> None:
+    outcome = decide(see(array(spec={"failFast": True}), task(5, ended=200, code=1), task(6)))
+    assert outcome.status.phase is Phase.FAILED
+    (end,) = actions(outcome, EndJob)
+    assert end.conditions == ("FailureTarget",)
+    assert not outcome.candidate
+
+
+def test_all_tasks_completed() -> None:
+    job = array(tasks=3, completed=2, completed_indexes="0,1")
+    outcome = decide(see(job, task(2, ended=200)))
+    assert outcome.status.phase is Phase.COMPLETED
+    (end,) = actions(outcome, EndJob)
+    assert (end.conditions, end.succeeded) == (("SuccessCriteriaMet", "Complete"), 3)
+    assert end.completed_indexes == "0-2"
+
+
+def test_all_have_ended_and_some_failed() -> None:
+    job = array(tasks=3, completed=1, completed_indexes="0", failed=1, failed_indexes="1")
+    outcome = decide(see(job, task(2, ended=200)))
+    assert outcome.status.phase is Phase.FAILED
+    assert outcome.status.message == "1 of 3 tasks failed: 1"
+    assert {c.reason for c in outcome.status.conditions if c.type == "Succeeded"} == {"TasksFailed"}
+
+
+def test_an_array_is_not_over_while_a_pod_may_still_run() -> None:
+    job = array(tasks=2, completed=1, completed_indexes="0")
+    assert decide(see(job, task(1))).status.phase is Phase.RUNNING
+
+
+def test_retry_lets_failed_tasks_wait_again() -> None:
+    job = array(
+        Phase.FAILED,
+        tasks=3,
+        spec={"retry": 1},
+        completed=2,
+        completed_indexes="0,2",
+        failed=1,
+        failed_indexes="1",
+        retries_used="1:3",
+        finished_timestamp=b.at(500),
+    )
+    ended = b.batch(conditions={"Failed": 500})
+    old = kinds.Job(metadata=ended.metadata, spec=kinds.JobSpec(managed_by=names.MANAGED_BY), status=ended.status)
+    outcome = decide(see(job, batch=old))
+    assert outcome.status.phase is Phase.WAITING
+    assert outcome.status.finished_timestamp is None
+    assert (sets(outcome).failed, sets(outcome).retries_used, sets(outcome).retry) == (0, "", 1)
+    assert actions(outcome, DeleteJob)
+    assert not outcome.candidate, "the name of its Job is taken"
+    outcome = decide(see(b.written(job, outcome.status), batch=None, granted=True, granted_tasks=5))
+    assert [one.indexes for one in actions(outcome, StartTasks)] == [(1,)]
+
+
+def test_suspend_stops_tasks_and_counts_no_interruption() -> None:
+    job = array(spec={"suspend": True})
+    outcome = decide(see(job, task(1)))
+    assert outcome.status.phase is Phase.SUSPENDED
+    assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+    assert not outcome.candidate
+    gone = decide(see(b.written(job, outcome.status), task(1, ended=1010, code=143, deleted=1001), now=1011))
+    assert gone.status.interrupted_count == 0
+    assert gone.status.lost_cpu_seconds > 0
+
+
+def test_most_that_run_at_a_time() -> None:
+    job = array(spec={"maxRunning": 3})
+    outcome = decide(see(job, task(0), task(1, ended=20)))
+    assert outcome.startable == 2
+    (start,) = actions(decide(see(job, task(0), granted=True, granted_tasks=9)), StartTasks)
+    assert start.indexes == (1, 2)
+
+
+def test_a_smaller_most_takes_those_with_the_least_unsaved_work() -> None:
+    job = array(spec={"maxRunning": 1})
+    saved = task(2, checkpoint=b.stamp(990))
+    outcome = decide(see(job, task(1), saved, task(3, checkpoint=b.stamp(500))))
+    assert [one.name for one in actions(outcome, DeletePod)] == ["job-2", "job-3"]
+
+
+def test_a_task_whose_name_is_taken_is_held_back() -> None:
+    job = array(Phase.WAITING, tasks=1)
+    outcome = decide(see(job, held_tasks=1))
+    assert not outcome.candidate
+    assert "pod job-0" in (outcome.status.message or "")
+
+
+def test_a_lost_node_holds_back_its_own_tasks_only() -> None:
+    pod = task(1, deleted=900)
+    outcome = decide(see(array(), pod, nodes={"node-1": b.node(ready=False)}))
+    assert outcome.startable == 9
+    assert sets(outcome).completed == 0
+    gone = decide(see(array(), pod, nodes={"node-1": None}))
+    assert gone.status.interrupted_count == 1
+
+
+def test_a_job_that_was_deleted_by_hand_interrupts_every_task() -> None:
+    pods = [task(index, ended=960, code=143, deleted=950) for index in (1, 2)]
+    outcome = decide(see(array(), *pods, batch=None))
+    assert outcome.status.interrupted_count == 2
+    assert outcome.candidate, "the Job is created again"
+
+
+def test_a_pod_that_is_not_placed_is_deleted_and_the_delay_grows() -> None:
+    pod = task(1, started=None, node="", conditions=[b.unschedulable(5)])
+    outcome = plan_array(see(array(Phase.STARTING), pod))
+    assert outcome.start_failed
+    assert actions(outcome, DeletePod) == [DeletePod("job-1", "0001cafe-0000")]
+
+
+def test_a_start_that_was_refused() -> None:
+    outcome = plan_array(see(array(Phase.WAITING), refused=Refusal("exceeded quota: q", 403, "Forbidden", of_pod=True)))
+    assert outcome.start_failed
+    assert not outcome.candidate
+    assert {c.reason for c in outcome.status.conditions if c.type == "Admitted"} == {"QuotaExceeded"}
+
+
+def test_an_invalid_job_fails_the_array() -> None:
+    outcome = plan_array(see(array(Phase.WAITING), batch=None, refused=Refusal("invalid", 422, "Invalid")))
+    assert outcome.status.phase is Phase.FAILED
+
+
+def test_pods_of_an_earlier_array_are_cleared_away() -> None:
+    old = task(1, queued=-50, started=-40, ended=-20)
+    outcome = decide(see(array(Phase.WAITING), old))
+    assert ReleasePod("job-1", "0001cafe-0000") in outcome.actions
+    assert outcome.startable == 9
+    assert outcome.counted == 0
+
+
+def test_a_second_life_of_a_task_that_is_over_is_deleted() -> None:
+    job = array(completed=1, completed_indexes="1")
+    assert DeletePod("job-1", "0001cafe-0000") in decide(see(job, task(1))).actions
+
+
+def test_writes_are_a_second_apart() -> None:
+    job = array()
+    early = plan_array(see(job, task(1, ended=110), last_write=b.at(NOON - 0.4)))
+    assert not early.changed
+    assert early.counted == 0
+    assert actions(early, ReleasePod) == []
+    assert early.requeue_after == pytest.approx(0.6)
+
+
+def test_which_tasks_run_is_written_once_in_a_while() -> None:
+    job = array(running=1, running_indexes="1")
+    running = b.written(job, decide(see(job, task(1))).status)
+    early = plan_array(see(running, task(1), task(2), last_write=b.at(NOON - 4)))
+    assert not early.changed
+    assert early.requeue_after == pytest.approx(6)
+    late = plan_array(see(running, task(1), task(2), last_write=b.at(NOON - 10)))
+    assert sets(late).running_indexes == "1,2"
+
+
+def test_five_hundred_are_counted_in_one_write() -> None:
+    job = array(tasks=2000)
+    pods = [task(index, ended=110) for index in range(600)]
+    outcome = plan_array(see(job, *pods))
+    assert outcome.counted == 500
+    assert sets(outcome).completed_indexes == "0-499"
+    assert len(actions(outcome, ReleasePod)) == 500
+    rest = plan_array(see(b.written(job, outcome.status), *pods))
+    assert rest.counted == 100
+
+
+def test_the_last_thousand_pods_are_kept_for_their_logs() -> None:
+    job = array(tasks=2000, completed=KEPT_PODS + 2, completed_indexes=f"0-{KEPT_PODS + 1}")
+    pods = [task(index, ended=110 + index, held=False) for index in range(KEPT_PODS + 2)]
+    outcome = plan_array(see(job, *pods, now=5000.0))
+    assert [one.name for one in actions(outcome, DeletePod)] == ["job-0", "job-1"]
+
+
+def test_tasks_that_fail_at_once_wait_longer_and_longer() -> None:
+    job = array(spec={"backoffLimit": 15}, short_runs=1)
+    outcome = decide(see(job, task(5, ended=20, code=1), now=21))
+    assert outcome.status.short_runs == 2
+    assert not outcome.candidate
+    assert outcome.requeue_after is not None
+    later = decide(see(b.written(job, outcome.status), now=21 + 61))
+    assert later.candidate
+
+
+def test_a_deleted_array_lets_go_of_its_pods() -> None:
+    job = b.job(Phase.RUNNING, deleted=True, spec={"array": {"tasks": 3}})
+    outcome = plan_array(see(job, task(1, ended=20), task(2)))
+    assert actions(outcome, ReleasePod) == [ReleasePod("job-1", "0001cafe-0000")]
+    assert actions(outcome, DeleteJob)
+
+
+def test_a_newcomer_says_nothing_for_a_while() -> None:
+    job = b.job(None, spec={"array": {"tasks": 3}})
+    outcome = plan_array(see(job, batch=None, now=1))
+    assert outcome.status.phase is Phase.WAITING
+    assert outcome.candidate
+    assert outcome.startable == 3
+    assert outcome.quiet_until is not None
