@@ -8,13 +8,14 @@ reconcile to see.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
-from scavenger_api.times import micros
-from scavenger_domain.gang import PER_CPU_SECOND
+from scavenger_api.times import micros, parse_time
+from scavenger_domain.gang import PER_CPU_SECOND, job_of, unit
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -32,7 +33,7 @@ from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.lifecycle.start_failures import FAILED_BY_ITSELF, Refusal, recalled
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
-from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job
+from scavenger_admitter.facts import Rate, candidate, cause_of, run_of, running_job, running_task
 from scavenger_admitter.informers import Informers
 from scavenger_admitter.job_record import JobRecords
 from scavenger_admitter.settings import AdmitterSettings
@@ -96,6 +97,9 @@ class AdmissionFeed:
 
     def update(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """Tell the admission loop where the job stands."""
+        if job.spec.array is not None:
+            self._update_array(key, job, outcome)
+            return
         attempt, status, run = self._records[key].attempt, job.status, run_of(job)
         self.judge(key, job, outcome)
         self._learn_shape(key, job)
@@ -117,6 +121,51 @@ class AdmissionFeed:
         else:
             # Not while it is being started: what was observed may be older than that start, or its refusal.
             self._state.delete_candidate(key)
+
+    def _update_array(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
+        record, now = self._records[key], self._clock.monotonic()
+        attempt = record.attempt
+        if outcome.start_failed and attempt.starts_from(now) == 0:
+            self._start_failed(key, job, late=outcome.retry_late)
+        elif attempt.failures and outcome.last_start is not None and micros(outcome.last_start) >= attempt.not_before:
+            attempt.failures = 0
+            self._state.futile.came_off(key)
+            self._state.refused.came_off(key)
+        self._learn_shape(key, job)
+        self._update_tasks(job)
+        if not attempt.under_way and not record.posted and attempt.stage is not Stage.REFUSED:
+            # What is granted and not bound holds its capacity by its pods.
+            self._release(key)
+        if outcome.candidate and not attempt.under_way and attempt.stage is not Stage.REFUSED:
+            not_before, first = attempt.starts_from(now), outcome.interrupted_waits
+            self._state.apply_candidate(candidate(job, not_before, tasks=outcome.startable, interrupted=first))
+            self._wakeups.admit()
+        else:
+            self._state.delete_candidate(key)
+
+    def _update_tasks(self, job: ScavengerJob) -> None:
+        """Tell the admission loop which tasks run, as any of them may have to go."""
+        stopped = self._records[job.key].stopped
+        for pod in self._informers.pods.by_index("job", job.key):
+            if pod.metadata.uid in stopped:  # its capacity is spoken for
+                continue
+            task = running_task(job, pod)
+            if task is not None and pod.metadata.deletion_timestamp is None:
+                self._state.running.apply(task)
+            else:
+                self._state.running.delete(unit(pod))
+
+    def on_tasks_started(self, key: str, refusal: Refusal | None, *, complete: bool) -> None:
+        """The API server has answered to the creation of tasks. complete: whether it has created all of them."""
+        attempt = self._records[key].attempt
+        if refusal is not None:
+            attempt.refuse(refusal, self._clock.monotonic())
+        else:
+            attempt.reset()
+        if not complete or refusal is not None:
+            self._state.assumed_starts.forget(key)
+        self._wakeups.admit()
+        self._wakeups.reconcile(key)
 
     def judge(self, key: str, job: ScavengerJob, outcome: Outcome) -> None:
         """A status is written that says how a start has ended."""
@@ -309,8 +358,10 @@ class AdmissionFeed:
         for starved in plan.starvation.interrupt if plan.starvation is not None else ():
             self._interrupt_starved(starved)
         for start in plan.starts:
-            chosen = start.candidate
-            if self._state.candidate(start.key) == chosen and self._limiter.has_capacity(chosen.namespace):
+            chosen, waits = start.candidate, self._state.candidate(start.key)
+            # Of an array, how many tasks wait changes all the time, and no more start than wait then.
+            same = waits is not None and replace(waits, tasks=chosen.tasks) == chosen
+            if same and self._limiter.has_capacity(chosen.namespace):
                 self._grant(start)
 
     def _grant(self, start: Start) -> None:
@@ -325,7 +376,7 @@ class AdmissionFeed:
         self._state.kept_room.release(key)
         self._state.refused.granted(chosen)
         self._state.assumed_starts.assume(
-            key, run, chosen.shape, chosen.parallelism, queue=chosen.queue, nodes=start.nodes
+            key, run, chosen.shape, len(start.nodes), queue=chosen.queue, nodes=start.nodes
         )
         self._limiter.enqueue(key, chosen.own_order)
 
@@ -357,16 +408,34 @@ class AdmissionFeed:
 
     def _running(self, gang: Gang) -> ScavengerJob | None:
         """The job of a gang, if that very run of it goes on: the plan may be older than what has happened since."""
-        job = self._informers.job(gang.job.key)
+        job = self._informers.job(job_of(gang.job.key))
+        if job is not None and job.spec.array is not None:
+            return job if self._pod_of(gang) is not None else None
         if job is None or job.metadata.uid != gang.job.uid or job.status.phase is not Phase.RUNNING:
             return None
         start = accounting.run_start(job.status)
         return job if start is not None and micros(start) == gang.job.started else None
 
+    def _pod_of(self, gang: Gang) -> Pod | None:
+        """The pod of a task, if that very run of it goes on."""
+        pods = self._informers.pods.by_index("job", job_of(gang.job.key))
+        started = gang.job.started
+        return next((pod for pod in pods if unit(pod) == gang.job.key and _started(pod) == started), None)
+
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
-        self._state.running.interrupt(job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
-        self._records[job.key].decision = (run_of(job), decision)
+        self._state.running.interrupt(gang.job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))
+        pod = self._pod_of(gang) if job.spec.array is not None else None
+        if pod is not None:
+            self._records[job.key].stopped[pod.metadata.uid] = decision
+        else:
+            self._records[job.key].decision = (run_of(job), decision)
         self._wakeups.reconcile(job.key)
+
+
+def _started(pod: Pod) -> int:
+    """When a pod started, microseconds since the epoch, as `running_task` has it; 0 when it has not."""
+    at = parse_time(pod.status.start_time)
+    return micros(at) if at is not None else 0
 
 
 def _why_not(job: ScavengerJob) -> str:

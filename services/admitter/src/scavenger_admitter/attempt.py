@@ -92,6 +92,10 @@ class Attempt:
         self.stage = Stage.POSTED if refusal is None or refusal.unclear else Stage.REFUSED
         self.observe(shown)
 
+    def refuse(self, refusal: Refusal, now: float) -> None:
+        """The API server did not take the pods of tasks."""
+        self.stage, self.since, self.refusal = Stage.REFUSED, now, refusal
+
     def observe(self, shown: Job | None) -> None:
         """The informer shows this Job. One of another run, or of somebody else, is in the way of ours."""
         if self.stage is not Stage.POSTED or shown is None:

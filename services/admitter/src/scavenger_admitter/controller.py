@@ -291,7 +291,9 @@ class Admitter:
         old, new = change.old, change.new
         if old is not None and new is not None and pod_progress(old) == pod_progress(new):
             return
-        after = TOGETHER_SECONDS if new is not None and on_its_way(new) else 0.0
+        # Of an array there are many, and its status is written once in a second.
+        together = names.LABEL_TASK in change.obj.metadata.labels or (new is not None and on_its_way(new))
+        after = TOGETHER_SECONDS if together else 0.0
         for key in job_key(change.obj):
             self._wakeups.reconcile(key, after=after)
 

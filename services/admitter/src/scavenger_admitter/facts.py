@@ -167,8 +167,15 @@ def shape_of(job: ScavengerJob) -> Shape:
     return Shape.of(spec.placed_by, spec.selected_nodes, tolerations, required_terms(spec.affinity))
 
 
-def candidate(job: ScavengerJob, not_before: int) -> Candidate:
-    """A job in line. `not_before`: it is not looked at before, microseconds since the epoch."""
+def candidate(job: ScavengerJob, not_before: int, *, tasks: int = 0, interrupted: bool = False) -> Candidate:
+    """A job in line.
+
+    Args:
+        job: what waits.
+        not_before: it is not looked at before, microseconds since the epoch.
+        tasks: of an array, those that may start now.
+        interrupted: whether others interrupted one of them.
+    """
     queued = job.status.queued_timestamp
     spec, shape = job.spec, shape_of(job)
     return Candidate(
@@ -177,10 +184,11 @@ def candidate(job: ScavengerJob, not_before: int) -> Candidate:
         queue=spec.queue,
         shape=shape,
         parallelism=job.spec.parallelism,
-        interrupted_count=job.earned_count,
+        interrupted_count=job.earned_count if job.spec.array is None else int(interrupted),
         queued_at=micros(queued) if queued else 0,
         not_before=not_before,
         priority=spec.priority,
+        tasks=tasks,
         kind=hash((spec.queue, shape, spec.parallelism, spec.main_image, spec.account)),
     )
 

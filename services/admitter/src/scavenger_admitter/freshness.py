@@ -22,7 +22,7 @@ from scavenger_runtime.informer import Informer
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.paging import PagedList
 
-from scavenger_admitter.core.lifecycle.actions import CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.actions import Creation
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, confirm, confirm_creation, placed
 from scavenger_admitter.core.lifecycle.observation import Asked, Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import moment
@@ -100,7 +100,7 @@ async def decide(client: ApiClient, seen: Observation) -> Confirmed[Outcome] | N
     return confirm(seen) or confirm(await _with_run(client, seen))
 
 
-async def decide_creation(client: ApiClient, seen: Observation) -> Confirmed[CreateJob | CreatePods | None]:
+async def decide_creation(client: ApiClient, seen: Observation) -> Confirmed[Creation | None]:
     """What is to be created for a job of which the API server has no pod that forbids it. Raises ApiError."""
     found = confirm_creation(seen) or confirm_creation(await _with_pods(client, seen))
     assert found is not None, "the pods were asked for"

@@ -5,15 +5,18 @@ it: whoever follows finds what it needs in the API.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 
-from scavenger_admitter.attempt import Attempt
+from scavenger_admitter.attempt import UNSEEN_START_SECONDS, Attempt
 from scavenger_admitter.core.lifecycle.actions import Cleanup
+from scavenger_admitter.core.lifecycle.array.tasks import task_of
 from scavenger_admitter.core.lifecycle.observation import InterruptDecision, Outcome
 from scavenger_admitter.core.waits import Wait
 from scavenger_admitter.facts import newer
@@ -23,6 +26,8 @@ STARTED_SECONDS: Final = 3600.0
 """Informers show by then what has become of a Job and its pods, or this process has ended: it is not alive any more
 after 300 s in which an informer could not follow."""
 
+TAKEN_SECONDS: Final = 60.0
+"""A task whose pod's name others have is tried again after so long."""
 
 SKEW: Final = timedelta(minutes=5)
 """By so much the clocks of two replicas may differ."""
@@ -61,6 +66,12 @@ class JobRecord:
     """The run that is to be interrupted, and why."""
     created: str = ""
     """The run all of whose pods this process has created."""
+    posted: dict[int, float] = field(default_factory=dict)
+    """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
+    taken: dict[int, tuple[float, str]] = field(default_factory=dict)
+    """Tasks whose pods cannot be created, as others have their names: when that was seen, and the name."""
+    stopped: dict[str, InterruptDecision] = field(default_factory=dict)
+    """Pods of tasks, by uid, that are to go, and why."""
     learnt_of: str = ""
     """The run whose pods have shown what the API server adds to them."""
     barred: str = ""
@@ -77,6 +88,29 @@ class JobRecord:
     """What its statuses say is lost and may still change."""
     done: set[Cleanup] = field(default_factory=set)
     """What the API server has done, while the informer still shows things as they were before."""
+
+    # --- tasks ---
+
+    def posted_now(self, pods: Iterable[Pod], now: float) -> Iterable[int]:
+        """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
+        if self.posted:
+            shown = {task_of(pod) for pod in pods}
+            self.posted = {
+                task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
+            }
+        return self.posted
+
+    def stopped_now(self, pods: Iterable[Pod]) -> Mapping[str, InterruptDecision]:
+        """The pods of tasks that are to go, of those shown."""
+        if self.stopped:
+            shown = {pod.metadata.uid for pod in pods}
+            self.stopped = {uid: why for uid, why in self.stopped.items() if uid in shown}
+        return self.stopped
+
+    def taken_now(self, now: float) -> Iterable[int]:
+        """The tasks whose names were taken a while ago. now: by the monotonic clock."""
+        self.taken = {task: one for task, one in self.taken.items() if now - one[0] < TAKEN_SECONDS}
+        return self.taken
 
     # --- versions ---
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 import msgspec
+from scavenger_api.indexes import set_of
 from scavenger_api.job import Phase, ScavengerJob
 from scavenger_api.names import MANAGED_BY
 from scavenger_api.quantity import QuantityError
 from scavenger_kube.client import ApiClient
 from scavenger_kube.decode import Malformed
 from scavenger_kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from scavenger_kube.kinds import Job
+from scavenger_kube.kinds import Job, Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
 from scavenger_runtime.reconcile import Result
@@ -28,10 +29,11 @@ from scavenger_admitter.attempt import Attempt, Stage
 from scavenger_admitter.core.admission.cycle.plan import Start
 from scavenger_admitter.core.admission.placement.headroom import ANYWHERE, Target
 from scavenger_admitter.core.lifecycle import accounting
-from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods
+from scavenger_admitter.core.lifecycle.actions import Cleanup, CreateJob, CreatePods, StartTasks
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed, cleanups
 from scavenger_admitter.core.lifecycle.leftover_pods import clear_orphans
 from scavenger_admitter.core.lifecycle.observation import LifecycleSettings, Observation, Outcome
+from scavenger_admitter.core.lifecycle.pods import started_at
 from scavenger_admitter.core.lifecycle.start_failures import Refusal
 from scavenger_admitter.core.manifest import target_of
 from scavenger_admitter.create_limiter import SLOW_SECONDS, CreateLimiter
@@ -153,11 +155,11 @@ class Reconciler:
             return Result(requeue_after=BEHIND_SECONDS)
         outcome = decided.value
         left_out = _left(outcome.quiet_until, seen.now)
-        create = next((action for action in outcome.actions if isinstance(action, CreateJob)), None)
+        create = next((one for one in outcome.actions if isinstance(one, CreateJob | StartTasks)), None)
         clears = self._clears(key, decided)
         may_create = create is not None and self._limiter.may_create(key)
         lacking = any(isinstance(action, CreatePods) for action in outcome.actions)
-        pods = job.spec.parallelism * (lacking or (may_create and self._settings.managed_jobs))
+        pods = self._pods_sent(job, create if may_create else None, lacking=lacking)
         requests = (outcome.changed and left_out is None) + len(clears.value) + may_create + pods
         if not self._turns.take(key, urgency_of(job, outcome), requests):
             if clears.value or lacking or may_create or not can_wait(job, outcome):
@@ -181,6 +183,12 @@ class Reconciler:
         # Another record by now where the job went meanwhile and another one has its name.
         look = self._looks_in(key, job)
         return _soonest(left_out, outcome.requeue_after, look, asks_in, *self._records[key].attempt.waits(self._clock))
+
+    def _pods_sent(self, job: ScavengerJob, create: CreateJob | StartTasks | None, *, lacking: bool) -> int:
+        """How many pods are about to be created."""
+        if isinstance(create, StartTasks):
+            return len(create.indexes)
+        return job.spec.parallelism * (lacking or (create is not None and self._settings.managed_jobs))
 
     async def _bar(self, key: str, unread: Malformed) -> None:
         """Of a version that cannot be read no more is decided than that its status and an Event say so."""
@@ -254,6 +262,8 @@ class Reconciler:
                 await self._start(job, start)
             case Confirmed(value=CreatePods()) as rest:
                 await self._go_on_creating(job, rest)
+            case Confirmed(value=StartTasks()) as tasks:
+                await self._start_tasks(job, tasks)
             case _:
                 log.info("nothing created: the informer of pods is behind", job=job.key)
                 self._feed.revoke(job.key, BEHIND_SECONDS)
@@ -283,6 +293,38 @@ class Reconciler:
         # Else the job is gone, another one has its name, or its place in line has moved.
         if self._records[key].attempt is attempt and attempt.run == run:
             self._feed.on_response(key, refusal)
+
+    async def _start_tasks(self, job: ScavengerJob, confirmed: Confirmed[StartTasks]) -> None:
+        """Create the pods of tasks that were granted, and before them the Job of the array where there is none."""
+        key, record, run = job.key, self._records[job.key], confirmed.value.job.run
+        attempt, granted = record.attempt, confirmed.value.indexes
+        if attempt.stage is not Stage.GRANTED or attempt.run != run:  # taken back meanwhile
+            return
+        self._records.started(key)
+        attempt.post(self._clock.monotonic())
+        refusal, made = None, 0
+
+        def answered(index: int, taken: str | None) -> None:
+            nonlocal made
+            self._limiter.start(key)
+            if taken is None:
+                made += 1
+                record.posted[index] = self._clock.monotonic()
+            else:
+                record.taken[index] = self._clock.monotonic(), taken
+
+        try:
+            await self._writer.start_tasks(job, confirmed, _target(job, attempt), answered)
+        except ApiError as error:
+            refusal = _refusal(error, of_pod=made > 0)
+            log.warning("tasks refused", job=key, reason=error.reason, error=str(error), created=made)
+        else:
+            metrics.STARTS.labels(self._informers.queue_label(job)).inc(made)
+            log.info("started tasks", job=key, queue=job.spec.queue, tasks=made, first=granted[0], last=granted[-1])
+        finally:
+            self._limiter.release(key)
+        if self._records[key].attempt is attempt and attempt.run == run:
+            self._feed.on_tasks_started(key, refusal, complete=made == len(granted))
 
     async def _create_pods(
         self, job: ScavengerJob, confirmed: Confirmed[CreateJob | CreatePods], batch: dict[str, Any]
@@ -331,7 +373,7 @@ class Reconciler:
             reboots=informers.reboots,
             now=self._clock.now(),
             name_used=self._records.was_started(key),
-            diagnosis=informers.diagnosis(batch, pods) if _may_be_starting(job, batch) else None,
+            diagnosis=informers.diagnosis(batch, _unstarted(job, pods)) if _may_be_starting(job, batch) else None,
             wait=self._explanations.tell(key, job, self._admission.held.get(key)),
             missing=record.missing,
             refused=attempt.refusal if attempt.stage is Stage.REFUSED and attempt.run == run else None,
@@ -339,6 +381,10 @@ class Reconciler:
             decision=record.decision_on(run),
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
+            granted_tasks=_granted_tasks(attempt),
+            posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic()) if job.spec.array else ()),
+            stopped_tasks=record.stopped_now(pods),
+            held_tasks=set_of(record.taken_now(self._clock.monotonic()) if job.spec.array else ()),
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),
             spec_bytes=size_of(job),
@@ -392,7 +438,20 @@ def _target(job: ScavengerJob, attempt: Attempt) -> Target:
 def _may_be_starting(job: ScavengerJob, batch: Job | None) -> bool:
     """Whether the Job may be that of a start under way, about which Events may have something to say."""
     phase = job.status.phase
+    if job.spec.array is not None:  # there is always a task that may be
+        return batch is not None
     return batch is not None and (phase is None or phase is Phase.STARTING or phase.queued)
+
+
+def _unstarted(job: ScavengerJob, pods: Iterable[Pod]) -> Iterable[Pod]:
+    """The pods about whose starts Events may say something: in an array, those of which no container has run."""
+    return pods if job.spec.array is None else [pod for pod in pods if not pod.ended and started_at(pod) is None]
+
+
+def _granted_tasks(attempt: Attempt) -> int:
+    """To how many tasks room was given."""
+    granted = attempt.stage in (Stage.GRANTED, Stage.POSTING) and attempt.start is not None
+    return len(attempt.start.nodes) if granted and attempt.start is not None else 0
 
 
 def _left(until: datetime | None, now: datetime) -> float | None:
@@ -428,6 +487,8 @@ def _count(queue: str, before: ScavengerJob, outcome: Outcome) -> None:
         metrics.WAIT_SECONDS.labels(queue, "First" if first else "Restart").observe(waited)
     if figures.interruption is not None:
         metrics.INTERRUPTIONS.labels(queue, figures.interruption.value).inc()
+    for cause in outcome.interruptions:
+        metrics.INTERRUPTIONS.labels(queue, cause.value).inc()
     if figures.short_run is not None:
         metrics.SHORT_RUNS.labels(queue, figures.short_run).inc()
     if figures.stalled:

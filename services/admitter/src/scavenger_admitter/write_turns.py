@@ -36,6 +36,8 @@ def can_wait(job: ScavengerJob, outcome: Outcome) -> bool:
 def _of_status(before: Phase | None, outcome: Outcome) -> Urgency:
     """Of the status alone. One that could be left out, as it follows from the Job at every look, explains."""
     phase = outcome.status.phase
+    if outcome.counted:
+        return Urgency.COUNT
     if phase is before or phase is None or outcome.quiet_until is not None:
         return Urgency.EXPLAIN
     return Urgency.START if phase in (Phase.WAITING, Phase.STARTING, Phase.RUNNING) else Urgency.COUNT

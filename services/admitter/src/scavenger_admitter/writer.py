@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
+from scavenger_api.names import LABEL_TASK, MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
@@ -32,12 +33,13 @@ from scavenger_admitter.core.lifecycle.actions import (
     EventNote,
     OfPod,
     ReleasePod,
+    StartTasks,
 )
 from scavenger_admitter.core.lifecycle.confirmed import Confirmed
 from scavenger_admitter.core.lifecycle.observation import Outcome
-from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN
-from scavenger_admitter.core.manifest import job_manifest, service_manifest
-from scavenger_admitter.core.pods_of_job import pods_of_job
+from scavenger_admitter.core.lifecycle.start_failures import ABSENT, NAME_TAKEN, UNMANAGED
+from scavenger_admitter.core.manifest import job_manifest, service_manifest, task_affinity
+from scavenger_admitter.core.pods_of_job import pod_of_task, pods_of_job
 from scavenger_admitter.references import References
 from scavenger_admitter.slim_jobs import size_of, slim
 
@@ -265,6 +267,64 @@ class Writer:
                 return await self._client.create(resource, namespace, body)
         return await self._client.create(resource, namespace, body)
 
+    async def start_tasks(
+        self,
+        job: ScavengerJob,
+        confirmed: Confirmed[StartTasks],
+        target: Target,
+        answered: Callable[[int, str | None], None],
+    ) -> None:
+        """Create the pods of tasks, and before them the Job of their array where there is none.
+
+        Args:
+            job: the array.
+            confirmed: which tasks start.
+            target: where their pods may go.
+            answered: called with each index when its pod is there, and the name of a pod of others that has its name.
+
+        Raises:
+            NameTaken: the Job of that name is not of the array, or cannot have tasks.
+            ApiError: as `create` and `create_pods`.
+        """
+        action = confirmed.value
+        batch = await self._job_of_array(job, action.job)
+        affinity = task_affinity(batch["spec"]["template"], target)
+        left, sent = list(action.indexes), 1
+        while left:
+            pods = (pod_of_task(batch, index, queue=job.spec.queue, affinity=affinity) for index in left[:sent])
+            await _all(self._create_task(batch, pod, answered) for pod in pods)
+            left, sent = left[sent:], min(PODS_AT_ONCE, 2 * sent)
+
+    async def _job_of_array(self, job: ScavengerJob, action: CreateJob) -> dict[str, Any]:
+        namespace, whole = job.metadata.namespace, None
+        try:
+            found = await self.batch_job(namespace, job.metadata.name)
+        except NotFound:
+            whole = await self._whole(job)
+            if absent := await self._references.missing(namespace, whole.spec):
+                raise ReferenceAbsent(absent) from None
+            body = self._manifest(whole, action, ANYWHERE, managed=True)
+            found = msgspec.json.decode(await self._create(JOBS, namespace, body))
+        owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
+        if job.metadata.uid not in owners or found["metadata"].get("deletionTimestamp"):
+            raise Conflict(HTTPStatus.CONFLICT, "Conflict", f"Job {job.metadata.name} is not of this array")
+        if found["spec"].get("managedBy") != MANAGED_BY:
+            said = "the API server drops spec.managedBy of Jobs: arrays need its feature gate JobManagedBy"
+            raise ApiError(HTTPStatus.FORBIDDEN, UNMANAGED, said)
+        return found
+
+    async def _create_task(
+        self, batch: dict[str, Any], pod: dict[str, Any], answered: Callable[[int, str | None], None]
+    ) -> None:
+        meta, taken = batch["metadata"], None
+        try:
+            await self._create(PODS, meta["namespace"], pod)
+        except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
+            found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
+            owner = found.controller if found is not None else None
+            taken = pod["metadata"]["name"] if owner is None or owner.uid != meta["uid"] else None
+        answered(int(pod["metadata"]["labels"][LABEL_TASK]), taken)
+
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
         """The Job of that name, as the API server has it. Raises NotFound, ApiError."""
         found: dict[str, Any] = msgspec.json.decode(await self._client.get(JOBS, namespace, name))
@@ -357,4 +417,6 @@ def _end_of_job(action: EndJob) -> dict[str, Any]:
         status["completionTime"] = format_time(action.finished)
     if action.succeeded or action.failed:
         status |= {"succeeded": action.succeeded, "failed": action.failed}
+    if action.completed_indexes:
+        status["completedIndexes"] = action.completed_indexes
     return {"metadata": {"uid": action.uid}, "status": status}

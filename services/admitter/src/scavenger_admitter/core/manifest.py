@@ -97,7 +97,7 @@ def job_manifest(
             "ownerReferences": [job.owner_reference()],
         },
         "spec": {
-            **({} if single else _indexed(job.spec.parallelism)),
+            **_size(job.spec, single=single),
             "backoffLimit": 0,
             # A pod that is being deleted may still compute: nothing may take its index before it has ended.
             **({"managedBy": names.MANAGED_BY} if managed else {"podReplacementPolicy": "Failed"}),
@@ -127,8 +127,19 @@ def job_manifest(
     }
 
 
-def _indexed(size: int) -> dict[str, Any]:
-    return {"completionMode": "Indexed", "parallelism": size, "completions": size}
+def _size(spec: ScavengerJobSpec, *, single: bool) -> dict[str, Any]:
+    """How many pods the Job is for. That of an array has parallelism 0: a Job controller that takes it for its own,
+    where the API server drops `managedBy`, creates nothing."""
+    if spec.array is not None:
+        return {"completionMode": "Indexed", "parallelism": 0, "completions": spec.array.tasks}
+    if single:
+        return {}
+    return {"completionMode": "Indexed", "parallelism": spec.parallelism, "completions": spec.parallelism}
+
+
+def task_affinity(template: dict[str, Any], target: Target) -> dict[str, Any]:
+    """The affinity of a task's pod: what the template of its Job has, and where its start may go."""
+    return _both(template["spec"].get("affinity", {}), _affinity(target))
 
 
 def target_of(job: ScavengerJob, granted: Target, failed_starts: int) -> Target:

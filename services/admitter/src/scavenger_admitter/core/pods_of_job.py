@@ -29,6 +29,34 @@ def pods_of_job(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_pod(batch, index) for index in range(batch["spec"].get("parallelism", 1))]
 
 
+def pod_of_task(batch: Mapping[str, Any], index: int, *, queue: str, affinity: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod of a task. Its name has no suffix: the API server refuses a second one, whoever tries
+    (docs/designs/0023-arrays.md).
+
+    Args:
+        batch: the Job of the array, as the API server answered.
+        index: of the task.
+        queue: that its array is in now; the template names the one that it was in when its Job was created.
+        affinity: of the pod, in place of what the template has.
+    """
+    pod = _pod(batch, index)
+    meta, spec = pod["metadata"], pod["spec"]
+    meta["name"] = f"{batch['metadata']['name']}-{index}"
+    meta["labels"] |= {names.LABEL_TASK: str(index), names.LABEL_QUEUE: queue}
+    own = {
+        names.ENV_TASK: str(index),
+        names.ENV_TASKS: str(batch["spec"]["completions"]),
+        names.ENV_PEERS: spec["hostname"],
+    }
+    first = [{"name": name, "value": value} for name, value in own.items()]
+    not_kept = {*own, names.ENV_RESTARTS}  # how often each task has started again is kept nowhere
+    for container in (one for kind in ("initContainers", "containers") for one in spec.get(kind, ())):
+        container["env"] = [*first, *(one for one in container["env"] if one["name"] not in not_kept)]
+    if affinity:
+        spec["affinity"] = dict(affinity)
+    return pod
+
+
 def _pod(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
     meta, template = batch["metadata"], batch["spec"]["template"]
     indexed = batch["spec"].get("completionMode") == "Indexed"

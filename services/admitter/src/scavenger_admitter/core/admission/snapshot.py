@@ -59,6 +59,7 @@ class Candidate:
         not_before: not looked at before, microseconds since the epoch; after a start that did not come off.
         kind: jobs of one kind and namespace meet the same quotas, policies and webhooks.
         priority: among jobs of its namespace; more goes first.
+        tasks: of an array, how many may start now; 0 for a job.
     """
 
     key: str
@@ -71,6 +72,7 @@ class Candidate:
     not_before: int = 0
     kind: int = 0
     priority: int = 0
+    tasks: int = 0
 
     @property
     def namespace(self) -> str:

@@ -349,11 +349,21 @@ class _Cycle:
         return found
 
     def _start(self, candidate: Candidate, nodes: tuple[str, ...]) -> None:
-        seen = self._snapshot
+        seen, nodes = self._snapshot, self._more_tasks(candidate, nodes)
         target = seen.headroom.target(candidate.shape, nodes, seen.closed_nodes, pinned=bool(seen.spare_nodes))
         self._passed = len(self._overdue)
         self._starts.append(Start(candidate, nodes, self._usage.load_ppm(), target))
         self._pods += len(nodes)
+
+    def _more_tasks(self, candidate: Candidate, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """The nodes of as many tasks of an array as start with the first one, one for each."""
+        found = list(nodes)
+        while len(found) < min(candidate.tasks, MOST_PODS_PER_CYCLE - self._pods):
+            more = self._judge(candidate) or self._usage.start(candidate)
+            if isinstance(more, Wait):
+                break
+            found += more
+        return tuple(found)
 
     # --- step 6 ---
 
