@@ -89,6 +89,8 @@ COMMANDS: Final = {
     "describe": "describing.describe",
     "watch": "listing.watch",
     "history": "listing.history",
+    "tasks": "arrays.tasks",
+    "retry": "arrays.retry",
     "logs": "showing.logs",
     "wait": "changing.wait",
     "why": "showing.why",

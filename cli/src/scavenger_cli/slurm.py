@@ -44,6 +44,7 @@ _MEANS: Final = {
 }
 _UNITS: Final = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 _MEMORY: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_ARRAY: Final = re.compile(r"0(?:-(\d+))?(?:%(\d+))?")
 _TIME: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
@@ -68,23 +69,26 @@ def converted(text: str, image: str) -> tuple[Manifest, list[str]]:
         image: what the pods run, which a script does not say.
 
     Raises:
-        CliError: when an option cannot be read, or the script is for an array of tasks.
+        CliError: when an option cannot be read.
     """
     script = _read(text)
     options = script.options
-    if "--array" in options:
-        raise CliError("--array: independent tasks are no gang", "make a script for each task", ExitCode.USAGE)
     lines = [
         f"{name}: left out: {_MEANS.get(name, 'there is nothing like it')}" for name in options if name not in _READ
     ]
     lines += _of_the_body(script)
     pods, tasks = _pods(options)
+    array = _array(options["--array"], pods) if "--array" in options else None
+    timed = "--time" in options and array is None
+    if "--time" in options and not timed:
+        lines.append("--time: left out: tasks of an array have no deadline")
     spec: Manifest = {
         "image": image,
         "command": ["bash", "-c", "\n".join(script.body)],
         "resources": {"requests": _requests(options, pods, tasks)},
         **({"parallelism": pods} if pods > 1 else {}),
-        **({"activeDeadlineSeconds": _seconds(options["--time"])} if "--time" in options else {}),
+        **({"array": array} if array is not None else {}),
+        **({"activeDeadlineSeconds": _seconds(options["--time"])} if timed else {}),
     }
     if pods > 1:
         lines.append(
@@ -126,9 +130,25 @@ def _of_the_body(script: _Script) -> Iterator[str]:
     if re.search(r"(^|[;&|])\s*module\s+load\b", text, re.MULTILINE):
         yield "module load: the image has the programs"
     if variables := sorted(set(re.findall(r"\bSLURM_\w+", text))):
-        yield f"{', '.join(variables)}: nobody sets them; SCAVENGER_INDEX and SCAVENGER_PARALLELISM say who a pod is"
+        index = "SCAVENGER_INDEX and SCAVENGER_PARALLELISM say who a pod is"
+        if "--array" in script.options:
+            index = "SCAVENGER_TASK is the index of the task"
+        yield f"{', '.join(variables)}: nobody sets them; {index}"
     if "--chdir" in script.options:
         yield "--chdir: left out: begin the script with cd"
+
+
+def _array(text: str, pods: int) -> Manifest:
+    """`0-999%100`: tasks, and how many of them run at a time."""
+    match = _ARRAY.fullmatch(text)
+    if match is None:
+        remedy = "write it as 0-99 or 0-99%10, and compute other numbers from SCAVENGER_TASK"
+        raise CliError(
+            f"--array: {text}: the tasks of an array are numbered from 0, without gaps", remedy, ExitCode.USAGE
+        )
+    if pods > 1:
+        raise CliError("--array: each task is one pod", "leave out --nodes", ExitCode.USAGE)
+    return {"tasks": int(match[1] or 0) + 1, **({"maxRunning": int(match[2])} if match[2] else {})}
 
 
 def _pods(options: Mapping[str, str]) -> tuple[int, int]:

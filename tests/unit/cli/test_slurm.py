@@ -52,6 +52,20 @@ def test_times(text: str, seconds: int) -> None:
     assert converted(script(f"--time={text}"), "a:1")[0]["spec"]["activeDeadlineSeconds"] == seconds
 
 
+@pytest.mark.parametrize(
+    ("text", "array"),
+    [("0-999%100", {"tasks": 1000, "maxRunning": 100}), ("0-9", {"tasks": 10}), ("0", {"tasks": 1})],
+)
+def test_arrays(text: str, array: dict[str, int]) -> None:
+    made, lines = converted(script(f"--array={text}", "--mem=1G", "-t 30", body="work $SLURM_ARRAY_TASK_ID"), "a:1")
+    assert made["spec"]["array"] == array
+    assert check(made, Level.RESTRICTED)[0] == []
+    assert lines == [
+        "SLURM_ARRAY_TASK_ID: nobody sets them; SCAVENGER_TASK is the index of the task",
+        "--time: left out: tasks of an array have no deadline",
+    ]
+
+
 def test_what_has_no_place_is_told() -> None:
     body = "module load gromacs; srun gmx mdrun -nt $SLURM_CPUS_PER_TASK"
     _, lines = converted(
@@ -71,7 +85,9 @@ def test_what_has_no_place_is_told() -> None:
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--array=0-99", "no gang"),
+        ("--array=1-99", "numbered from 0"),
+        ("--array=0,3", "numbered from 0"),
+        ("--array=0-9 -N2", "one pod"),
         ("-c x", "not a number"),
         ("--mem=lots", "16G"),
         ("-t soon", "12:00:00"),

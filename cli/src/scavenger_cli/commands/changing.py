@@ -66,7 +66,7 @@ def _set_suspend(access: Access, name: str, suspended: bool) -> str:
         raise CliError(f"{name} is {job.phase} already", "submit it again under another name")
     if job.spec.suspend == suspended:
         return "is suspended already" if suspended else "is not suspended"
-    _patch(access, name, {"spec": {"suspend": suspended}})
+    patch_job(access, name, {"spec": {"suspend": suspended}})
     return "suspended" if suspended else "resumed"
 
 
@@ -97,12 +97,13 @@ def move(
     if not changes:
         say(f"scavengerjob.{names.GROUP}/{name} is there already")
         return
-    _patch(access, name, {"spec": changes})
+    patch_job(access, name, {"spec": changes})
     said = ", ".join(f"{field} {value}" for field, value in changes.items())
     say(f"scavengerjob.{names.GROUP}/{name} moved to {said}")
 
 
-def _patch(access: Access, name: str, patch: Any) -> None:
+def patch_job(access: Access, name: str, patch: Any) -> None:
+    """Change a job by a merge patch. Raises CliError, ApiError."""
     try:
         access.client.patch(paths.job(access.namespace, name), patch, {"fieldManager": "kubectl-sj"})
     except Invalid as error:

@@ -115,10 +115,13 @@ def logs(
       kubectl sj logs simulation
       kubectl sj logs -f simulation
       kubectl sj logs simulation --index 3 --tail 20
+      kubectl sj logs sweep[57]
     """
     from scavenger_cli.logs import Follow, Selection, gone, printed
 
+    name, task = task_of(name)
     job = access.job(name)
+    index = task if task is not None else index
     newest = seconds(since)
     selection = Selection(index, tail, int(newest) if newest is not None else None, timestamps)
     if text := gone(job):
@@ -167,6 +170,17 @@ def _print_line(index: int, text: bytes, gang: bool) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(prefix.encode() + text + b"\n")
     sys.stdout.buffer.flush()
+
+
+def task_of(name: str) -> tuple[str, int | None]:
+    """`NAME[57]` as the name of an array and the index of a task; None for another name."""
+    array, bracket, rest = name.partition("[")
+    if not bracket:
+        return name, None
+    index = rest.removesuffix("]")
+    if not rest.endswith("]") or not index.isdecimal():
+        raise CliError(f"{name} is no task", f"write it as {array}[57]", ExitCode.USAGE)
+    return array, int(index)
 
 
 SECTIONS = ("nodes", "queues", "jobs")

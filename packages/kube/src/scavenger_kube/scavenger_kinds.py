@@ -23,6 +23,26 @@ class PodTemplate(Struct, frozen=True, gc=False, rename="camel"):
     spec: PodSpec = PodSpec()
 
 
+class ArraySpec(Struct, frozen=True, gc=False, rename="camel"):
+    """spec.array: independent tasks."""
+
+    tasks: int = 0
+    max_running: int | None = None
+    retry: int = 0
+
+
+class ArrayStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """status.array: what became of the tasks; sets of indexes as `scavenger_api.indexes` has them."""
+
+    completed: int = 0
+    failed: int = 0
+    running: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    running_indexes: str = ""
+    interrupted_indexes: str = ""
+
+
 class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     """spec: how much of which capacity, and how much work may be lost."""
 
@@ -31,6 +51,7 @@ class ScavengerJobSpec(Struct, frozen=True, gc=False, rename="camel"):
     suspend: bool = False
     priority: int = 0
     parallelism: int = 1
+    array: ArraySpec | None = None
     capacity: str = Capacity.GUARANTEED
     resources: Resources = Resources()
     template: PodTemplate | None = None
@@ -83,6 +104,7 @@ class ShownStatus(ScavengerJobStatus, frozen=True, gc=False, rename="camel"):
     useful_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     lost_seconds: dict[str, float] = {}  # noqa: RUF012 - msgspec copies it
     message: str = ""
+    array: ArrayStatus = ArrayStatus()
 
 
 class ScavengerJob(Struct, frozen=True, gc=False, rename="camel"):

@@ -1,0 +1,88 @@
+"""tasks, retry: the tasks of an array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scavenger_api import names
+
+from scavenger_cli.access import Access, namespaced_command
+from scavenger_cli.commands.changing import patch_job
+from scavenger_cli.exits import CliError, ExitCode
+from scavenger_cli.objects import Job
+from scavenger_cli.options import JobName, NoHeadersOption
+from scavenger_cli.output import columns, note, say
+from scavenger_cli.words import age
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scavenger_kube.kinds import Pod
+
+
+@namespaced_command
+def tasks(access: Access, name: JobName, no_headers: NoHeadersOption = False) -> None:
+    """Show the tasks of an array.
+
+    A line for each that has a pod and has not ended, and the indexes of those that have.
+
+    \b
+    Example:
+      kubectl sj tasks sweep
+    """
+    from scavenger_cli.logs import pods_of
+
+    job = _array(access, name)
+    now = access.now()
+    rows = [_row(pod, now) for pod in pods_of(access, job) if not pod.ended]
+    if rows:
+        for line in columns(["TASK", "STATUS", "NODE", "AGE", "LAST-CHECKPOINT"], rows, headers=not no_headers):
+            say(line)
+    status = job.status.array
+    for word, indexes in (
+        ("Completed", status.completed_indexes),
+        ("Failed", status.failed_indexes),
+        ("Interrupted", status.interrupted_indexes),
+    ):
+        if indexes:
+            note(f"{word}: {indexes}")
+    size = job.spec.array.tasks if job.spec.array is not None else 0
+    failed = f", {status.failed} failed" if status.failed else ""
+    note(f"{status.completed} of {size} tasks completed{failed}.")
+
+
+@namespaced_command
+def retry(access: Access, name: JobName) -> None:
+    """Start the failed tasks of an array again.
+
+    \b
+    Example:
+      kubectl sj retry sweep
+    """
+    job = _array(access, name)
+    if not job.status.array.failed:
+        say(f"scavengerjob.{names.GROUP}/{name} has no task that failed")
+        return
+    before = job.spec.array.retry if job.spec.array is not None else 0
+    patch_job(access, name, {"spec": {"array": {"retry": before + 1}}})
+    say(f"scavengerjob.{names.GROUP}/{name} starts {job.status.array.failed} tasks again")
+
+
+def _array(access: Access, name: str) -> Job:
+    """Raises CliError where the job is no array."""
+    job = access.job(name)
+    if job.spec.array is None:
+        raise CliError(f"{name} is no array", f"`kubectl sj get {name}` shows it", ExitCode.ERROR)
+    return job
+
+
+def _row(pod: Pod, now: datetime) -> list[str]:
+    meta = pod.metadata
+    phase = "Ending" if meta.deletion_timestamp is not None else pod.status.phase
+    return [
+        meta.labels.get(names.LABEL_TASK, ""),
+        "Starting" if phase == "Pending" else phase,
+        pod.spec.node_name or "<none>",
+        age(meta.creation_timestamp, now),
+        age(meta.annotations.get(names.ANNOTATION_LAST_CHECKPOINT), now),
+    ]
