@@ -41,6 +41,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, bool, str], ...]]] = {
             _WARNING,
             "A container failed by itself; the job starts again, as its backoffLimit or podFailurePolicy allows.",
         ),
+        ("TaskFailed", _WARNING, "A task of an array failed for good; the other tasks go on, unless failFast is set."),
         ("StartFailed", _WARNING, "A start did not come off; the job is in line again."),
         ("Failed", _WARNING, "The job has failed for good: exit code and pod, or what it names and is not there."),
         ("Reopened", _WARNING, "The status said that the job had finished, while all its pods ran; it goes on."),

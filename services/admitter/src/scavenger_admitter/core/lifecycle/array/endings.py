@@ -144,10 +144,10 @@ class Endings:
         if self.removals:
             draft.interrupted = self.removals[-1][0].cause.value
             draft.note(interruptions.EVENT_REASON, _tell(self.removals))
-        for reason, ended, what in (("Retrying", self.retried, "start again"), ("TaskFailed", self.failures, "failed")):
-            if ended:
-                more = f", and so did {len(ended) - 1} more" if len(ended) > 1 else ""
-                draft.note(reason, f"{finished.words_of(ended[0])}{more}; {len(ended)} tasks {what}", warning=True)
+        if self.retried:
+            draft.note("Retrying", _words_of(self.retried, "start again"), warning=True)
+        if self.failures:
+            draft.note("TaskFailed", _words_of(self.failures, "failed"), warning=True)
 
     @property
     def causes(self) -> tuple[InterruptionReason, ...]:
@@ -171,3 +171,8 @@ def _tell(removals: list[tuple[Removal, float]]) -> str:
     by = ", ".join(f"{cause}: {count}" for cause, count in sorted(causes.items()))
     lost = round(sum(lost for _, lost in removals))
     return f"{len(removals)} tasks were interrupted ({by}), and lost {lost} core-seconds"
+
+
+def _words_of(exits: list[Exit], what: str) -> str:
+    more = f", and so did {len(exits) - 1} more" if len(exits) > 1 else ""
+    return f"{finished.words_of(exits[0])}{more}; {len(exits)} tasks {what}"
