@@ -19,18 +19,19 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 def required_terms(affinity: Mapping[str, Any]) -> Terms:
     """The terms of `nodeAffinity` in an affinity; empty where every node will do. What cannot be read is left out: the
     API server refuses it in the pod."""
-    found = _at(_at(affinity, "nodeAffinity"), REQUIRED).get("nodeSelectorTerms")
-    return tuple(_term(one) for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
+    found = at(at(affinity, "nodeAffinity"), REQUIRED).get("nodeSelectorTerms")
+    return tuple(requirements_of(one) for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()
 
 
 def selects_node(terms: Terms, name: str, labels: Mapping[str, str]) -> bool:
     """Whether a node of this name and with these labels is selected."""
     if not terms:
         return True
-    return any(term and all(_holds(one, name, labels) for one in term) for term in terms)
+    return any(term and all(holds(one, name, labels) for one in term) for term in terms)
 
 
-def _term(term: Mapping[str, Any]) -> Term:
+def requirements_of(term: Mapping[str, Any]) -> Term:
+    """The conditions of a node selector term, or of a label selector."""
     found = []
     for kind in ("matchExpressions", "matchFields"):
         for one in term.get(kind) or ():
@@ -40,7 +41,8 @@ def _term(term: Mapping[str, Any]) -> Term:
     return tuple(found)
 
 
-def _holds(requirement: Requirement, name: str, labels: Mapping[str, str]) -> bool:
+def holds(requirement: Requirement, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether an object of this name and with these labels meets a condition."""
     key, operator, values = requirement
     value = name if key == NODE_NAME else labels.get(key)
     match operator:
@@ -66,6 +68,7 @@ def _compared(operator: str, value: str | None, values: tuple[str, ...]) -> bool
         return False
 
 
-def _at(value: Any, name: str) -> Mapping[str, Any]:
+def at(value: Any, name: str) -> Mapping[str, Any]:
+    """The object in a field; empty where there is none."""
     found = value.get(name) if isinstance(value, Mapping) else None
     return found if isinstance(found, Mapping) else {}

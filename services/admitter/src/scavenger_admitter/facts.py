@@ -15,6 +15,7 @@ from scavenger_api.queue import ScavengerQueue
 from scavenger_api.times import micros, parse_time
 from scavenger_domain.gang import task_unit, unit
 from scavenger_domain.node_affinity import required_terms
+from scavenger_domain.pod_affinity import apart_by
 from scavenger_domain.pod_security import Level, level_of
 from scavenger_domain.taints import of_resources
 from scavenger_kube.kinds import Container, Job, Node, ObjectMeta, Pod, PodSpec, PodStatus, Resources, condition
@@ -25,6 +26,7 @@ from scavenger_admitter.core.admission.running import RunningJob
 from scavenger_admitter.core.admission.shape import PODS, Requests, Shape, requests_of
 from scavenger_admitter.core.admission.snapshot import Candidate, QueueView
 from scavenger_admitter.core.lifecycle import accounting
+from scavenger_admitter.core.manifest import pod_labels
 
 Rate: TypeAlias = Callable[[datetime], float | None]
 """Cores that a job used on average since a moment; None when that is now."""
@@ -164,7 +166,8 @@ def shape_of(job: ScavengerJob) -> Shape:
     """What each pod of the job asks of a node."""
     spec = job.spec
     tolerations = (*spec.tolerated, *of_resources(spec.requests))
-    return Shape.of(spec.placed_by, spec.selected_nodes, tolerations, required_terms(spec.affinity))
+    apart = apart_by(spec.affinity, pod_labels(job)) if spec.affinity and spec.parallelism > 1 else ""
+    return Shape.of(spec.placed_by, spec.selected_nodes, tolerations, required_terms(spec.affinity), apart)
 
 
 def candidate(job: ScavengerJob, not_before: int, *, tasks: int = 0, interrupted: bool = False) -> Candidate:

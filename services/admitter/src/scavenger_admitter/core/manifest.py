@@ -103,7 +103,7 @@ def job_manifest(
             **({"managedBy": names.MANAGED_BY} if managed else {"podReplacementPolicy": "Failed"}),
             "template": {
                 "metadata": {
-                    "labels": {**own.labels, **labels, names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE},
+                    "labels": pod_labels(job),
                     "annotations": {
                         **own.annotations,
                         **_program(job.spec),
@@ -189,6 +189,13 @@ def service_manifest(job: ScavengerJob) -> dict[str, Any] | None:
             "selector": {names.LABEL_JOB: job.metadata.name},
         },
     }
+
+
+def pod_labels(job: ScavengerJob) -> dict[str, str]:
+    """The labels of the pods of a job, as they are created."""
+    written = job.spec.template.metadata if job.spec.template is not None else None
+    own = written.labels if written is not None else {}
+    return {**own, **_labels(job), names.LABEL_PREEMPTION_CLASS: names.PREEMPTIBLE}
 
 
 def _labels(job: ScavengerJob) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Shape:
     Attributes:
         requests: what it is placed by.
         affinity: required node affinity; empty where every node will do.
+        apart: the node label in which the nodes of its pods must differ; empty where they need not.
         counted: what it counts as in shares, quotas and load.
         reclaimed: whether it is placed on reclaimed capacity.
     """
@@ -42,6 +43,7 @@ class Shape:
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     affinity: Terms = ()
+    apart: str = ""
     counted: Requests = field(init=False, repr=False, compare=False)
     reclaimed: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
@@ -50,7 +52,8 @@ class Shape:
         object.__setattr__(self, "counted", counted(self.requests))
         object.__setattr__(self, "reclaimed", self.counted != self.requests)
         # A cycle looks shapes up tens of thousands of times; hashing the nested tuples each time would be most of it.
-        object.__setattr__(self, "_hash", hash((self.requests, self.node_selector, self.tolerations, self.affinity)))
+        placed = (self.requests, self.node_selector, self.tolerations, self.affinity, self.apart)
+        object.__setattr__(self, "_hash", hash(placed))
 
     def __hash__(self) -> int:
         return self._hash
@@ -62,6 +65,7 @@ class Shape:
         node_selector: Mapping[str, str] | None = None,
         tolerations: Iterable[TolerationLike] = (),
         affinity: Terms = (),
+        apart: str = "",
     ) -> Shape:
         """The shape of a pod that requests these amounts (millicores, bytes, units; `pods` is added)."""
         return _interned(
@@ -69,6 +73,7 @@ class Shape:
             tuple(sorted((node_selector or {}).items())),
             tuple(sorted({_plain(t) for t in tolerations}, key=_toleration_order)),
             affinity,
+            apart,
         )
 
     def request(self, resource: str) -> int:
@@ -99,8 +104,9 @@ def _interned(
     node_selector: tuple[tuple[str, str], ...],
     tolerations: tuple[Toleration, ...],
     affinity: Terms,
+    apart: str,
 ) -> Shape:
-    return Shape(requests, node_selector, tolerations, affinity)
+    return Shape(requests, node_selector, tolerations, affinity, apart)
 
 
 def _plain(t: TolerationLike) -> Toleration:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -72,6 +73,7 @@ class _Leaving:
     """What pods of a job lack on nodes that scavenger pods leave. Args: see `places_in_time`."""
 
     def __init__(self, candidate: Candidate, room: Room, nodes: Mapping[str, NodeView], shown: Shown) -> None:
+        self._domain = partial(room.domain, candidate.shape)
         self._asks = [(name, amount, room.free(name)) for name, amount in room.asks(candidate.shape)]
         self._names = room.names
         self._nodes = nodes
@@ -81,8 +83,13 @@ class _Leaving:
         """A node for one pod after the other, the one that lacks least first."""
         heap = [(part, i) for i in positions if (part := self._lacks(i)) is not None]
         heapq.heapify(heap)
+        used: set[str] = set()
         while heap:
             _, i = heapq.heappop(heap)
+            if (domain := self._domain(i)) is not None:
+                if domain in used:
+                    continue
+                used.add(domain)
             yield self._names[i]
             for _, amount, free in self._asks:
                 free[i] -= amount

@@ -178,13 +178,19 @@ class VictimSearch:
 
     # --- the cheapest place for one pod ---
 
-    def cheapest(self, shape: Shape) -> tuple[int, list[Victim]] | None:
-        """The node on which one pod more costs least, and who has to go there."""
+    def cheapest(self, shape: Shape, taken: Iterable[int]) -> tuple[int, list[Victim]] | None:
+        """The node on which one pod more costs least, and who has to go there. taken: the nodes of the gang's other
+        pods, from which some gangs have to keep apart; `look_again` when they are taken no more."""
+        domain = self.usage.after_termination.domain
+        used = {domain(shape, i) for i in taken} - {None}
         heap = self._heaps.get(shape)
         if heap is None:
             heap = self._heaps[shape] = self._by_lower_bound(shape)
         while heap and self._looks > 0:
             cost, i = heap[0]
+            if used and domain(shape, i) in used:
+                heapq.heappop(heap)
+                continue
             self._looks -= 1
             found = self._victims_at(i, shape)
             if found is not None and _cost(found) == cost:
@@ -302,6 +308,7 @@ class _Attempt:
     def succeeds(self) -> bool:
         """Whether everything was found; nothing is changed otherwise."""
         if self._find_places() and self._relieve_load():
+            self._search.look_again(self._shape)
             return True
         self._undo()
         return False
@@ -309,7 +316,7 @@ class _Attempt:
     def _find_places(self) -> bool:
         """Rule 4, the nodes: a place for every pod of the gang."""
         for _ in range(self._candidate.parallelism):
-            found = self._search.cheapest(self._shape)
+            found = self._search.cheapest(self._shape, self.places)
             if found is None:
                 return False
             i, victims = found

@@ -44,6 +44,32 @@ class EmptyCluster:
 
     def impossible(self, shape: Shape, count: int) -> Wait | None:
         """Why a gang of `count` pods would not fit either, if so: job or nodes have to change, not the load."""
+        return self._too_large(shape, count) or (self._too_close(shape, count) if shape.apart and count > 1 else None)
+
+    def _too_close(self, shape: Shape, count: int) -> Wait | None:
+        """Whether the nodes that hold a pod do not differ enough for pods that must be apart."""
+        matching, nodes = self._index.matching(shape), self._index.nodes
+        if self.looks < len(matching):
+            return None
+        self.looks -= len(matching)
+        values: set[str] = set()
+        total = 0
+        for i in matching:
+            value = nodes[i].labels.get(shape.apart)
+            if value in values or not (holds := _holds(nodes[i].allocatable, shape)):
+                continue
+            total += holds if value is None else 1
+            if value is not None:
+                values.add(value)
+            if total >= count:
+                return None
+        message = (
+            f"needs {count} nodes that differ in the label {shape.apart}, as its pod anti-affinity requires; of the"
+            f" nodes it may run on there are {total}: lower parallelism or add nodes"
+        )
+        return Wait(WaitReason.LARGER_THAN_CLUSTER, message, count)
+
+    def _too_large(self, shape: Shape, count: int) -> Wait | None:
         selected = self._index.chosen(shape)
         tolerated = self._index.tolerated(shape.tolerations)
         sizes, _ = self._index.sizes

@@ -121,6 +121,8 @@ class Room:
 
     def place(self, shape: Shape, count: int = 1) -> tuple[str, ...] | None:
         """Take room for `count` pods of a shape: their nodes, or None and nothing taken when not all fit."""
+        if shape.apart and count > 1:
+            return self._place_apart(shape, count)
         places = self._places_of(shape)
         if count > 1 and not self._fits(shape, count, places):
             return None
@@ -135,6 +137,32 @@ class Room:
             self._take(i, shape)
             taken.append(self._nodes[i].name)
         return tuple(taken)
+
+    def _place_apart(self, shape: Shape, count: int) -> tuple[str, ...] | None:
+        """As `place`, for pods that may not share a value of a node label: the best node of each value, best first."""
+        places = self._apart(shape, count)
+        self.looks -= len(self.places(shape))
+        if len(places) < count:
+            return None
+        for i in places:
+            self._take(i, shape)
+        return tuple(self._nodes[i].name for i in places)
+
+    def _apart(self, shape: Shape, enough: int) -> list[int]:
+        """Places for up to `enough` pods that may not share a value of a node label. Nodes without the label are for
+        as many as they hold."""
+        ask, held = self._ask(shape, Among.OPEN), self._usable_by.get(Among.HELD)
+        found: list[int] = []
+        used: set[str] = set()
+        for i in sorted(ask.fitting(self.places(shape)), key=lambda i: (held is not None and not held[i], ask.key(i))):
+            domain = self.domain(shape, i)
+            if domain not in used:
+                found += [i] * (1 if domain is not None else ask.holds(i))
+            if domain is not None:
+                used.add(domain)
+            if len(found) >= enough:
+                break
+        return found[:enough]
 
     def _fits(self, shape: Shape, count: int, places: Places) -> bool:
         """Whether that many pods of a shape fit now, all at once."""
@@ -239,6 +267,10 @@ class Room:
         at or above a level of their own."""
         return self._usable_nodes(self._index.matching(shape), Among.ALL if closed else Among.OPEN)
 
+    def domain(self, shape: Shape, i: int) -> str | None:
+        """The value that no two pods of a shape may share, of a node; None where they may."""
+        return self._nodes[i].labels.get(shape.apart) if shape.apart else None
+
     def _column(self, resource: str) -> list[int]:
         column = self._free.get(resource)
         if column is None:
@@ -266,16 +298,19 @@ class Room:
             places = known[shape] = self._seek(shape, among)
         return places
 
-    def _seek(self, shape: Shape, among: Among) -> Places:
+    def _ask(self, shape: Shape, among: Among) -> Ask:
         asked, column, offered = dict(shape.requests), self._column, self._index.offered
         needs = [(column(name), amount) for name, amount in shape.requests]
         if self._left and among is not Among.ALL and not shape.reclaimed:
             needs += [(self._left[name], amount) for name, amount in takes(shape.requests)]
-        ask = Ask(
+        return Ask(
             needs=tuple(needs),
             scored=tuple([(column(name), asked.get(name, 0), offered(name)) for name in SCORED]),
             size=offered("cpu"),
         )
+
+    def _seek(self, shape: Shape, among: Among) -> Places:
+        ask = self._ask(shape, among)
         nodes = self._usable_nodes(self._index.matching(shape), among)
         if len(nodes) <= FEW:
             return Places(ask, nodes)
@@ -334,9 +369,11 @@ class Room:
         places = self.places(shape)
         if not places:
             return f"{needs}; every node it may run on is not ready, cordoned or at its own level"
-        room, _ = self._places_of(shape).room(count)
+        apart = bool(shape.apart) and count > 1
+        room = len(self._apart(shape, count)) if apart else self._places_of(shape).room(count)[0]
         if room:
-            return f"{needs}; there is room for {room} now{self._holders(shape)}"
+            where = f" on nodes that differ in {shape.apart}" if apart else ""
+            return f"{needs}; there is room for {room}{where} now{self._holders(shape)}"
         largest = self._largest_free(shape, places)
         if shape.reclaimed:
             return f"{needs}; no node offers that much now (most: {largest})"

@@ -49,7 +49,7 @@ class ShapesAsCreated:
         seen.update((name, max(value, seen.get(name, 0))) for name, value in shape.requests)
         tolerations = [one for one in pod.spec.tolerations if one.key not in PASSING]
         tolerations += [one for one in shape.tolerations if one.key in PASSING]
-        found = Shape.of(seen, pod.spec.node_selector, tolerations, shape.affinity)
+        found = Shape.of(seen, pod.spec.node_selector, tolerations, shape.affinity, shape.apart)
         known = self._seen.pop(key, shape)
         if found != shape:
             self._seen[key] = found
