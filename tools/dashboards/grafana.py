@@ -19,7 +19,8 @@ from tools.dashboards.promql import of_targets
 DATASOURCE: Final = grafana.DataSourceRef(type_val="prometheus", uid="${datasource}")
 EVERYWHERE: Final = "scavenger_build_info"
 """Shown by every service."""
-CHOSEN: Final = 'cluster=~"$cluster",namespace=~"$namespace"'
+CLUSTER: Final = 'cluster=~"$cluster"'
+CHOSEN: Final = f'{CLUSTER},namespace=~"$namespace"'
 QUEUES: Final = "scavenger_starts_total"
 """Shown of every queue, whether it has jobs or not, and whether the load is known or not."""
 TAG: Final = "scavenger-jobs"
@@ -112,9 +113,8 @@ def _thresholds(panel: Panel) -> dashboard.ThresholdsConfig:
 
 
 def _target(panel: Panel, query: Query, name: str) -> prometheus.Dataquery:
-    made = (
-        prometheus.Dataquery().ref_id(name).expr(of_targets(query.expr, CHOSEN)).legend_format(query.legend or "__auto")
-    )
+    expression = of_targets(query.expr, CLUSTER if panel.exported else CHOSEN)
+    made = prometheus.Dataquery().ref_id(name).expr(expression).legend_format(query.legend or "__auto")
     if panel.kind == "table":
         made.format(PromQueryFormat.TABLE)
     return made.instant() if panel.instant else made.range()

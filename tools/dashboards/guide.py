@@ -12,8 +12,9 @@ HEADER: Final = """\
 # Dashboards
 
 Three dashboards for Grafana; [install.md](install.md#dashboards) says how they get there. Every figure is a query of
-[metrics](metrics.md), and nothing else is needed: no recording rules, no exporter beside the services. What they say of
-one job is little, as no metric has the name of a job: `kubectl sj why` tells that. Events tell who went for which pod.
+[metrics](metrics.md), without recording rules. One panel shows single jobs, and needs kube-state-metrics
+([how](install.md#figures-of-single-jobs)). `kubectl sj why` explains one job. Events tell for which pod a job was
+interrupted.
 
 ![Panels of the dashboards](dashboards.svg)
 

@@ -32,6 +32,7 @@ class Panel:
         thresholds: (from which value on, color), upwards.
         words: What stands in place of a value.
         colors: Of a series, by its name.
+        exported: By kube-state-metrics, which is in another namespace than the services.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Panel:
     thresholds: tuple[tuple[float, str], ...] = ()
     words: tuple[tuple[str, str], ...] = ()
     colors: tuple[tuple[str, str], ...] = ()
+    exported: bool = False
 
     @property
     def instant(self) -> bool:

@@ -26,6 +26,11 @@ def _use(resource: str, name: str, unit: str) -> Panel:
     )
 
 
+def _of_jobs(figure: str) -> Query:
+    most = f'max by (job_namespace, job_name) (scavenger_job_{figure}{{queue=~"$queue"}}) > 0'
+    return Query(f"topk(10, {most})", f"{figure}: {{{{job_namespace}}}}/{{{{job_name}}}}")
+
+
 RESEARCHER: Final = Dashboard(
     uid="scavenger-researcher",
     title="Scavenger / Researcher",
@@ -114,6 +119,19 @@ RESEARCHER: Final = Dashboard(
                     kind="bargauge",
                     unit="s",
                     width=8,
+                ),
+            ),
+        ),
+        Row(
+            "Single jobs",
+            (
+                Panel(
+                    "Started and interrupted most",
+                    "Ten jobs each, of those that exist. Empty without kube-state-metrics (docs/install.md, Figures of "
+                    "single jobs).",
+                    (_of_jobs("starts"), _of_jobs("interruptions")),
+                    kind="bargauge",
+                    exported=True,
                 ),
             ),
         ),

@@ -108,7 +108,9 @@ EXTRA_TOOLS = (
         stamp=(("helm.sh/helm/v4/internal/version.version", HELM_VERSION),),
     ),
 )
-TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS)}
+TEST_TOOLS = (Tool("kube-state-metrics", "k8s.io/kube-state-metrics/v2", "tests"),)
+"""What tests run beside a cluster; of a module of its own, as it needs other versions of Kubernetes' libraries."""
+TOOLS = {tool.name: tool for tool in (*CLUSTER_TOOLS, *EXTRA_TOOLS, *TEST_TOOLS)}
 SNAPSHOT: Final = Tool("scavenger-snapshot", "./cmd/scavenger-snapshot", "snapshot")
 """For programs and not for clusters, so it is built where somebody asks for it by name."""
 

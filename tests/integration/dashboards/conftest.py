@@ -18,6 +18,7 @@ from tools.dashboards.__main__ import FOLDER
 
 from .prometheus import Prometheus, running
 from .scenario import CPUS, NODES, Scenario
+from .state_metrics import exporting
 
 SETTINGS: Final = {
     "PYTEST_CURRENT_TEST": "",  # or every test would have another environment
@@ -83,7 +84,11 @@ def played(prometheus_program: Path, tmp_path_factory: pytest.TempPathFactory) -
         cluster.up(f"fake:{NODES}", fake_cpu=str(CPUS), fake_memory="32Gi", fake_pods=50)
         stack.install(cluster)
         stack.start(cluster, stack.SERVICES, SETTINGS)
-        with running(prometheus_program, cluster, stack.SERVICES, tmp_path_factory.mktemp("prometheus")) as prometheus:
+        folder = tmp_path_factory.mktemp("prometheus")
+        with (
+            exporting(cluster, folder) as exporter,
+            running(prometheus_program, cluster, stack.SERVICES, exporter, folder) as prometheus,
+        ):
             scenario = Scenario(cluster, prometheus)
             began = time.time()
             scenario.play()

@@ -117,6 +117,10 @@ RESEARCHER: Final[dict[str, list[Expected]]] = {
         exactly({"useful": summed("usefulCPUSeconds", "lab")}),
         exactly({"lost": summed("lostCPUSeconds", "lab")}),
     ],
+    "Started and interrupted most": [
+        among({"starts: research/a": 2, "starts: research/b": 1, "starts: research/done": 1}),
+        among({"interruptions: research/a": 1, "interruptions: research/b": 1}),
+    ],
     "CPU: requested and used": [exactly({"requested": 16}), exactly({"used": 16})],
     "Memory: requested and used": [exactly({"requested": 4 * 64 * MIB}), exactly({"used": 4 * 64 * MIB})],
 }

@@ -90,8 +90,8 @@ class Prometheus:
             raise AssertionError(f"{words}: {error.read().decode()}") from error
 
 
-def configuration(cluster: Cluster, services: tuple[str, ...]) -> dict[str, Any]:
-    """Scrapes every second; `job` is what a ServiceMonitor of the charts makes of it."""
+def configuration(cluster: Cluster, services: tuple[str, ...], exporter: str) -> dict[str, Any]:
+    """Scrapes every second; `job` is what a ServiceMonitor of the charts makes of it. exporter: kube-state-metrics."""
     jobs: list[dict[str, Any]] = [
         {
             "job_name": f"scavenger-{name}",
@@ -104,14 +104,17 @@ def configuration(cluster: Cluster, services: tuple[str, ...]) -> dict[str, Any]
     target = f"127.0.0.1:{cluster.state.ports[SCHEDULER]}"
     scheduler = {"scheme": "https", "tls_config": tls, "static_configs": [{"targets": [target]}]}
     jobs.append({"job_name": "scavenger-scheduler", **scheduler})
+    jobs.append({"job_name": "kube-state-metrics", "static_configs": [{"targets": [exporter]}]})
     return {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
 
 
 @contextlib.contextmanager
-def running(program: Path, cluster: Cluster, services: tuple[str, ...], folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped all services and the scheduler once."""
-    words, url = command(program, configuration(cluster, services), folder)
-    with scraping(words, url, folder, len(services) + 1) as made:
+def running(
+    program: Path, cluster: Cluster, services: tuple[str, ...], exporter: str, folder: Path
+) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all services, the scheduler and kube-state-metrics once."""
+    words, url = command(program, configuration(cluster, services, exporter), folder)
+    with scraping(words, url, folder, len(services) + 2) as made:
         yield made
 
 
