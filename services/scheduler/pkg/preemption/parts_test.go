@@ -223,7 +223,6 @@ func TestTaskGoesAlone(t *testing.T) {
 	tasks[1] = tasks[1].annotate(annotationRisk, "30")
 	web := pending("web", "1")
 	s := world{nodes: nodes(2, "1"), pods: append(slices.Clone(tasks), web)}.start(t)
-	s.dry()
 	before := s.lostSeconds(preemptible)
 	s.preempt(web)
 	checkVictims(t, []string{"array-0"}, s.victims())
