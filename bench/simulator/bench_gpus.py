@@ -79,7 +79,8 @@ def _gang(number: int, requests: Requests, weights: Weights, random: Random) -> 
     name, interval = f"{number}", random.choice(INTERVALS) * MICROSECONDS
     started = NOW - random.randrange(100 * interval)
     job = JobFacts("team", name, name, "Running", interval, run=name, started=started, created=started)
-    return Gang(job, (PodFacts("team", name, name, weights.cost(requests), name, name, "node", started=started),))
+    cost = weights.cost(requests)
+    return Gang(job, (PodFacts("team", name, name, cost, job=name, run=name, node="node", started=started),))
 
 
 def _seconds(ranked: Ranked) -> float:
