@@ -28,9 +28,10 @@ from tests.integration.tuner.database import Database
 pytestmark = [pytest.mark.real, pytest.mark.cpu]
 
 SEED = 18
-STEPS = 10_000
+STEPS = 16_000
 MOMENTS = (500, 5_000)
-"""Between which steps a program is interrupted: enough are left then that it is not done before it is told to stop."""
+"""Between which steps a program is interrupted: enough are left then that it is not done before it is told to stop,
+also where a disturbance takes seconds in between."""
 INTERRUPTIONS = 2
 """Of each configuration that is interrupted."""
 WATER = [Configuration("spce", 216, 298.15, seed, STEPS, 2.0) for seed in (1, 2, 3)]
