@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from scavenger_admitter.writer import PODS_AT_ONCE
 from scavenger_api.indexes import indexes_of, parse_indexes
 from scavenger_cluster import Cluster
 
@@ -102,5 +103,6 @@ def test_a_thousand_tasks_of_which_some_are_killed_at_random(cluster: Cluster, p
     status = place.status("sweep")
     assert list(indexes_of(parse_indexes(status["array"]["completedIndexes"]))) == list(range(1000))
     assert len(done) == 1000
-    assert status["interruptedCount"] == len(killed)
+    # What the admitter that stopped was creating at that moment may be more than maxRunning, and stops again: counted.
+    assert 0 <= status["interruptedCount"] - len(killed) <= PODS_AT_ONCE
     place.wait("no finalizer", lambda: not place.held())
