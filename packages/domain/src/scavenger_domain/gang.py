@@ -160,6 +160,12 @@ def job_of(unit: str) -> str:
     return unit.partition("[")[0]
 
 
+def pod_key(task: str) -> str:
+    """`NAMESPACE/NAME` of the pod of a task. task: its unit."""
+    job, _, index = task.removesuffix("]").partition("[")
+    return f"{job}-{index}"
+
+
 # --- a run ---
 
 

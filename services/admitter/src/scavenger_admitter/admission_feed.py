@@ -15,7 +15,7 @@ from scavenger_api import names
 from scavenger_api.job import Capacity, ConditionType, Phase, ScavengerJob
 from scavenger_api.reasons import InterruptionReason, WaitReason
 from scavenger_api.times import micros, parse_time
-from scavenger_domain.gang import PER_CPU_SECOND, job_of, unit
+from scavenger_domain.gang import PER_CPU_SECOND, job_of, pod_key, unit
 from scavenger_kube.kinds import Pod
 from scavenger_runtime.clock import Clock
 from scavenger_runtime.logging import get_logger
@@ -418,9 +418,9 @@ class AdmissionFeed:
 
     def _pod_of(self, gang: Gang) -> Pod | None:
         """The pod of a task, if that very run of it goes on."""
-        pods = self._informers.pods.by_index("job", job_of(gang.job.key))
-        started = gang.job.started
-        return next((pod for pod in pods if unit(pod) == gang.job.key and _started(pod) == started), None)
+        pod = self._informers.pods.get(pod_key(gang.job.key))
+        same = pod is not None and unit(pod) == gang.job.key and _started(pod) == gang.job.started
+        return pod if same else None
 
     def _interrupt(self, job: ScavengerJob, gang: Gang, decision: InterruptDecision) -> None:
         self._state.running.interrupt(gang.job.key, micros(self._clock.now()), gang.counted, len(gang.nodes))

@@ -68,8 +68,8 @@ class JobRecord:
     """The run all of whose pods this process has created."""
     posted: dict[int, float] = field(default_factory=dict)
     """Tasks whose pods were created and are not shown yet, and when that was, by the monotonic clock."""
-    taken: dict[int, tuple[float, str]] = field(default_factory=dict)
-    """Tasks whose pods cannot be created, as others have their names: when that was seen, and the name."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """Tasks whose pods cannot be created, as others have their names, and when that was seen."""
     stopped: dict[str, InterruptDecision] = field(default_factory=dict)
     """Pods of tasks, by uid, that are to go, and why."""
     learnt_of: str = ""
@@ -93,11 +93,10 @@ class JobRecord:
 
     def posted_now(self, pods: Iterable[Pod], now: float) -> Iterable[int]:
         """The tasks whose pods were created lately and are not among those shown. now: by the monotonic clock."""
-        if self.posted:
-            shown = {task_of(pod) for pod in pods}
-            self.posted = {
-                task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
-            }
+        shown = {task_of(pod) for pod in pods}
+        self.posted = {
+            task: at for task, at in self.posted.items() if task not in shown and now - at < UNSEEN_START_SECONDS
+        }
         return self.posted
 
     def stopped_now(self, pods: Iterable[Pod]) -> Mapping[str, InterruptDecision]:
@@ -109,7 +108,7 @@ class JobRecord:
 
     def taken_now(self, now: float) -> Iterable[int]:
         """The tasks whose names were taken a while ago. now: by the monotonic clock."""
-        self.taken = {task: one for task, one in self.taken.items() if now - one[0] < TAKEN_SECONDS}
+        self.taken = {task: at for task, at in self.taken.items() if now - at < TAKEN_SECONDS}
         return self.taken
 
     # --- versions ---

@@ -304,14 +304,11 @@ class Reconciler:
         attempt.post(self._clock.monotonic())
         refusal, made = None, 0
 
-        def answered(index: int, taken: str | None) -> None:
+        def answered(index: int, *, taken: bool) -> None:
             nonlocal made
             self._limiter.start(key)
-            if taken is None:
-                made += 1
-                record.posted[index] = self._clock.monotonic()
-            else:
-                record.taken[index] = self._clock.monotonic(), taken
+            made += not taken
+            (record.taken if taken else record.posted)[index] = self._clock.monotonic()
 
         try:
             await self._writer.start_tasks(job, confirmed, _target(job, attempt), answered)
@@ -382,9 +379,9 @@ class Reconciler:
             usage=self._usage,
             granted=attempt.stage is Stage.GRANTED,
             granted_tasks=_granted_tasks(attempt),
-            posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic()) if job.spec.array else ()),
+            posted_tasks=set_of(record.posted_now(pods, self._clock.monotonic())) if record.posted else 0,
             stopped_tasks=record.stopped_now(pods),
-            held_tasks=set_of(record.taken_now(self._clock.monotonic()) if job.spec.array else ()),
+            held_tasks=set_of(record.taken_now(self._clock.monotonic())) if record.taken else 0,
             assumed_started=attempt.stage is Stage.POSTED,
             token=informers.gets_token(job),
             spec_bytes=size_of(job),
@@ -450,8 +447,8 @@ def _unstarted(job: ScavengerJob, pods: Iterable[Pod]) -> Iterable[Pod]:
 
 def _granted_tasks(attempt: Attempt) -> int:
     """To how many tasks room was given."""
-    granted = attempt.stage in (Stage.GRANTED, Stage.POSTING) and attempt.start is not None
-    return len(attempt.start.nodes) if granted and attempt.start is not None else 0
+    start = attempt.start if attempt.stage in (Stage.GRANTED, Stage.POSTING) else None
+    return len(start.nodes) if start is not None else 0
 
 
 def _left(until: datetime | None, now: datetime) -> float | None:

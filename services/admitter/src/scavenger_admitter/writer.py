@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from scavenger_api.job import ScavengerJob, ScavengerJobStatus
-from scavenger_api.names import LABEL_TASK, MANAGED_BY
+from scavenger_api.names import MANAGED_BY
 from scavenger_api.times import format_time
 from scavenger_domain.plain_text import plain
 from scavenger_kube.client import ApiClient
@@ -57,7 +57,16 @@ PODS_AT_ONCE: Final = 16
 """Pods of one gang being created. The first is alone, and then twice as many each time: the rest of a gang is not sent
 where its first pods are refused."""
 
+T = TypeVar("T")
+
 log = get_logger(__name__)
+
+
+class TaskAnswered(Protocol):
+    """Called when the API server has answered about the pod of a task."""
+
+    def __call__(self, index: int, *, taken: bool) -> None:
+        """index: of the task. taken: whether a pod of others has the name."""
 
 
 class _Told(Struct, frozen=True, gc=False, rename="camel"):
@@ -250,10 +259,9 @@ class Writer:
         Raises:
             ApiError: the API server refuses one, or does not answer; those after it are not created.
         """
-        pods, namespace, sent = pods_of_job(batch), batch["metadata"]["namespace"], 1
-        while pods:
-            await _all(self._create_pod(namespace, pod) for pod in pods[:sent])
-            pods, sent = pods[sent:], min(PODS_AT_ONCE, 2 * sent)
+        namespace = batch["metadata"]["namespace"]
+        for pods in _waves(pods_of_job(batch)):
+            await _all(self._create_pod(namespace, pod) for pod in pods)
             answered()
 
     async def _create_pod(self, namespace: str, pod: dict[str, Any]) -> None:
@@ -272,7 +280,7 @@ class Writer:
         job: ScavengerJob,
         confirmed: Confirmed[StartTasks],
         target: Target,
-        answered: Callable[[int, str | None], None],
+        answered: TaskAnswered,
     ) -> None:
         """Create the pods of tasks, and before them the Job of their array where there is none.
 
@@ -280,23 +288,21 @@ class Writer:
             job: the array.
             confirmed: which tasks start.
             target: where their pods may go.
-            answered: called with each index when its pod is there, and the name of a pod of others that has its name.
+            answered: called for each task when its pod is there, or a pod of others that has its name.
 
         Raises:
-            NameTaken: the Job of that name is not of the array, or cannot have tasks.
-            ApiError: as `create` and `create_pods`.
+            Conflict: the Job of that name is not of the array, or is being deleted.
+            ApiError: as `create` and `create_pods`; or the Job cannot have tasks.
         """
         action = confirmed.value
         batch = await self._job_of_array(job, action.job)
         affinity = task_affinity(batch["spec"]["template"], target)
-        left, sent = list(action.indexes), 1
-        while left:
-            pods = (pod_of_task(batch, index, queue=job.spec.queue, affinity=affinity) for index in left[:sent])
-            await _all(self._create_task(batch, pod, answered) for pod in pods)
-            left, sent = left[sent:], min(PODS_AT_ONCE, 2 * sent)
+        for indexes in _waves(action.indexes):
+            pods = ((one, pod_of_task(batch, one, queue=job.spec.queue, affinity=affinity)) for one in indexes)
+            await _all(self._create_task(batch, index, pod, answered) for index, pod in pods)
 
     async def _job_of_array(self, job: ScavengerJob, action: CreateJob) -> dict[str, Any]:
-        namespace, whole = job.metadata.namespace, None
+        namespace = job.metadata.namespace
         try:
             found = await self.batch_job(namespace, job.metadata.name)
         except NotFound:
@@ -314,16 +320,16 @@ class Writer:
         return found
 
     async def _create_task(
-        self, batch: dict[str, Any], pod: dict[str, Any], answered: Callable[[int, str | None], None]
+        self, batch: dict[str, Any], index: int, pod: dict[str, Any], answered: TaskAnswered
     ) -> None:
-        meta, taken = batch["metadata"], None
+        meta, taken = batch["metadata"], False
         try:
             await self._create(PODS, meta["namespace"], pod)
         except AlreadyExists:  # an answer that was lost, a former leader, or somebody else's
             found = await metadata_now(self._client, PODS, meta["namespace"], pod["metadata"]["name"])
             owner = found.controller if found is not None else None
-            taken = pod["metadata"]["name"] if owner is None or owner.uid != meta["uid"] else None
-        answered(int(pod["metadata"]["labels"][LABEL_TASK]), taken)
+            taken = owner is None or owner.uid != meta["uid"]
+        answered(index, taken=taken)
 
     async def batch_job(self, namespace: str, name: str) -> dict[str, Any]:
         """The Job of that name, as the API server has it. Raises NotFound, ApiError."""
@@ -391,6 +397,14 @@ class Writer:
             case DeleteScavengerJob(uid=uid):
                 log.info("deleting the ScavengerJob: its time after the end is over", job=key)
                 return self._client.delete(SCAVENGERJOBS, namespace, name, uid=uid)
+
+
+def _waves(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """One thing, and then twice as many each time, up to `PODS_AT_ONCE`."""
+    sent, size = 0, 1
+    while sent < len(things):
+        yield things[sent : sent + size]
+        sent, size = sent + size, min(PODS_AT_ONCE, 2 * size)
 
 
 async def _all(work: Iterable[Awaitable[Any]]) -> None:

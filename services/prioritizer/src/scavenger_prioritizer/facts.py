@@ -215,8 +215,9 @@ def gangs(jobs: Iterable[JobFacts], pods: Iterable[PodFacts]) -> list[Gang]:
         run = tuple(pod for pod in own if pod.run == job.run)
         tasks = [pod for pod in run if pod.task]
         found.extend(Gang(_task(job, pod), (pod,)) for pod in tasks)
-        if len(tasks) < len(run) or not run:
-            found.append(Gang(job, tuple(pod for pod in run if not pod.task) if tasks else run))
+        rest = tuple(pod for pod in run if not pod.task) if tasks else run
+        if rest or not tasks:
+            found.append(Gang(job, rest))
     return found
 
 

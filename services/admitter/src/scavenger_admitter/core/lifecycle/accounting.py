@@ -145,7 +145,12 @@ def rests_until(status: ScavengerJobStatus) -> datetime | None:
     # The pods of an interrupted run may end after the job has its new place.
     kept = queued < ended and status.phase is not Phase.INTERRUPTED
     since, doublings = (status.running_timestamps[-1], max(0, short - 1)) if kept else (ended, short - 2)
-    return since + min(LEAST_CYCLE * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE) if doublings >= 0 else None
+    return since + pause_of(doublings) if doublings >= 0 else None
+
+
+def pause_of(doublings: int) -> timedelta:
+    """How long a job rests: `LEAST_CYCLE`, doubled so often, and no more than `MOST_PAUSE`."""
+    return min(LEAST_CYCLE * (1 << min(doublings, _DOUBLINGS)), MOST_PAUSE)
 
 
 def start_over(start: datetime, interval: timedelta, at: datetime) -> datetime:

@@ -15,18 +15,14 @@ from scavenger_kube import kinds
 
 from scavenger_admitter.core.lifecycle import accounting
 from scavenger_admitter.core.lifecycle.actions import Action, EventNote
-from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal
+from scavenger_admitter.core.lifecycle.start_failures import Diagnosis, Refusal, StartLimits
 from scavenger_admitter.core.waits import Wait
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleSettings:
+class LifecycleSettings(StartLimits):
     """How long to wait before drawing a conclusion."""
 
-    start_timeout: timedelta = timedelta(minutes=10)
-    """Created to running; image pulls included."""
-    unschedulable_after: timedelta = timedelta(seconds=10)
-    """The room a job was admitted for is gone when its pods are not placed within this."""
     quiet_for: timedelta = timedelta(seconds=5)
     """Waiting and Starting are worth a write when they last longer, or when there is more to say of them."""
     reclaim_period: timedelta = timedelta(minutes=10)

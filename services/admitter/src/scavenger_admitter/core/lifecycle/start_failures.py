@@ -130,8 +130,10 @@ class Diagnosis:
 class StartLimits:
     """How long a start may take."""
 
-    start_timeout: timedelta
-    unschedulable_after: timedelta
+    start_timeout: timedelta = timedelta(minutes=10)
+    """Created to running; image pulls included."""
+    unschedulable_after: timedelta = timedelta(seconds=10)
+    """The room a job was admitted for is gone when its pods are not placed within this."""
 
 
 CREATION_GRACE: Final = timedelta(seconds=3)

@@ -39,8 +39,7 @@ def began(draft: Draft, run: Run) -> bool:
 def go_on(draft: Draft, run: Run) -> None:
     """The start goes on, has come to its end already, or does not come off."""
     seen = draft.seen
-    limits = start_failures.StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
-    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+    problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
     found = find_termination(run, seen.nodes, seen.now, seen.reboots)
     if isinstance(found, Checkpointed):
         words = f"pod {found.exit.pod} ended with its checkpointExitCode {found.exit.code} before the gang ran"
@@ -59,10 +58,10 @@ def go_on(draft: Draft, run: Run) -> None:
             managed.stop_members(draft, run)
         else:
             managed.create_missing(draft, run)
-        _keep_starting(draft, run, limits)
+        _keep_starting(draft, run)
 
 
-def _keep_starting(draft: Draft, run: Run, limits: start_failures.StartLimits) -> None:
+def _keep_starting(draft: Draft, run: Run) -> None:
     seen = draft.seen
     if draft.phase is not Phase.STARTING:
         draft.enter(Phase.STARTING, StateReason.STARTED, "starting")
@@ -74,7 +73,7 @@ def _keep_starting(draft: Draft, run: Run, limits: start_failures.StartLimits) -
             draft.set(message=f"starting: pulling the image {seen.job.spec.main_image} on node {node}")
         else:
             draft.wakeups.append(said_in)
-    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, limits)) is not None:
+    if (wait := start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)) is not None:
         draft.wakeups.append(wait)
 
 

@@ -21,7 +21,7 @@ from scavenger_admitter.core.lifecycle.accounting import second
 from scavenger_admitter.core.lifecycle.array.tasks import Tasks, mark
 from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.pods import Exit, Removal, moment, started_at
-from scavenger_admitter.core.lifecycle.start_failures import Problem, StartLimits
+from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import (
     Completed,
     Failed,
@@ -44,7 +44,7 @@ class Endings:
         removals: interruptions, with what each lost in core-seconds.
         failures: exits after which a task does not start again.
         retried: exits after which it does.
-        short: runs that failed within a minute of their start.
+        short: whether a run failed within a minute of its start.
         long: whether a run completed, or took longer.
         problem: why a start did not come off.
     """
@@ -55,7 +55,7 @@ class Endings:
     removals: list[tuple[Removal, float]] = field(default_factory=list)
     failures: list[Exit] = field(default_factory=list)
     retried: list[Exit] = field(default_factory=list)
-    short: int = 0
+    short: bool = False
     long: bool = False
     problem: Problem | None = None
 
@@ -83,8 +83,7 @@ class Endings:
     def _verdict(self, run: Run, pod: kinds.Pod, started: datetime | None) -> Termination | None:
         seen = self.draft.seen
         if started is None:
-            limits = StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
-            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+            problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
             if problem is not None and problem.exit is not None:
                 return Failed(problem.exit)
             if pod.metadata.deletion_timestamp is None:  # whoever deleted it has said why
@@ -96,7 +95,7 @@ class Endings:
         started = started_at(pod)
         self._book(pod, ended.at, kept=False)
         if started is None or ended.at - started < accounting.LEAST_CYCLE:
-            self.short += 1
+            self.short = True
         else:
             self.long = True
         if used < limit:

@@ -38,7 +38,7 @@ from scavenger_admitter.core.lifecycle.draft import Draft
 from scavenger_admitter.core.lifecycle.leftover_pods import surely_ended
 from scavenger_admitter.core.lifecycle.observation import Observation, Outcome
 from scavenger_admitter.core.lifecycle.pods import deleting, ended_at, held, moment, over, started_at
-from scavenger_admitter.core.lifecycle.start_failures import Problem, StartLimits
+from scavenger_admitter.core.lifecycle.start_failures import Problem
 from scavenger_admitter.core.lifecycle.termination import Run, announced
 from scavenger_admitter.core.waits import Wait
 
@@ -116,7 +116,8 @@ def plan_array(seen: Observation) -> Outcome:
         return lifecycle.outcome_of(draft)
     waiting.enter_line(draft)
     tasks = Tasks.of(spec.tasks, draft.status.array)
-    plan = _Plan(draft, spec, tasks, _Pods.of(draft, tasks), Endings(draft, tasks), may_write=_may_write(draft))
+    pods, before = _Pods.of(draft, tasks), (tasks.over, tasks.interrupted)
+    plan = _Plan(draft, spec, tasks, pods, Endings(draft, tasks), before, may_write=_may_write(draft))
     if plan.may_write:
         plan.retry()
         plan.count()
@@ -135,6 +136,8 @@ class _Plan:
     tasks: Tasks
     pods: _Pods
     endings: Endings
+    before: tuple[int, int]
+    """The sets of tasks that are over, and that were interrupted, as the status has them."""
     may_write: bool
     startable: int = 0
     problem: Problem | None = None
@@ -188,11 +191,9 @@ class _Plan:
                 draft.actions.append(ReleasePod(name, own))
             if deleting(pod):
                 continue
-            if not self.tasks.over >> task & 1:
-                draft.actions.append(DeletePod(name, own))
-            elif pod.ended:
+            if self.tasks.over >> task & 1 and pod.ended:
                 kept.append(pod)
-            else:  # somebody took its finalizer off, or a former leader started the task again
+            else:  # the task starts again, or somebody took the finalizer off while the pod ran
                 draft.actions.append(DeletePod(name, own))
         kept.sort(key=lambda pod: (ended_at(pod) or draft.seen.now, pod.metadata.name))
         oldest = kept[: max(0, len(kept) - KEPT_PODS)][:MAX_COUNTED]
@@ -203,7 +204,6 @@ class _Plan:
     def stop(self) -> None:
         """Pods that cannot start, or are not to run, are deleted."""
         draft, seen = self.draft, self.draft.seen
-        limits = StartLimits(seen.settings.start_timeout, seen.settings.unschedulable_after)
         stay: list[kinds.Pod] = []
         for task, pod in sorted(self.pods.alive.items()):
             if deleting(pod):
@@ -211,8 +211,8 @@ class _Plan:
             run = run_of_task(draft, pod)
             problem = None
             if started_at(pod) is None and self.may_write:
-                problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, limits)
-                wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, limits)
+                problem = start_failures.problem(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
+                wait = start_failures.next_check(run, seen.job.spec, seen.diagnosis, seen.now, seen.settings)
                 draft.wakeups += [wait] if wait is not None else []
                 self.problem = self.problem or problem
             if problem or over(pod) or self._unwanted(task, pod, run) or announced(run, seen.nodes, seen.now):
@@ -283,7 +283,8 @@ class _Plan:
     def _go_on(self, problem: Problem | None) -> None:
         draft = self.draft
         phase = self._phase()
-        told = phase.queued and draft.phase is phase and self._same_tasks()  # why it waits stands there already
+        same = self.before == (self.tasks.over, self.tasks.interrupted)
+        told = phase.queued and draft.phase is phase and same  # why it waits stands there already
         if problem is not None:
             draft.start_failed, draft.retry_late = True, problem.lasting
             draft.pulls_on = problem.pulls_on
@@ -305,11 +306,6 @@ class _Plan:
             return Phase.STARTING
         waits = self.tasks.waiting(0)
         return Phase.INTERRUPTED if waits & self.tasks.interrupted else Phase.WAITING
-
-    def _same_tasks(self) -> bool:
-        status = self.draft.seen.job.status.array
-        before = Tasks.of(self.spec.tasks, status)
-        return (before.over, before.interrupted) == (self.tasks.over, self.tasks.interrupted)
 
     @property
     def summary(self) -> str:
@@ -399,7 +395,7 @@ class _Plan:
         short, ended = status.short_runs or 0, status.ended_timestamp
         if short < 2 or ended is None:
             return 0.0
-        pause = min(accounting.LEAST_CYCLE * (1 << min(short - 2, 20)), accounting.MOST_PAUSE)
+        pause = accounting.pause_of(short - 2)
         left = min((ended + pause - now).total_seconds(), pause.total_seconds())
         if left > 0:
             self.draft.wakeups.append(left)
