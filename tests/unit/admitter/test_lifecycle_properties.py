@@ -101,7 +101,7 @@ class World:
     """When the gang ended by itself, was suspended, or never ran together, before it was disturbed."""
 
     unclear: set[str] = field(default_factory=set)
-    """Orphaned members ended by themselves before anybody looked, or beside silent nodes: both verdicts are fair."""
+    """Members ended by themselves beside silent nodes, or orphaned before anybody looked: both verdicts are fair."""
 
     # --- what the API server, the Job controller, the garbage collector and the kubelets do
 
@@ -134,6 +134,14 @@ class World:
         place = self.batch.metadata.annotations["scavenger.dev/run"] if self.batch else ""
         if place and place not in self.disturbed:
             self.settled.setdefault(place, int(self.now))
+
+    def doubt(self, node: str) -> None:
+        """A node falls silent while a failure beside it is not judged: it may have been why."""
+        members = self.current()
+        if node in self.silent and any(m.ended is not None and m.code for m in members):
+            self.unclear.update(
+                format_micro_time(b.at(m.queued)) for m in members if m.node == node and m.ended is None
+            )
 
     def ask(self, member: Member, *, disruption: str | None = None) -> None:
         if member.asked is not None:
@@ -248,6 +256,7 @@ def step(world: World, kind: str, which: int, code: int) -> None:
     elif kind in ("silence", "recover"):
         name = f"n{which % 3}"
         (world.silent.add if kind == "silence" else world.silent.discard)(name)
+        world.doubt(name)
     elif kind in ("delete job", "orphan"):
         world.disturb()
         world.drop_job(orphan=kind == "orphan")
@@ -403,3 +412,11 @@ def test_any_clock_and_any_hand(
             assert status.useful_cpu_seconds >= 0
             assert status.lost_cpu_seconds >= 0
             assert status.interrupted_count <= 1
+
+
+def test_a_node_that_falls_silent_after_a_failure_may_have_been_why() -> None:
+    """Found by the properties: a member failed, and the node of the other one fell silent before anybody looked."""
+    events = [("admit", 0, 0, 61.0), ("start all", 0, 0, 61.0), ("no", 0, 0, 61.0), ("end", 0, 1, 0.0)]
+    world = live(2, [*events, ("silence", 1, 0, 0.0), ("no", 0, 0, 0.0)])
+    assert world.job.status.phase is Phase.INTERRUPTED
+    assert set(world.counted) == world.unclear
