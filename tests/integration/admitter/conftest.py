@@ -53,10 +53,14 @@ class Place:
         bodies = (_scavenger_job(name, cpu, node, spec) for name in names_)
         self.cluster.client.create_all(self.path("scavengerjobs"), bodies)
 
-    def create_pod(self, name: str, cpu: str, node: str) -> None:
-        """An ordinary pod. In a new namespace none is taken before there is an account for it to run under."""
+    def wait_account(self) -> None:
+        """In a new namespace no pod is taken before there is an account for it to run under."""
         account = f"{self.path('serviceaccounts')}/default"
         self.wait("its service account", lambda: self.cluster.client.find(account))
+
+    def create_pod(self, name: str, cpu: str, node: str) -> None:
+        """An ordinary pod."""
+        self.wait_account()
         resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
         container = {"name": "main", "image": "none", "resources": resources}
         spec = {"terminationGracePeriodSeconds": 1, "containers": [container], "nodeSelector": _selector(node)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -11,21 +10,17 @@ from scavenger_admitter.writer import PODS_AT_ONCE
 from scavenger_api.indexes import indexes_of, parse_indexes
 from scavenger_cluster import Cluster
 
-from .conftest import Object, Place, namespace, start_admitter
-from .recorder import Recorder
+from .conftest import Object, Place, start_admitter
 from .test_managed_jobs import finish, kubectl
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
-def place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
-    """A namespace, and an admitter."""
-    start_admitter(cluster)
-    with namespace(cluster, recorder) as made:
-        account = f"{made.path('serviceaccounts')}/default"
-        made.wait("its service account", lambda: cluster.client.find(account))
-        yield made
+def place(place: Place) -> Place:
+    """A namespace that takes pods, and an admitter."""
+    place.wait_account()
+    return place
 
 
 def running(place: Place, name: str = "sweep") -> list[Object]:

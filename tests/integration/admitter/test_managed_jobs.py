@@ -28,8 +28,7 @@ def place(cluster: Cluster, recorder: Recorder) -> Iterator[Place]:
     """A namespace, and an admitter that creates the pods of its Jobs."""
     start(cluster)
     with namespace(cluster, recorder) as made:
-        account = f"{made.path('serviceaccounts')}/default"
-        made.wait("its service account", lambda: cluster.client.find(account))
+        made.wait_account()
         yield made
 
 
