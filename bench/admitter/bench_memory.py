@@ -31,6 +31,8 @@ from bench.runtime.bench_informer import pod
 COUNT: Final = 100_000
 PAGE: Final = 500
 NODES: Final = 5_000
+LONGEST_SECONDS: Final = 300.0
+"""An informer that cannot list tries again for ever."""
 
 
 class ScriptedServer:
@@ -39,7 +41,7 @@ class ScriptedServer:
     def __init__(self) -> None:
         self._rng = random.Random(1)
 
-    async def request(self, _method: str, _path: str, *, params: dict[str, Any]) -> bytes:
+    async def request(self, _method: str, _path: str, *, params: dict[str, Any], **_: Any) -> bytes:
         """One page."""
         start = int(params.get("continue") or 0)
         end = start + PAGE
@@ -76,7 +78,8 @@ async def hold() -> dict[str, float]:
     gc.collect()
     empty = _memory("VmRSS")
     following = asyncio.create_task(pods.run())
-    await pods.wait_synced()
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await pods.wait_synced()
     gc.collect()
     assert len(pods) == COUNT
     found = {"empty": empty, "full": _memory("VmRSS"), "peak": _memory("VmHWM")}

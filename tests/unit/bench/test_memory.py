@@ -1,0 +1,17 @@
+"""The benchmark of the admitter's memory runs: its server answers what an informer asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.admitter import bench_memory
+
+if TYPE_CHECKING:
+    import pytest
+
+
+async def test_an_informer_lists_every_pod_of_the_scripted_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_memory, "COUNT", 2 * bench_memory.PAGE)
+    monkeypatch.setattr(bench_memory, "LONGEST_SECONDS", 10.0)
+    found = await bench_memory.hold()
+    assert found["full"] >= found["empty"] > 0
