@@ -79,9 +79,9 @@ async def _templates() -> tuple[list[Object], list[Object]]:
             api.put(SCAVENGERJOBS, scavengerjob_dict(name, namespace=NS, created=now))
 
         def play() -> bool:
-            for job in api.list(JOBS):
-                if not api.list(PODS):
-                    api.put(PODS, _pod(job, now))
+            for pod in api.list(PODS):
+                if "nodeName" not in pod["spec"]:
+                    api.put(PODS, _bound(pod, now))
             found = {job["metadata"]["name"]: job.get("status") or {} for job in api.list(SCAVENGERJOBS)}
             phases = {status.get("phase") for status in found.values()}
             told = any(c["reason"] not in ("", "NotYet") for s in found.values() for c in s.get("conditions", ()))
@@ -93,23 +93,10 @@ async def _templates() -> tuple[list[Object], list[Object]]:
         return [ran, *api.list(JOBS), *api.list(PODS)], [waits]
 
 
-def _pod(job: Object, now: str) -> Object:
-    """What Job controller, scheduler and kubelet make of a Job."""
-    template, meta = job["spec"]["template"], job["metadata"]
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **template["metadata"],
-            "name": f"{meta['name']}-0",
-            "namespace": NS,
-            "ownerReferences": [owner],
-            "creationTimestamp": now,
-        },
-        "spec": {**template["spec"], "nodeName": "node-0"},
-        "status": {"phase": "Running", "startTime": now, "containerStatuses": [running(started=now)]},
-    }
+def _bound(pod: Object, now: str) -> Object:
+    """What scheduler and kubelet make of a pod."""
+    status = {"phase": "Running", "startTime": now, "containerStatuses": [running(started=now)]}
+    return {**pod, "spec": {**pod["spec"], "nodeName": "node-0"}, "status": status}
 
 
 def _populate(api: FakeApi, templates: list[Object], numbers: range) -> None:
