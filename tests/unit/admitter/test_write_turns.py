@@ -93,22 +93,30 @@ async def test_a_job_is_woken_when_its_turn_has_come_and_writes_then() -> None:
 
 async def test_the_most_urgent_job_is_woken_first_and_may_become_it_while_it_waits() -> None:
     t = Turns()
-    for key, urgency in (("a", EXPLAIN), ("b", START), ("c", COUNT)):
+    for key, urgency in (("a", EXPLAIN), ("b", START), ("c", START)):
         assert not t.turns.take(key, urgency, 1)
     await settle()
-    assert not t.turns.take("a", CANCEL, 1)
+    assert not t.turns.take("a", COUNT, 1)
     assert not t.turns.take("c", EXPLAIN, 1), "what it waits for already is more urgent"
     await t.clock.advance(3)
-    assert t.woken == ["a", "c", "b"]
+    assert t.woken == ["a", "b", "c"]
+
+
+async def test_a_gang_that_has_lost_a_member_does_not_wait() -> None:
+    t = Turns()
+    assert not t.turns.take("a", EXPLAIN, 1)
+    assert t.turns.take("a", CANCEL, 9)
+    assert t.turns.take("b", CANCEL, 9)
+    assert not t.turns.take("c", COUNT, 1)
 
 
 async def test_who_has_nothing_to_write_any_more_takes_nobody_s_turn() -> None:
     t = Turns()
-    assert not t.turns.take("a", CANCEL, 1)
+    assert not t.turns.take("a", COUNT, 1)
     assert not t.turns.take("b", COUNT, 1)
     assert not t.turns.take("c", EXPLAIN, 1)
     await t.clock.advance(1)
-    assert t.turns.take("a", CANCEL, 0), "given back"
+    assert t.turns.take("a", COUNT, 0), "given back"
     assert t.turns.take("b", COUNT, 0), "not waited for any more"
     await t.clock.advance(1)
     assert t.woken[0] == "a"

@@ -60,7 +60,8 @@ class Urgency(IntEnum):
     COUNT = 2
     """It records how a job has ended, and lets go of its pods."""
     CANCEL = 3
-    """It makes room: the rest of a gang that has lost a member."""
+    """It makes room, which is what pressure waits for: the rest of a gang that has lost a member. It does not wait, and
+    the others wait for as many requests longer."""
 
 
 class Pressure:
@@ -143,7 +144,11 @@ class WriteBudget:
         return max(1, int(self._tokens + self.rate * seconds))
 
     def try_take(self, urgency: Urgency) -> bool:
-        """Take a token now, where there is one that nobody waits for."""
+        """Take a token now, where there is one that nobody waits for, or where it cannot wait for one."""
+        if urgency is Urgency.CANCEL:
+            self.spend(1)
+            WAITED.labels(urgency.name.lower()).observe(0)
+            return True
         self._refill()
         if self._tokens < ONE or self._first() is not None:
             return False

@@ -88,7 +88,8 @@ class WriteTurns:
             if urgency <= before:
                 return False
             task.cancel()
-        elif self._budget.try_take(urgency):
+            del self._waiting[key]
+        if self._budget.try_take(urgency):
             return True
         self._waiting[key] = urgency, asyncio.get_running_loop().create_task(self._wait(key, urgency))
         return False
