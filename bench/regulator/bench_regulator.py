@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from scavenger_regulator.core.eviction.plan import Candidate, EvictionRules, EvictionSnapshot, plan_evictions
 from scavenger_regulator.core.eviction.risk import Risk
-from scavenger_regulator.core.levels import WaterLevels
+from scavenger_regulator.core.levels import INITIAL
 from scavenger_regulator.core.metrics.metric import Metric
 from scavenger_regulator.core.plan import regulate
 from scavenger_regulator.core.reclaimed.node_memory import NodeMemoryRules, Trend, plan_node_memory, update_trends
@@ -113,8 +113,8 @@ def plan_seconds() -> float:
     return max(times)
 
 
-ADDED: Final = tuple(Metric(name, 1, levels=WaterLevels(50.0, 60.0, 70.0)) for name in ("network", "storage"))
-"""As high as CPU: victims are planned for all of them."""
+ADDED: Final = tuple(Metric(name, 1, levels=INITIAL) for name in ("network", "storage"))
+"""As high as CPU and with its levels, so that victims are planned for the same gap in all of them."""
 
 
 def periods() -> tuple[float, float]:

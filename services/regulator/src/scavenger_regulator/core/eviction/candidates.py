@@ -74,9 +74,16 @@ def _measured(pods: Iterable[PodFacts], measurement: Measurement) -> _Measured:
 
 def _use(pods: _Measured, resource: str, fresh: Fresh) -> float | None:
     """Cores or bytes of the firm load that these pods use at the least; None where none of them has a fresh figure."""
-    firm = [figures.get(resource) for reclaimed, figures in pods if not (reclaimed and resource in GIVES_WAY)]
-    known = [figure.value for figure in firm if figure is not None and fresh.has(figure)]
-    return sum(known) if known or not firm else None
+    known = [
+        figure.value
+        for reclaimed, figures in pods
+        if not (reclaimed and resource in GIVES_WAY)
+        and (figure := figures.get(resource)) is not None
+        and fresh.has(figure)
+    ]
+    if known:
+        return sum(known)
+    return 0.0 if resource in GIVES_WAY and all(reclaimed for reclaimed, _ in pods) else None
 
 
 def _used_of_limit(pods: Iterable[PodFacts], measurement: Measurement, fresh: Fresh) -> float:

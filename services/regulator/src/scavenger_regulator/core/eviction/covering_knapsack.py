@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import ge, mul, sub
 from typing import Final
 
 EPSILON: Final = 1e-9
@@ -96,9 +97,10 @@ class _Problem:
         """In shares of each open gap, at most one: more than the whole gap is worth no more than the whole."""
         rows_open = [r for r, gap in enumerate(gaps) if gap > 0]
         inverse = [1.0 / gaps[r] for r in rows_open]
-        shares = [tuple(min(1.0, free[r] * inv) for r, inv in zip(rows_open, inverse, strict=True)) for free in frees]
-        items = [i for i, row in enumerate(shares) if max(row, default=0.0) > EPSILON]
-        return cls(costs, shares, items, [sum(shares[i][k] for i in items) for k in range(len(rows_open))])
+        columns = [[min(1.0, free[r] * inv) for free in frees] for r, inv in zip(rows_open, inverse, strict=True)]
+        shares = list(zip(*columns, strict=True))
+        items = [i for i, row in enumerate(shares) if max(row) > EPSILON]
+        return cls(costs, shares, items, [sum([column[i] for i in items]) for column in columns])
 
     def solve(self) -> list[int]:
         if not self.needs:
@@ -138,7 +140,7 @@ class _Problem:
         if len(weights) == 2:  # the usual case, several times faster
             first, second = weights
             return {i: costs[i] / (first * shares[i][0] + second * shares[i][1]) for i in items}
-        return {i: costs[i] / sum(w * s for w, s in zip(weights, shares[i], strict=True)) for i in items}
+        return {i: costs[i] / sum(map(mul, weights, shares[i])) for i in items}
 
     def _by_density(self, weights: tuple[float, ...]) -> list[int]:
         density = self.density(self.items, weights)
@@ -146,34 +148,27 @@ class _Problem:
 
     def greedy(self, order: Iterable[int]) -> list[int]:
         """Take what helps with a row that is still open, in that order, until none is."""
-        residual = list(self.needs)
-        rows = range(len(residual))
+        residual = {k: need for k, need in enumerate(self.needs) if need > 0}
         chosen: list[int] = []
-        is_open = True
         for item in order:
-            share = self.shares[item]
-            if not any(residual[k] > 0 and share[k] > 0 for k in rows):
-                continue
-            chosen.append(item)
-            is_open = False
-            for k in rows:
-                residual[k] -= share[k]
-                is_open = is_open or residual[k] > 0
-            if not is_open:
+            if not residual:
                 break
+            share = self.shares[item]
+            left = {k: need - share[k] for k, need in residual.items()}
+            if left != residual:
+                chosen.append(item)
+                residual = left if min(left.values()) > 0 else {k: need for k, need in left.items() if need > 0}
         return chosen
 
     def prune(self, chosen: list[int]) -> list[int]:
         """Leave out what is not needed, the dearest first. One pass is enough: leaving one out only makes the
         others more needed."""
-        rows = range(len(self.needs))
-        surplus = [sum(self.shares[i][k] for i in chosen) - self.needs[k] for k in rows]
+        surplus = [sum([self.shares[i][k] for i in chosen]) - need for k, need in enumerate(self.needs)]
         kept: list[int] = []
         for item in sorted(chosen, key=self.costs.__getitem__, reverse=True):
             share = self.shares[item]
-            if all(surplus[k] >= share[k] for k in rows):
-                for k in rows:
-                    surplus[k] -= share[k]
+            if all(map(ge, surplus, share)):
+                surplus = list(map(sub, surplus, share))
             else:
                 kept.append(item)
         return kept

@@ -84,7 +84,7 @@ def compose(*sorters: Sorter) -> Sorter:
     total."""
 
     def key(candidate: Candidate) -> Key:
-        return (*(sorter(candidate) for sorter in sorters), candidate.gang.uid)
+        return (*[sorter(candidate) for sorter in sorters], candidate.gang.uid)
 
     return key
 
@@ -307,7 +307,7 @@ def _choose(
     some: by the most urgent resource alone, and all who have its figure. The second value: whether that is all there
     is.
     """
-    whole = [c for c in candidates if all(name in c.frees for name in resources)]
+    whole = [c for c in candidates if c.frees.keys() >= {*resources}]
     choice = _with_waiting(snapshot, resources, gaps, whole)
     if choice.feasible or len(whole) == len(candidates) or len(resources) == 1:
         return choice, len(whole) == len(candidates)
@@ -397,7 +397,7 @@ def _planned(snapshot: EvictionSnapshot, gaps: Mapping[str, float], choice: _Cho
     leaving = [*choice.victims, *choice.held]
     short = {}
     for name, gap in gaps.items():
-        rest = gap - sum(c.frees.get(name, 0.0) for c in leaving)
+        rest = gap - sum([c.frees.get(name, 0.0) for c in leaving])
         if rest > CLOSED * max(1.0, gap):
             short[name] = rest
     victims = tuple(c for c in choice.victims if c.preemptible)
